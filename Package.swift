@@ -1,0 +1,140 @@
+// swift-tools-version: 6.1
+// The rooms of the house (docs/architecture.md): a target depends only on targets of lower floors.
+import PackageDescription
+
+let swiftSettings: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+]
+
+/// A C library that Debian packages, found by pkg-config.
+func system(_ name: String, _ pkgConfig: String, apt: [String]) -> Target {
+    .systemLibrary(name: name, path: "Sources/C/\(name)", pkgConfig: pkgConfig, providers: [.apt(apt)])
+}
+
+func room(_ name: String, _ dependencies: [Target.Dependency] = [], resources: [Resource] = []) -> Target {
+    .target(name: name, dependencies: dependencies, resources: resources, swiftSettings: swiftSettings)
+}
+
+func executable(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .executableTarget(name: name, dependencies: dependencies, swiftSettings: swiftSettings)
+}
+
+func tests(_ room: Target.Dependency, named name: String, _ dependencies: [Target.Dependency] = []) -> Target {
+    .testTarget(
+        name: "\(name)Tests", dependencies: [room] + dependencies, exclude: [], swiftSettings: swiftSettings)
+}
+
+let log = Target.Dependency.product(name: "Logging", package: "swift-log")
+let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
+let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
+let protobuf = Target.Dependency.product(name: "SwiftProtobuf", package: "swift-protobuf")
+let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collections")
+let toml = Target.Dependency.product(name: "TOMLKit", package: "TOMLKit")
+
+let package = Package(
+    name: "pttd",
+    products: [
+        .executable(name: "pttd", targets: ["pttd"]),
+        .executable(name: "pttctl", targets: ["pttctl"]),
+        .executable(name: "pttrelay", targets: ["pttrelay"]),
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
+        .package(url: "https://github.com/LebJe/TOMLKit", from: "0.6.0"),
+    ],
+    targets: [
+        // Floor 0: C libraries, and the few macros and variadics that Swift cannot see.
+        .target(name: "CLinux", path: "Sources/C/CLinux"),
+        system("CDBus", "dbus-1", apt: ["libdbus-1-dev"]),
+        system("CALSA", "alsa", apt: ["libasound2-dev"]),
+        system("COpus", "opus", apt: ["libopus-dev"]),
+        system("CBluetooth", "bluez", apt: ["libbluetooth-dev"]),
+        system("CEvdev", "libevdev", apt: ["libevdev-dev"]),
+        system("CUdev", "libudev", apt: ["libudev-dev"]),
+        system("CGnuTLS", "gnutls", apt: ["libgnutls28-dev"]),
+        system("CNgtcp2", "libngtcp2", apt: ["libngtcp2-dev", "libngtcp2-crypto-gnutls-dev"]),
+
+        // Floor 1: what every room may stand on.
+        room("MonotonicTime", ["CLinux"]),
+        room("Reactor", ["CLinux", "MonotonicTime", heap]),
+        room("Cryptography", ["CGnuTLS"]),
+        room("Settings", [toml]),
+
+        // Floor 2: pure rules and protocols; one Swift face per system interface.
+        room("PushToTalkCore", ["MonotonicTime"]),
+        room("SFrame", ["Cryptography"]),
+        room("RelayProtocol", ["MonotonicTime", "Cryptography", protobuf]),
+        room("QUIC", ["CLinux", "CGnuTLS", "CNgtcp2", "MonotonicTime", "Reactor", "Cryptography", log]),
+        room("DBus", ["CDBus", "MonotonicTime", "Reactor", log]),
+        room("LinuxInput", ["CEvdev", "CUdev", "CLinux", "MonotonicTime", "Reactor", log]),
+
+        // Floor 3
+        room("BlueZ", ["CBluetooth", "DBus", "MonotonicTime", "Reactor", log]),
+        room("PTTBus", ["DBus", "PushToTalkCore"]),
+        room("Audio", ["CALSA", "COpus", "CLinux", "MonotonicTime", log]),
+        room("RelayClient", ["QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
+
+        // Floor 4
+        room(
+            "Accessories", ["BlueZ", "Settings", "MonotonicTime", "Reactor", log], resources: [.embedInCode("Profiles")]
+        ),
+        room("ChannelService", ["PushToTalkCore", "Audio", "MonotonicTime", "Reactor", log]),
+        room("RelayServer", ["CLinux", "QUIC", "RelayProtocol", "Cryptography", "MonotonicTime", "Reactor", log]),
+
+        // Floor 5
+        room(
+            "Bridge",
+            [
+                "Accessories", "ChannelService", "RelayClient", "PushToTalkCore", "Audio", "MonotonicTime", "Reactor",
+                log,
+            ]),
+        room(
+            "DaemonAPI",
+            [
+                "PTTBus", "DBus", "ChannelService", "Accessories", "PushToTalkCore", "Bridge", "MonotonicTime",
+                "Reactor", log,
+            ]),
+
+        // Floor 6: arguments, configuration, assembly.
+        executable(
+            "pttd",
+            [
+                "Bridge", "DaemonAPI", "Accessories", "ChannelService", "RelayClient", "RelayServer", "BlueZ", "DBus",
+                "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "MonotonicTime",
+                "Reactor",
+                arguments, lifecycle, log,
+            ]),
+        executable("pttctl", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", arguments]),
+        executable(
+            "pttrelay",
+            ["RelayServer", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Reactor", arguments, lifecycle, log]),
+
+        // Tests, one target a room.
+        tests("Reactor", named: "Reactor", ["MonotonicTime", "CLinux"]),
+        tests("Cryptography", named: "Cryptography"),
+        tests("Settings", named: "Settings"),
+        tests("PushToTalkCore", named: "PushToTalkCore", ["MonotonicTime"]),
+        tests("SFrame", named: "SFrame", ["Cryptography"]),
+        tests("RelayProtocol", named: "RelayProtocol", ["MonotonicTime", "Cryptography", protobuf]),
+        tests("QUIC", named: "QUIC", ["MonotonicTime", "Reactor", "Cryptography"]),
+        tests("DBus", named: "DBus", ["MonotonicTime", "Reactor"]),
+        tests("LinuxInput", named: "LinuxInput", ["MonotonicTime", "Reactor"]),
+        tests("BlueZ", named: "BlueZ", ["DBus", "MonotonicTime", "Reactor"]),
+        tests("Audio", named: "Audio", ["MonotonicTime"]),
+        tests("Accessories", named: "Accessories", ["BlueZ", "DBus", "Settings", "MonotonicTime", "Reactor"]),
+        tests("ChannelService", named: "ChannelService", ["PushToTalkCore", "Audio", "MonotonicTime", "Reactor"]),
+        tests(
+            "RelayServer", named: "Relay",
+            ["RelayClient", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor"]),
+        tests(
+            "Bridge", named: "Bridge",
+            ["Accessories", "ChannelService", "RelayClient", "PushToTalkCore", "Audio", "MonotonicTime", "Reactor"]),
+        tests("DaemonAPI", named: "DaemonAPI", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor"]),
+    ]
+)

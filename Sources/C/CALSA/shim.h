@@ -1,0 +1,4 @@
+// alsa-lib, for the Audio room.
+#pragma once
+
+#include <alsa/asoundlib.h>

@@ -1,0 +1,4 @@
+// libdbus-1, for the DBus room.
+#pragma once
+
+#include <dbus/dbus.h>

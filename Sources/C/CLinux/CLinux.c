@@ -1,0 +1,16 @@
+#define _GNU_SOURCE
+#include "CLinux.h"
+#include <sys/prctl.h>
+#include <unistd.h>
+
+int ptt_recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags) {
+    return recvmmsg(fd, messages, count, flags, NULL);
+}
+
+int ptt_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags) {
+    return sendmmsg(fd, messages, count, flags);
+}
+
+void ptt_set_thread_name(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
+
+int ptt_thread_id(void) { return gettid(); }

@@ -1,0 +1,26 @@
+// Linux system calls and constants that Swift's Glibc module does not show.
+#pragma once
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <sched.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <time.h>
+
+// glibc declares these only under _GNU_SOURCE, which the importer does not set for its own Glibc module.
+int ptt_recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags);
+int ptt_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags);
+// Names the calling thread (15 bytes are kept), as ps -L and gdb show it.
+void ptt_set_thread_name(const char *name);
+
+// The calling thread's id, gettid(2).
+int ptt_thread_id(void);

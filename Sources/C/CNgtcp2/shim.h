@@ -1,0 +1,6 @@
+// ngtcp2 with its GnuTLS crypto, for the QUIC room.
+#pragma once
+
+#include <ngtcp2/ngtcp2.h>
+#include <ngtcp2/ngtcp2_crypto.h>
+#include <ngtcp2/ngtcp2_crypto_gnutls.h>

@@ -1,0 +1,4 @@
+// libudev, for the LinuxInput room.
+#pragma once
+
+#include <libudev.h>

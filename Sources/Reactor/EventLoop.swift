@@ -1,0 +1,373 @@
+// One thread that waits on file descriptors and deadlines, and is the executor of the actors that live on it.
+import CLinux
+import HeapModule
+import MonotonicTime
+import Synchronization
+
+#if canImport(Glibc)
+import Glibc
+#else
+import Musl
+#endif
+
+/// A thread that waits in epoll(7) for file descriptors, deadlines and jobs, and runs what is due, one at a time.
+///
+/// It is a `SerialExecutor`: an actor whose `unownedExecutor` is an event loop runs on its thread, so a
+/// handler called by the loop may enter such an actor by `assumeIsolated`, without a hop. While nothing is due the
+/// thread sleeps; it has no tick.
+///
+/// `watch` and `schedule` are called on the loop's own thread only (checked). Their handlers run there too,
+/// which is why they need not be `Sendable`.
+public final class EventLoop: SerialExecutor, @unchecked Sendable {
+    /// What a descriptor is waited for, and what it was found ready for.
+    public struct Readiness: OptionSet, Sendable {
+        /// The bits, EPOLLIN and EPOLLOUT of epoll_ctl(2) among them.
+        public let rawValue: UInt32
+        /// A set of the given bits.
+        public init(rawValue: UInt32) { self.rawValue = rawValue }
+        /// Reading does not block.
+        public static let readable = Readiness(rawValue: UInt32(EPOLLIN.rawValue))
+        /// Writing does not block.
+        public static let writable = Readiness(rawValue: UInt32(EPOLLOUT.rawValue))
+        /// The other end hung up. Always reported.
+        public static let hangUp = Readiness(rawValue: UInt32(EPOLLHUP.rawValue))
+        /// The descriptor is in error. Always reported.
+        public static let error = Readiness(rawValue: UInt32(EPOLLERR.rawValue))
+    }
+
+    /// A descriptor under watch. Keep it, and `cancel` it before closing the descriptor.
+    public final class Watch {
+        fileprivate let descriptor: Int32
+        fileprivate let identifier: UInt64
+        fileprivate let handler: (Readiness) -> Void
+        fileprivate weak var loop: EventLoop?
+
+        fileprivate init(descriptor: Int32, identifier: UInt64, loop: EventLoop, handler: @escaping (Readiness) -> Void)
+        {
+            self.descriptor = descriptor
+            self.identifier = identifier
+            self.loop = loop
+            self.handler = handler
+        }
+
+        /// Waits for `interest` from now on; empty: only for errors and hang-up.
+        public func update(_ interest: Readiness) {
+            loop?.update(self, interest)
+        }
+
+        /// Ends the watch. The handler is not called again.
+        public func cancel() {
+            loop?.remove(self)
+            loop = nil
+        }
+    }
+
+    /// A deadline that has been scheduled.
+    public final class Timer {
+        fileprivate let deadline: Instant
+        fileprivate let order: UInt64
+        fileprivate var handler: (() -> Void)?
+
+        fileprivate init(deadline: Instant, order: UInt64, handler: @escaping () -> Void) {
+            self.deadline = deadline
+            self.order = order
+            self.handler = handler
+        }
+
+        /// Whether it is still to come.
+        public var isPending: Bool { handler != nil }
+
+        /// Takes the deadline back; no effect once it has run.
+        public func cancel() { handler = nil }
+    }
+
+    private struct TimerEntry: Comparable {
+        let timer: Timer
+        static func == (lhs: Self, rhs: Self) -> Bool { lhs.timer === rhs.timer }
+        static func < (lhs: Self, rhs: Self) -> Bool {
+            (lhs.timer.deadline, lhs.timer.order) < (rhs.timer.deadline, rhs.timer.order)
+        }
+    }
+
+    private struct Inbox {
+        var jobs: [UnownedJob] = []
+        var work: [@Sendable () -> Void] = []
+        var wakePending = false
+        var stopping = false
+    }
+
+    private static let eventsPerWait = 64
+
+    private let name: String
+    private let epoll: Int32
+    private let wakeDescriptor: Int32
+    private let inbox = Mutex(Inbox())
+    private let thread = Mutex<pthread_t?>(nil)
+    // Loop thread only from here on.
+    private var watches: [UInt64: Watch] = [:]
+    private var timers = Heap<TimerEntry>()
+    private var nextIdentifier: UInt64 = 1
+    private var running = true
+
+    /// A loop whose thread runs from now on.
+    ///
+    /// - Parameter name: The thread's name as ps(1) and gdb show it; 15 characters at most are kept.
+    /// - Throws: `SystemError` when the process has no descriptor or thread left.
+    public init(name: String) throws(SystemError) {
+        self.name = name
+        epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
+        guard epoll >= 0 else { throw SystemError("epoll_create1") }
+        wakeDescriptor = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
+        guard wakeDescriptor >= 0 else {
+            let error = SystemError("eventfd")
+            close(epoll)
+            throw error
+        }
+        var event = epoll_event(events: EPOLLIN.rawValue, data: epoll_data_t(u64: 0))
+        epoll_ctl(epoll, EPOLL_CTL_ADD, wakeDescriptor, &event)
+        try startThread()
+    }
+
+    deinit {
+        close(wakeDescriptor)
+        close(epoll)
+    }
+
+    private func startThread() throws(SystemError) {
+        var handle = pthread_t()
+        let box = Unmanaged.passRetained(self)
+        let result = pthread_create(
+            &handle, nil,
+            { argument in
+                let loop = Unmanaged<EventLoop>.fromOpaque(argument!).takeRetainedValue()
+                loop.main()
+                return nil
+            }, box.toOpaque())
+        guard result == 0 else {
+            box.release()
+            throw SystemError("pthread_create", code: result)
+        }
+        thread.withLock { $0 = handle }
+    }
+
+    /// Ends the thread once the jobs that are already queued have run; waits for it unless called on it.
+    public func stop() {
+        inbox.withLock { $0.stopping = true }
+        wake()
+        guard !isCurrent else { return }
+        let handle = thread.withLock { handle in
+            defer { handle = nil }
+            return handle
+        }
+        if let handle { pthread_join(handle, nil) }
+    }
+
+    // MARK: Executor
+
+    /// Whether the caller runs on the loop's thread.
+    public var isCurrent: Bool { currentEventLoop() === self }
+
+    /// Queues a job of an actor that lives on this loop (`SerialExecutor`).
+    public func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        post { $0.jobs.append(job) }
+    }
+
+    /// Runs `work` on the loop's thread, soon. Callable from any thread.
+    public func execute(_ work: @escaping @Sendable () -> Void) {
+        post { $0.work.append(work) }
+    }
+
+    /// Traps unless called on the loop's thread (`SerialExecutor`); it is what makes `assumeIsolated` work.
+    public func checkIsolated() {
+        precondition(isCurrent, "not on event loop '\(name)'")
+    }
+
+    /// Whether the caller runs on the loop's thread (`SerialExecutor`).
+    public func isIsolatingCurrentContext() -> Bool? { isCurrent }
+
+    private func post(_ change: (inout sending Inbox) -> Void) {
+        let mustWake = inbox.withLock { inbox in
+            change(&inbox)
+            guard !inbox.wakePending else { return false }
+            inbox.wakePending = true
+            return true
+        }
+        if mustWake, !isCurrent { wake() }
+    }
+
+    private func wake() {
+        var one: UInt64 = 1
+        _ = write(wakeDescriptor, &one, 8)
+    }
+
+    // MARK: Descriptors
+
+    /// Calls `handler` whenever `descriptor` is ready (level-triggered).
+    ///
+    /// - Parameters:
+    ///   - descriptor: It stays the caller's, who closes it after cancelling the watch.
+    ///   - interest: What to wait for; errors and hang-up are always reported.
+    /// - Throws: `SystemError` when epoll refuses the descriptor (a regular file, say).
+    public func watch(
+        _ descriptor: Int32, for interest: Readiness, _ handler: @escaping (Readiness) -> Void
+    ) throws(SystemError) -> Watch {
+        checkIsolated()
+        let watch = Watch(descriptor: descriptor, identifier: nextIdentifier, loop: self, handler: handler)
+        nextIdentifier += 1
+        var event = epoll_event(events: interest.rawValue, data: epoll_data_t(u64: watch.identifier))
+        guard epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0 else { throw SystemError("epoll_ctl") }
+        watches[watch.identifier] = watch
+        return watch
+    }
+
+    private func update(_ watch: Watch, _ interest: Readiness) {
+        checkIsolated()
+        var event = epoll_event(events: interest.rawValue, data: epoll_data_t(u64: watch.identifier))
+        epoll_ctl(epoll, EPOLL_CTL_MOD, watch.descriptor, &event)
+    }
+
+    private func remove(_ watch: Watch) {
+        checkIsolated()
+        guard watches.removeValue(forKey: watch.identifier) != nil else { return }
+        epoll_ctl(epoll, EPOLL_CTL_DEL, watch.descriptor, nil)
+    }
+
+    // MARK: Deadlines
+
+    /// Calls `handler` once, at `deadline` or as soon after it as the loop is free. Deadlines in the past run on
+    /// the next turn; equal ones run in the order they were scheduled.
+    @discardableResult
+    public func schedule(at deadline: Instant, _ handler: @escaping () -> Void) -> Timer {
+        checkIsolated()
+        let timer = Timer(deadline: deadline, order: nextIdentifier, handler: handler)
+        nextIdentifier += 1
+        timers.insert(TimerEntry(timer: timer))
+        return timer
+    }
+
+    /// Calls `handler` once, after `delay`.
+    @discardableResult
+    public func schedule(after delay: Duration, _ handler: @escaping () -> Void) -> Timer {
+        schedule(at: .now + delay, handler)
+    }
+
+    // MARK: The thread
+
+    private func main() {
+        ptt_set_thread_name(String(name.prefix(15)))
+        setCurrentEventLoop(self)
+        let events = UnsafeMutablePointer<epoll_event>.allocate(capacity: Self.eventsPerWait)
+        defer { events.deallocate() }
+        while running {
+            let more = runJobs()
+            runTimers()
+            if !running { break }
+            wait(events, blocking: !more)
+        }
+        setCurrentEventLoop(nil)
+    }
+
+    /// Runs what was queued when called, not what that queues in turn, so descriptors get their turn too.
+    private func runJobs() -> Bool {
+        let (jobs, work) = inbox.withLock { inbox in
+            let batch = (inbox.jobs, inbox.work)
+            inbox.jobs = []
+            inbox.work = []
+            inbox.wakePending = false
+            return batch
+        }
+        for job in jobs { job.runSynchronously(on: asUnownedSerialExecutor()) }
+        for item in work { item() }
+        return inbox.withLock { inbox in
+            let idle = inbox.jobs.isEmpty && inbox.work.isEmpty
+            if inbox.stopping && idle { running = false }
+            return !idle || inbox.stopping
+        }
+    }
+
+    private func runTimers() {
+        guard let first = timers.min else { return }
+        if first.timer.handler != nil && first.timer.deadline > .now { return }
+        let now = Instant.now
+        // Only what was due on entry: a handler that schedules for "now" must not keep descriptors waiting.
+        var due: [Timer] = []
+        while let entry = timers.min, entry.timer.handler == nil || entry.timer.deadline <= now {
+            timers.removeMin()
+            due.append(entry.timer)
+        }
+        for timer in due {
+            guard let handler = timer.handler else { continue }
+            timer.handler = nil
+            handler()
+        }
+    }
+
+    private func wait(_ events: UnsafeMutablePointer<epoll_event>, blocking: Bool) {
+        while let entry = timers.min, entry.timer.handler == nil { timers.removeMin() }
+        // A timer handler may have queued jobs on this very thread, without a wake.
+        let blocking = blocking && inbox.withLock { $0.jobs.isEmpty && $0.work.isEmpty && !$0.stopping }
+        let count: Int32
+        if !blocking {
+            count = epoll_wait(epoll, events, Int32(Self.eventsPerWait), 0)
+        } else if let deadline = timers.min?.timer.deadline {
+            let remaining = max(0, (deadline - .now).nanoseconds)
+            var timeout = timespec(tv_sec: Int(remaining / 1_000_000_000), tv_nsec: Int(remaining % 1_000_000_000))
+            count = epoll_pwait2(epoll, events, Int32(Self.eventsPerWait), &timeout, nil)
+        } else {
+            count = epoll_wait(epoll, events, Int32(Self.eventsPerWait), -1)
+        }
+        guard count > 0 else { return }
+        for index in 0..<Int(count) {
+            let event = events[index]
+            if event.data.u64 == 0 {
+                var value: UInt64 = 0
+                _ = read(wakeDescriptor, &value, 8)
+            } else if let watch = watches[event.data.u64] {
+                // Looked up at each turn: an earlier handler may have cancelled it.
+                watch.handler(Readiness(rawValue: event.events))
+            }
+        }
+    }
+}
+
+extension EventLoop {
+    /// Runs `body` on the loop and returns its result; for set-up and tests.
+    public func run<T: Sendable>(_ body: @escaping @Sendable () throws -> T) async throws -> T {
+        try await withCheckedThrowingContinuation { continuation in
+            execute { continuation.resume(with: Result { try body() }) }
+        }
+    }
+}
+
+/// A system call that failed.
+public struct SystemError: Error, Equatable, CustomStringConvertible {
+    /// The call, by its name in section 2 or 3 of the manual.
+    public let call: String
+    /// The errno value.
+    public let code: Int32
+
+    /// The failure of `call` with `code`, by default the current `errno`.
+    public init(_ call: String, code: Int32 = errno) {
+        self.call = call
+        self.code = code
+    }
+
+    /// The call and the system's words for the error.
+    public var description: String { "\(call): \(String(cString: strerror(code)))" }
+}
+
+private let currentLoopKey: pthread_key_t = {
+    var key = pthread_key_t()
+    pthread_key_create(&key, nil)
+    return key
+}()
+
+private func currentEventLoop() -> EventLoop? {
+    guard let pointer = pthread_getspecific(currentLoopKey) else { return nil }
+    return Unmanaged<EventLoop>.fromOpaque(pointer).takeUnretainedValue()
+}
+
+private func setCurrentEventLoop(_ loop: EventLoop?) {
+    pthread_setspecific(currentLoopKey, loop.map { UnsafeRawPointer(Unmanaged.passUnretained($0).toOpaque()) })
+}
