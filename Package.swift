@@ -76,7 +76,7 @@ let package = Package(
 
         // Floor 3
         room("BlueZ", ["CBluetooth", "DBus", "MonotonicTime", "Reactor", log]),
-        room("PTTBus", ["DBus", "PushToTalkCore"]),
+        room("PTTBus", ["DBus", "PushToTalkCore"], resources: [.embedInCode("Interfaces")]),
         room("Audio", ["CALSA", "COpus", "CLinux", "MonotonicTime", log]),
         room("RelayClient", ["QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
 
