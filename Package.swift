@@ -65,6 +65,7 @@ let package = Package(
         room("Reactor", ["CLinux", "MonotonicTime", heap]),
         room("Cryptography", ["CGnuTLS"]),
         room("Settings", [toml]),
+        room("Logs", ["CLinux", "MonotonicTime", log]),
 
         // Floor 2: pure rules and protocols; one Swift face per system interface.
         room("PushToTalkCore", ["MonotonicTime"]),
@@ -119,6 +120,7 @@ let package = Package(
         tests("Reactor", named: "Reactor", ["MonotonicTime", "CLinux"]),
         tests("Cryptography", named: "Cryptography"),
         tests("Settings", named: "Settings"),
+        tests("Logs", named: "Logs", [log]),
         tests("PushToTalkCore", named: "PushToTalkCore", ["MonotonicTime"]),
         tests("SFrame", named: "SFrame", ["Cryptography"]),
         tests("RelayProtocol", named: "RelayProtocol", ["MonotonicTime", "Cryptography", protobuf]),
