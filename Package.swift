@@ -66,6 +66,7 @@ let package = Package(
         room("Cryptography", ["CGnuTLS"]),
         room("Settings", [toml]),
         room("Logs", ["CLinux", "MonotonicTime", log]),
+        room("Terminal", ["CLinux", "MonotonicTime", "Reactor"]),
 
         // Floor 2: pure rules and protocols; one Swift face per system interface.
         room("PushToTalkCore", ["MonotonicTime"]),
@@ -121,6 +122,7 @@ let package = Package(
         tests("Cryptography", named: "Cryptography"),
         tests("Settings", named: "Settings"),
         tests("Logs", named: "Logs", [log]),
+        tests("Terminal", named: "Terminal", ["MonotonicTime"]),
         tests("PushToTalkCore", named: "PushToTalkCore", ["MonotonicTime"]),
         tests("SFrame", named: "SFrame", ["Cryptography"]),
         tests("RelayProtocol", named: "RelayProtocol", ["MonotonicTime", "Cryptography", protobuf]),

@@ -1,0 +1,45 @@
+import Bridge
+import Testing
+
+@Suite struct TalkKeyTests {
+    @Test func theFirstHolderBeginsAndTheLastOneEnds() {
+        var key = TalkKey()
+        #expect(key.press(.accessories) == .begin)
+        #expect(key.press(.caller(":1.5")) == .none)
+        #expect(key.release(.accessories) == .none)
+        #expect(key.isHeld)
+        #expect(key.release(.caller(":1.5")) == .stop)
+        #expect(!key.isHeld)
+    }
+
+    @Test func aRepeatedPressIsNoSecondEdge() {
+        var key = TalkKey()
+        #expect(key.press(.accessories) == .begin)
+        #expect(key.press(.accessories) == .none)
+        #expect(key.release(.accessories) == .stop)
+        #expect(key.release(.accessories) == .none)
+    }
+
+    @Test func aPressThatATransmissionUsedUpDoesNotBeginTheNext() {
+        var key = TalkKey()
+        _ = key.press(.accessories)
+        _ = key.press(.caller(":1.5"))
+        key.transmissionEnded()
+        #expect(!key.isHeld)
+        // Heartbeats repeat the press while the finger never moved.
+        #expect(key.press(.accessories) == .none)
+        #expect(key.release(.accessories) == .none)
+        #expect(key.press(.accessories) == .begin)
+        #expect(key.release(.accessories) == .stop)
+        #expect(key.isPressed(by: .caller(":1.5")))
+        #expect(key.release(.caller(":1.5")) == .none)
+    }
+
+    @Test func holdersAreBounded() {
+        var key = TalkKey()
+        for index in 0..<TalkKey.holderLimit { _ = key.press(.caller(":1.\(index)")) }
+        #expect(key.press(.caller(":1.x")) == .none)
+        #expect(!key.isPressed(by: .caller(":1.x")))
+        #expect(key.holders.count == TalkKey.holderLimit)
+    }
+}

@@ -1,0 +1,178 @@
+"""Starts the whole line on one host: private buses, a fake BlueZ with a button, a relay, a talker and a listener.
+
+Used by the demonstration and by the latency benchmark. Everything runs in one folder and ends with it.
+"""
+import json, os, pathlib, re, signal, socket, subprocess, sys, threading, time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CHANNEL = "Local"
+BUTTON = "PTT-Z"
+BUTTON_ADDRESS = "C4:11:11:11:11:11"
+
+
+class Failed(SystemExit):
+    """Something did not start or answer; the message says what and where its log is."""
+
+
+class Process:
+    def __init__(self, name, command, folder, environment=None):
+        self.name, self.log = name, folder / f"{name}.log"
+        self.output = open(self.log, "wb")
+        self.process = subprocess.Popen(
+            [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.output,
+            env={**os.environ, **(environment or {})})
+        self.lines, self.changed = [], threading.Condition()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            with self.changed:
+                self.lines.append(line.decode(errors="replace").rstrip("\n"))
+                self.changed.notify_all()
+
+    def wait_line(self, pattern, seconds=10):
+        """The first line on standard output that matches."""
+        deadline = time.monotonic() + seconds
+        with self.changed:
+            while True:
+                for line in self.lines:
+                    if match := re.search(pattern, line):
+                        return match
+                left = deadline - time.monotonic()
+                if left <= 0 or (self.process.poll() is not None and not self.changed.wait(0.2)):
+                    raise Failed(f"{self.name} did not say /{pattern}/ within {seconds} s; its log is {self.log}:\n"
+                                 + self.log.read_text(errors="replace")[-1500:])
+                self.changed.wait(min(left, 0.5))
+
+    def stop(self, how=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.output.close()
+
+
+class Line:
+    """Talker and listener on one relay. A context manager: leaving it ends every process that it started."""
+
+    def __init__(self, folder, build=None):
+        self.folder = pathlib.Path(folder).resolve()
+        self.build = pathlib.Path(build) if build else ROOT / ".build" / "release"
+        self.processes, self.presses = {}, []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    # -- set-up
+
+    def speak(self, text):
+        """A speech file made by espeak-ng: the microphone."""
+        path = self.folder / "speech.wav"
+        subprocess.run(["espeak-ng", "-v", "en", "-s", "150", "-a", "160", "-w", str(path), text], check=True)
+        return path
+
+    def bus(self, name):
+        path = self.folder / f"{name}.bus"
+        process = self.run(f"{name}-bus", ["dbus-daemon", "--session", "--nofork", "--nopidfile",
+                                           f"--address=unix:path={path}", "--print-address=1"])
+        return process.wait_line(r"(unix:path=\S+)").group(1).split(",")[0]
+
+    def run(self, name, command, environment=None):
+        process = Process(name, command, self.folder, environment)
+        self.processes[name] = process
+        return process
+
+    def start(self, microphone, speaker=None, talker_extra="", listener_extra="", environment=None):
+        self.environment = environment or {}
+        self.buses = {"talker": self.bus("talker"), "listener": self.bus("listener")}
+        self.button = self.folder / "button.sock"
+        self.run("bluez", [self.build / "fake-bluez", "--bus", self.buses["talker"], "--socket", self.button,
+                           f"{BUTTON}=ptt-z,{BUTTON_ADDRESS}"]).wait_line("ready")
+        self.start_relay("127.0.0.1:0")
+        speaker = speaker or f"wav:{self.folder / 'heard.wav'}"
+        microphone = f"wav:{microphone}" if isinstance(microphone, pathlib.Path) else microphone
+        self.start_pttd("talker", microphone, f"wav:{self.folder / 'talker-heard.wav'}",
+                        talker_extra + f'\n[[accessory]]\naddress = "{BUTTON_ADDRESS}"\n')
+        self.start_pttd("listener", f"wav:{self.folder / 'silence.wav'}", speaker, listener_extra)
+        self.wait_status("talker", lambda s: s["channels"] and s["channels"][0]["serviceStatus"] == "ready"
+                         and any(a["ready"] for a in s["accessories"]))
+        self.wait_status("listener", lambda s: s["channels"] and s["channels"][0]["serviceStatus"] == "ready")
+
+    def start_relay(self, listen):
+        relay = self.run("relay", [self.build / "pttrelay", "run", "--listen", listen, "--state", self.folder / "relay-state",
+                                   "--channel", CHANNEL, "--log-level", "debug"])
+        self.link = relay.wait_line(r"(ptt://\S+)").group(1)
+        self.relay_address = re.match(r"ptt://([^/]+)/", self.link).group(1)
+
+    def start_pttd(self, name, microphone, speaker, extra=""):
+        silence = self.folder / "silence.wav"
+        if not silence.exists():
+            import wave
+            with wave.open(str(silence), "wb") as file:
+                file.setnchannels(1), file.setsampwidth(2), file.setframerate(48000)
+                file.writeframes(bytes(2 * 4800))
+        config = self.folder / f"{name}.toml"
+        config.write_text(f'[daemon]\nname = "{name.title()}"\nbus = "{self.buses[name]}"\n'
+                          f'bluez-bus = "{self.buses[name]}"\n\n[channel]\nlink = "{self.link}"\n\n'
+                          f'[audio]\nmicrophone = "{microphone}"\nspeaker = "{speaker}"\n{extra}')
+        self.run(name, [self.build / "pttd", "--config", config, "--state", self.folder / f"{name}-state",
+                        "--log-level", "debug"], self.environment)
+
+    # -- use
+
+    def ctl(self, name, *arguments):
+        return subprocess.run([str(self.build / "pttctl"), "--bus", self.buses[name], *arguments],
+                              capture_output=True, text=True, timeout=20)
+
+    def json_status(self, name):
+        answer = self.ctl(name, "status", "--json")
+        return json.loads(answer.stdout) if answer.returncode == 0 else None
+
+    def wait_status(self, name, condition, seconds=15):
+        deadline = time.monotonic() + seconds
+        status = None
+        while time.monotonic() < deadline:
+            status = self.json_status(name)
+            if status and condition(status):
+                return status
+            time.sleep(0.05)
+        raise Failed(f"{name} did not get ready within {seconds} s; it says {status}; its log is "
+                     f"{self.processes[name].log}:\n" + self.processes[name].log.read_text(errors='replace')[-1500:])
+
+    def status(self, name):
+        status = self.json_status(name)
+        channel = status["channels"][0]
+        doing = "transmitting" if channel["transmitting"] else (
+            f"hearing {channel['activeRemoteParticipant']}" if channel["activeRemoteParticipant"] else "idle")
+        return f"{channel['name']}, {channel['serviceStatus']}, {doing}"
+
+    def ask_button(self, *words):
+        """One request to the fake BlueZ; returns the monotonic seconds at which it was carried out."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(10)
+            connection.connect(str(self.button))
+            connection.sendall((" ".join(words) + "\n").encode())
+            answer = connection.makefile().readline().strip()
+        if not answer.startswith("ok"):
+            raise Failed(f"fake-bluez answered '{answer}' to '{' '.join(words)}'")
+        match = re.search(r"t=(\d+)", answer)
+        return int(match.group(1)) / 1e9 if match else time.monotonic()
+
+    def hold(self, seconds):
+        """Presses the button, holds it, releases it; returns (pressed, released) in monotonic seconds."""
+        pressed = self.ask_button(BUTTON, "press")
+        time.sleep(max(0, pressed + seconds - time.monotonic()))
+        released = self.ask_button(BUTTON, "release")
+        self.presses.append((pressed, released))
+        return pressed, released
+
+    def stop(self):
+        for name in ["talker", "listener", "relay", "bluez", "talker-bus", "listener-bus"]:
+            if name in self.processes:
+                self.processes.pop(name).stop()
