@@ -1,0 +1,164 @@
+// What a user sees when a settings file is right, and when it is wrong.
+import FoundationEssentials
+import Settings
+import Testing
+
+private enum Colour: String, CaseIterable { case red, green, blue }
+
+private func problems<T>(_ text: String, _ body: (SettingsTable) -> T) -> [String] {
+    do {
+        _ = try SettingsFile.read(text: text, file: "t.toml", body)
+        return []
+    } catch {
+        return error.problems.map(\.description)
+    }
+}
+
+@Suite struct SettingsFileTests {
+    @Test func everyKindOfSettingIsRead() throws {
+        let text = """
+            name = "Güter\\u00e4mter"
+            port = 0x1F_90
+            tail = "1.5s"
+            loud = true
+            colour = "green"
+            id = "127FACE1-CB21-11E5-93D0-0002A5D5C51B"
+            words = [ "a", 'b\\', # comment
+              "c",
+            ]
+            [relay]
+            host = "example.org"
+            [[accessory]]
+            name = "one"
+            [[accessory]]
+            name = "two"
+            [key.red]
+            level = 1
+            [key.blue]
+            level = 2
+            """
+        try SettingsFile.read(text: text, file: "t.toml") { root in
+            #expect(root.required("name", .string) == "Güterämter")
+            #expect(root.required("port", .integer(in: 1...65535)) == 8080)
+            #expect(root.required("tail", .duration(in: .zero ... .seconds(2))) == .milliseconds(1500))
+            #expect(root.required("loud", .boolean))
+            #expect(root.required("colour", .oneOf as SettingType<Colour>) == .green)
+            #expect(root.required("id", .uuid) == UUID(uuidString: "127face1-cb21-11e5-93d0-0002a5d5c51b"))
+            #expect(root.required("words", .array(of: .string)) == ["a", "b\\", "c"])
+            #expect(root.table("relay")?.required("host", .string) == "example.org")
+            #expect(root.tables("accessory").map { $0.required("name", .string) } == ["one", "two"])
+            let levels = root.namedTables("key").map { "\($0.name)\($0.table.required("level", .integer(in: 0...9)))" }
+            #expect(levels == ["red1", "blue2"])
+            #expect(root.optional("absent", .string) == nil)
+            #expect(root.value("other", .boolean, default: true))
+        }
+    }
+
+    @Test func severalMistakesAreReportedTogetherInTheOrderOfTheFile() {
+        let found = problems(
+            """
+            tail = 200
+            [channel]
+            nmae = "Works"
+            volume = 101
+            colour = "gren"
+            """
+        ) { root in
+            _ = root.required("tail", .duration(in: .zero ... .seconds(2)))
+            let channel = root.table("channel")
+            _ = channel?.required("name", .string)
+            _ = channel?.required("volume", .integer(in: 0...100))
+            _ = channel?.required("colour", .oneOf as SettingType<Colour>)
+        }
+        #expect(
+            found == [
+                "t.toml:1:8: tail: is an integer without a unit; "
+                    + "write a time from \"0ms\" to \"2s\", with its unit and in quotes",
+                "t.toml:2:1: channel.name: is missing; add: name = …, a text in quotes",
+                "t.toml:3:1: channel.nmae: is not known; did you mean 'name'?",
+                "t.toml:4:10: channel.volume: 101 is out of range; write an integer from 0 to 100",
+                "t.toml:5:10: channel.colour: \"gren\" is not known; "
+                    + "did you mean \"green\"? It is one of \"red\", \"green\", \"blue\"",
+            ])
+    }
+
+    @Test func anUnknownKeyFarFromAnyOtherGetsTheListOfKnownOnes() {
+        let found = problems("xyzzy = 1\nname = \"a\"") { $0.required("name", .string) }
+        #expect(found == ["t.toml:1:1: xyzzy: is not known; known here: name"])
+    }
+
+    @Test func anUnknownTableIsReported() {
+        let found = problems("[relai]\nhost = \"a\"") { $0.table("relay")?.required("host", .string) }
+        #expect(found == ["t.toml:1:1: relai: is not known; did you mean 'relay'?"])
+    }
+
+    @Test func columnsCountCharactersNotBytes() {
+        let found = problems("\"ä\" = \"öö\" x") { $0.required("ä", .string) }
+        #expect(found.count == 1)
+        #expect(found.first?.hasPrefix("t.toml:1:12: there is more on the line") == true)
+    }
+
+    @Test func aSyntaxErrorSaysWhereAndWhatToWrite() {
+        let found = problems("a = 1\nb = hello") { _ in }
+        #expect(found == ["t.toml:2:5: 'hello' is not a value; put text in quotes: \"hello\""])
+    }
+
+    @Test func anElementOfAnArrayIsNamedByItsOwnPlace() {
+        let found = problems("words = [\"a\",\n  7]") { $0.required("words", .array(of: .string)) }
+        #expect(found == ["t.toml:2:3: words: is an integer; write a text in quotes"])
+    }
+
+    @Test func aProblemSeenByTheProgramItselfIsPlacedAtItsKey() {
+        let found = problems("[a]\nlow = 5\nhigh = 3") { root in
+            guard let table = root.table("a") else { return }
+            let low = table.required("low", .integer(in: 0...9))
+            let high = table.required("high", .integer(in: 0...9))
+            if low > high { table.problem("high", "is below 'low'", "write a larger number") }
+        }
+        #expect(found == ["t.toml:3:8: a.high: is below 'low'; write a larger number"])
+    }
+
+    @Test func aMissingFileAndAnOversizedOneAreRefusedWithReasons() {
+        #expect(throws: SettingsError.self) { try SettingsFile.read(path: "/nonexistent/pttd.toml") { _ in } }
+        let large = [UInt8](repeating: UInt8(ascii: "#"), count: SettingsFile.sizeMax + 1)
+        #expect {
+            try SettingsFile.read(bytes: large, file: "t.toml") { _ in }
+        } throws: { "\($0)".contains("\(SettingsFile.sizeMax) are the limit") }
+        // A file that never ends.
+        #expect(throws: SettingsError.self) { try SettingsFile.read(path: "/dev/zero") { _ in } }
+    }
+
+    @Test func bytesThatAreNotUTF8AreRefusedAtTheirPlace() {
+        #expect {
+            try SettingsFile.read(bytes: Array("a = 1\nb = \"".utf8) + [0xFF, 0x22], file: "t.toml") { _ in }
+        } throws: { "\($0)" == "t.toml:2:6: the text is not UTF-8; save the file as UTF-8" }
+    }
+
+    @Test func nestingIsBounded() {
+        let deep = "a = " + String(repeating: "[", count: 100_000)
+        #expect(problems(deep) { _ in }.first?.contains("nested deeper") == true)
+    }
+
+    @Test func aFloodOfMistakesIsCutWithACount() throws {
+        let text = (0..<100).map { "key\($0) = 1" }.joined(separator: "\n")
+        #expect {
+            try SettingsFile.read(text: text, file: "t.toml") { _ in }
+        } throws: { error in
+            guard let error = error as? SettingsError else { return false }
+            return error.problems.count == SettingsError.problemsReported && error.unreported == 80
+        }
+    }
+
+    @Test(arguments: [
+        ("200ms", Duration.milliseconds(200)), ("1.5s", .milliseconds(1500)), ("2min", .seconds(120)),
+        ("0.25h", .seconds(900)), ("0s", .zero),
+    ])
+    func durationsAreExact(text: String, duration: Duration) {
+        #expect(parseDuration(text) == duration)
+    }
+
+    @Test(arguments: ["", "5", "ms", "-1s", "1.s", ".5s", "1..5s", "1 s", "1e3s", "1.2345s", "9999999999s", "1S", "1d"])
+    func otherTextsAreNoDurations(text: String) {
+        #expect(parseDuration(text) == nil)
+    }
+}
