@@ -31,7 +31,6 @@ let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swif
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let protobuf = Target.Dependency.product(name: "SwiftProtobuf", package: "swift-protobuf")
 let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collections")
-let toml = Target.Dependency.product(name: "TOMLKit", package: "TOMLKit")
 
 let package = Package(
     name: "pttd",
@@ -46,7 +45,6 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
-        .package(url: "https://github.com/LebJe/TOMLKit", from: "0.6.0"),
     ],
     targets: [
         // Floor 0: C libraries, and the few macros and variadics that Swift cannot see.
@@ -64,7 +62,7 @@ let package = Package(
         room("MonotonicTime", ["CLinux"]),
         room("Reactor", ["CLinux", "MonotonicTime", heap]),
         room("Cryptography", ["CGnuTLS"]),
-        room("Settings", [toml]),
+        room("Settings"),
         room("Logs", ["CLinux", "MonotonicTime", log]),
         room("Terminal", ["CLinux", "MonotonicTime", "Reactor"]),
 
