@@ -49,6 +49,10 @@ let package = Package(
     targets: [
         // Floor 0: C libraries, and the few macros and variadics that Swift cannot see.
         .target(name: "CLinux", path: "Sources/C/CLinux"),
+        // toml++ is headers only here (libtomlplusplus-dev), so nothing more has to be installed where the programs run.
+        .target(
+            name: "CTOML", path: "Sources/C/CTOML",
+            cxxSettings: [.define("TOML_HEADER_ONLY", to: "1"), .define("TOML_ENABLE_FORMATTERS", to: "0")]),
         system("CDBus", "dbus-1", apt: ["libdbus-1-dev"]),
         system("CALSA", "alsa", apt: ["libasound2-dev"]),
         system("COpus", "opus", apt: ["libopus-dev"]),
@@ -62,7 +66,7 @@ let package = Package(
         room("MonotonicTime", ["CLinux"]),
         room("Reactor", ["CLinux", "MonotonicTime", heap]),
         room("Cryptography", ["CGnuTLS"]),
-        room("Settings"),
+        room("Settings", ["CTOML"]),
         room("Logs", ["CLinux", "MonotonicTime", log]),
         room("Terminal", ["CLinux", "MonotonicTime", "Reactor"]),
 
@@ -138,5 +142,6 @@ let package = Package(
             "Bridge", named: "Bridge",
             ["Accessories", "ChannelService", "RelayClient", "PushToTalkCore", "Audio", "MonotonicTime", "Reactor"]),
         tests("DaemonAPI", named: "DaemonAPI", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor"]),
-    ]
+    ],
+    cxxLanguageStandard: .cxx17
 )

@@ -17,7 +17,7 @@ public struct SettingRefusal: Error {
 
 /// A refusal at a place, which may be an element within the value.
 struct LocatedRefusal: Error {
-    var offset: Int
+    var position: SourcePosition
     var refusal: SettingRefusal
 }
 
@@ -40,13 +40,13 @@ public struct SettingType<Value> {
             do throws(SettingRefusal) {
                 return try transform(value)
             } catch {
-                throw LocatedRefusal(offset: node.offset, refusal: error)
+                throw LocatedRefusal(position: node.position, refusal: error)
             }
         }
     }
 
     static func mismatch(_ node: TOMLNode, _ expected: String) -> LocatedRefusal {
-        LocatedRefusal(offset: node.offset, refusal: SettingRefusal("is \(node.value.kind)", "write \(expected)"))
+        LocatedRefusal(position: node.position, refusal: SettingRefusal("is \(node.value.kind)", "write \(expected)"))
     }
 }
 
@@ -58,11 +58,12 @@ extension SettingType where Value == String {
             guard case .string(let text) = node.value else { throw mismatch(node, expected) }
             guard allowsEmpty || !text.isEmpty else {
                 throw LocatedRefusal(
-                    offset: node.offset, refusal: SettingRefusal("is empty", "write \(expected), or remove the key"))
+                    position: node.position, refusal: SettingRefusal("is empty", "write \(expected), or remove the key")
+                )
             }
             guard text.utf8.count <= lengthMax else {
                 throw LocatedRefusal(
-                    offset: node.offset,
+                    position: node.position,
                     refusal: SettingRefusal("is \(text.utf8.count) bytes long", "\(lengthMax) are the limit"))
             }
             return text
@@ -81,7 +82,7 @@ extension SettingType where Value == Int {
             guard case .integer(let wide) = node.value else { throw mismatch(node, expected) }
             guard let value = Int(exactly: wide), range.contains(value) else {
                 throw LocatedRefusal(
-                    offset: node.offset, refusal: SettingRefusal("\(wide) is out of range", "write \(expected)"))
+                    position: node.position, refusal: SettingRefusal("\(wide) is out of range", "write \(expected)"))
             }
             return value
         }
@@ -106,19 +107,20 @@ extension SettingType where Value == Duration {
         return Self(expected: expected, placeholder: range.lowerBound) { node throws(LocatedRefusal) in
             guard case .string(let text) = node.value else {
                 throw LocatedRefusal(
-                    offset: node.offset,
+                    position: node.position,
                     refusal: SettingRefusal(
                         "is \(node.value.kind) without a unit", "write \(expected), with its unit and in quotes"))
             }
             guard let duration = parseDuration(text) else {
                 throw LocatedRefusal(
-                    offset: node.offset,
+                    position: node.position,
                     refusal: SettingRefusal(
                         "\"\(text)\" is not a time", "write \(expected); units are ms, s, min and h"))
             }
             guard range.contains(duration) else {
                 throw LocatedRefusal(
-                    offset: node.offset, refusal: SettingRefusal("\"\(text)\" is out of range", "write \(expected)"))
+                    position: node.position, refusal: SettingRefusal("\"\(text)\" is out of range", "write \(expected)")
+                )
             }
             return duration
         }
@@ -134,7 +136,7 @@ extension SettingType where Value == UUID {
             guard case .string(let text) = node.value else { throw mismatch(node, expected) }
             guard text.utf8.count == 36, let uuid = UUID(uuidString: text) else {
                 throw LocatedRefusal(
-                    offset: node.offset, refusal: SettingRefusal("\"\(text)\" is not a UUID", "write \(expected)"))
+                    position: node.position, refusal: SettingRefusal("\"\(text)\" is not a UUID", "write \(expected)"))
             }
             return uuid
         }
@@ -162,7 +164,8 @@ extension SettingType {
                 if let near = nearestName(to: text, among: words.map(\.0)) {
                     advice = "did you mean \"\(near)\"? It is \(expected)"
                 }
-                throw LocatedRefusal(offset: node.offset, refusal: SettingRefusal("\"\(text)\" is not known", advice))
+                throw LocatedRefusal(
+                    position: node.position, refusal: SettingRefusal("\"\(text)\" is not known", advice))
             }
             return found.1
         }
@@ -179,7 +182,7 @@ extension SettingType {
             }
             guard count.contains(nodes.count) else {
                 throw LocatedRefusal(
-                    offset: node.offset,
+                    position: node.position,
                     refusal: SettingRefusal(
                         "has \(nodes.count) elements", "write \(count.lowerBound) to \(count.upperBound) of them"))
             }
@@ -195,7 +198,9 @@ extension SettingType {
 /// At most nine digits before and three after the point, so that it is exact.
 public func parseDuration(_ text: String) -> Duration? {
     let bytes = Array(text.utf8)
-    let numberEnd = bytes.firstIndex { TOMLParser.digit($0, radix: 10) == nil && $0 != UInt8(ascii: ".") }
+    let numberEnd = bytes.firstIndex {
+        !(UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) && $0 != UInt8(ascii: ".")
+    }
     guard let numberEnd else { return nil }
     let parts = bytes[..<numberEnd].split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
     guard (1...2).contains(parts.count), (1...9).contains(parts[0].count),

@@ -5,7 +5,7 @@ import Glibc
 import Musl
 #endif
 
-/// Reads settings files: TOML 1.0 (without dates), strictly.
+/// Reads settings files: TOML 1.0, strictly.
 ///
 /// ```swift
 /// let settings = try SettingsFile.read(path: "/etc/pttd/pttd.toml") { root in
@@ -49,26 +49,17 @@ public enum SettingsFile {
                     file: file, message: "the file has \(bytes.count) bytes", advice: "\(sizeMax) are the limit")
             ])
         }
-        let source = SourceText(bytes)
-        if let offset = invalidUTF8Offset(bytes) {
-            throw SettingsError([
-                SettingsProblem(
-                    file: file, position: source.position(of: offset), message: "the text is not UTF-8",
-                    advice: "save the file as UTF-8")
-            ])
-        }
-        var parser = TOMLParser(bytes)
         let table: TOMLTable
         do throws(TOMLSyntaxError) {
-            table = try parser.parse()
+            table = try parseTOML(bytes)
         } catch {
             throw SettingsError([
                 SettingsProblem(
-                    file: file, position: source.position(of: error.offset), message: error.message,
-                    advice: error.advice)
+                    file: file, position: error.position, message: "is not TOML: \(error.message)",
+                    advice: "text needs quotes; toml.io shows the rest")
             ])
         }
-        let reading = SettingsReading(file: file, source: source)
+        let reading = SettingsReading(file: file)
         let root = SettingsTable(table, path: "", reading: reading)
         let settings = body(root)
         reading.reportUnknownKeys()
@@ -111,20 +102,6 @@ public enum SettingsFile {
         return SettingsError([
             SettingsProblem(file: path, message: "cannot be read: \(String(cString: strerror(code)))", advice: advice)
         ])
-    }
-
-    /// Where the bytes stop being UTF-8; nil when they do not.
-    private static func invalidUTF8Offset(_ bytes: [UInt8]) -> Int? {
-        var decoder = UTF8()
-        var iterator = bytes.makeIterator()
-        var offset = 0
-        while true {
-            switch decoder.decode(&iterator) {
-            case .scalarValue(let scalar): offset += UTF8.width(scalar)
-            case .emptyInput: return nil
-            case .error: return offset
-            }
-        }
     }
 }
 

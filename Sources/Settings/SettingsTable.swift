@@ -4,21 +4,19 @@ import FoundationEssentials
 /// What is shared by the tables of one file while it is read.
 final class SettingsReading {
     let file: String
-    let source: SourceText
     private(set) var problems: [SettingsProblem] = []
     private var tables: [SettingsTable] = []
 
-    init(file: String, source: SourceText) {
+    init(file: String) {
         self.file = file
-        self.source = source
     }
 
     func register(_ table: SettingsTable) { tables.append(table) }
 
-    func report(at offset: Int, key: String, _ message: String, _ advice: String) {
+    func report(at position: SourcePosition, key: String, _ message: String, _ advice: String) {
         problems.append(
             SettingsProblem(
-                file: file, position: source.position(of: offset), key: key, message: message, advice: advice))
+                file: file, position: position, key: key, message: message, advice: advice))
     }
 
     /// Keys that nobody asked for are mistakes: a misspelt setting must not be ignored in silence.
@@ -52,7 +50,7 @@ public final class SettingsTable {
     public func required<Value>(_ key: String, _ type: SettingType<Value>) -> Value {
         guard let entry = ask(key) else {
             reading.report(
-                at: table.offset, key: dotted(key), "is missing", "add: \(key) = …, \(type.expected)")
+                at: table.position, key: dotted(key), "is missing", "add: \(key) = …, \(type.expected)")
             return type.placeholder
         }
         return read(entry, type) ?? type.placeholder
@@ -73,7 +71,7 @@ public final class SettingsTable {
             return try type.read(entry.node)
         } catch {
             reading.report(
-                at: error.offset, key: dotted(entry.key), error.refusal.message, error.refusal.advice)
+                at: error.position, key: dotted(entry.key), error.refusal.message, error.refusal.advice)
             return nil
         }
     }
@@ -85,7 +83,7 @@ public final class SettingsTable {
         guard let entry = ask(key) else { return nil }
         guard case .table(let table) = entry.node.value else {
             reading.report(
-                at: entry.node.offset, key: dotted(key), "is \(entry.node.value.kind)",
+                at: entry.node.position, key: dotted(key), "is \(entry.node.value.kind)",
                 "write a table: [\(dotted(key))] on a line of its own, its keys below")
             return nil
         }
@@ -97,17 +95,17 @@ public final class SettingsTable {
         guard let entry = ask(key) else { return [] }
         let advice = "write [[\(dotted(key))]] on a line of its own for each, its keys below"
         guard case .array(let nodes) = entry.node.value else {
-            reading.report(at: entry.node.offset, key: dotted(key), "is \(entry.node.value.kind)", advice)
+            reading.report(at: entry.node.position, key: dotted(key), "is \(entry.node.value.kind)", advice)
             return []
         }
         guard nodes.count <= countMax else {
             reading.report(
-                at: entry.node.offset, key: dotted(key), "has \(nodes.count) tables", "\(countMax) are the limit")
+                at: entry.node.position, key: dotted(key), "has \(nodes.count) tables", "\(countMax) are the limit")
             return []
         }
         return nodes.enumerated().compactMap { index, node in
             guard case .table(let table) = node.value else {
-                reading.report(at: node.offset, key: dotted(key), "is \(node.value.kind)", advice)
+                reading.report(at: node.position, key: dotted(key), "is \(node.value.kind)", advice)
                 return nil
             }
             return SettingsTable(table, path: "\(dotted(key))[\(index + 1)]", reading: reading)
@@ -119,7 +117,7 @@ public final class SettingsTable {
         guard let outer = table(key) else { return [] }
         guard outer.table.entries.count <= countMax else {
             reading.report(
-                at: outer.table.offset, key: dotted(key), "has \(outer.table.entries.count) tables",
+                at: outer.table.position, key: dotted(key), "has \(outer.table.entries.count) tables",
                 "\(countMax) are the limit")
             return []
         }
@@ -136,9 +134,9 @@ public final class SettingsTable {
     /// - Parameter key: The key it is about; nil for the table as a whole.
     public func problem(_ key: String?, _ message: String, _ advice: String) {
         guard let key else {
-            return reading.report(at: table.offset, key: path, message, advice)
+            return reading.report(at: table.position, key: path, message, advice)
         }
-        reading.report(at: table[key]?.node.offset ?? table.offset, key: dotted(key), message, advice)
+        reading.report(at: table[key]?.node.position ?? table.position, key: dotted(key), message, advice)
     }
 
     // MARK: Keys
@@ -160,7 +158,7 @@ public final class SettingsTable {
             } else {
                 advice = "known here: \(askedInOrder.joined(separator: ", "))"
             }
-            reading.report(at: entry.keyOffset, key: dotted(entry.key), "is not known", advice)
+            reading.report(at: entry.keyPosition, key: dotted(entry.key), "is not known", advice)
         }
     }
 }

@@ -1,17 +1,20 @@
-// A parsed TOML document: values that remember where they stand in the text.
+// A parsed TOML document: values that remember where they stand in the text. The parsing is toml++'s (toml.io/en/v1.0.0).
+import CTOML
 
-/// A value and the byte offset at which it begins.
+/// A value and the place at which it begins.
 struct TOMLNode {
     var value: TOMLValue
-    var offset: Int
+    var position: SourcePosition
 }
 
-/// A value of TOML 1.0. Dates and times are refused by the parser: no setting is one.
+/// A value of TOML 1.0.
 enum TOMLValue {
     case string(String)
     case integer(Int64)
     case float(Double)
     case boolean(Bool)
+    /// No setting is a date or a time, so what it says is not kept.
+    case dateOrTime
     case array([TOMLNode])
     case table(TOMLTable)
 
@@ -22,79 +25,129 @@ enum TOMLValue {
         case .integer: "an integer"
         case .float: "a number with a fraction"
         case .boolean: "a boolean"
+        case .dateOrTime: "a date or time"
         case .array: "an array"
         case .table: "a table"
         }
     }
 }
 
-/// A table under construction and afterwards; a reference, because headers and dotted keys come back to it.
+/// A table with its keys in the order of the text.
 final class TOMLTable {
-    /// How it came to be, which decides who may still add to it.
-    enum Origin {
-        /// Named on the way to a deeper header, `[a.b]` makes `a`; a header may still define it.
-        case implied
-        /// Defined by `[a]` or `[[a]]`, or the root.
-        case header
-        /// Made by a dotted key `a.b = 1`; only dotted keys of the same section add to it.
-        case dotted
-        /// `{ … }`: complete as written.
-        case inline
-    }
-
     struct Entry {
         var key: String
-        var keyOffset: Int
+        var keyPosition: SourcePosition
         var node: TOMLNode
-        /// The entry is an array made by `[[…]]` headers, to which more may be added.
-        var isArrayOfTables = false
     }
 
-    var origin: Origin
     /// Where the header or the brace stands.
-    var offset: Int
+    let position: SourcePosition
     private(set) var entries: [Entry] = []
     private var indexes: [String: Int] = [:]
 
-    init(_ origin: Origin, offset: Int) {
-        self.origin = origin
-        self.offset = offset
+    init(position: SourcePosition) {
+        self.position = position
     }
 
-    subscript(key: String) -> Entry? {
-        get { indexes[key].map { entries[$0] } }
-        set {
-            guard let newValue else { return }
-            if let index = indexes[key] {
-                entries[index] = newValue
-            } else {
-                indexes[key] = entries.count
-                entries.append(newValue)
-            }
-        }
+    subscript(key: String) -> Entry? { indexes[key].map { entries[$0] } }
+
+    fileprivate func append(_ entry: Entry) {
+        indexes[entry.key] = entries.count
+        entries.append(entry)
     }
 }
 
-/// The text, for turning byte offsets into lines and columns.
-struct SourceText {
-    let bytes: [UInt8]
-    private let lineStarts: [Int]
+/// Why a text is not TOML.
+struct TOMLSyntaxError: Error {
+    var message: String
+    var position: SourcePosition
+}
 
-    init(_ bytes: [UInt8]) {
-        self.bytes = bytes
-        lineStarts = [0] + bytes.indices.filter { bytes[$0] == UInt8(ascii: "\n") }.map { $0 + 1 }
+/// The document in `bytes`.
+func parseTOML(_ bytes: [UInt8]) throws(TOMLSyntaxError) -> TOMLTable {
+    let builder = TOMLBuilder()
+    var error = ptt_toml_error()
+    let parsed = withExtendedLifetime(builder) {
+        var visitor = TOMLBuilder.visitor(for: builder)
+        return bytes.withUnsafeBufferPointer { buffer in
+            buffer.withMemoryRebound(to: CChar.self) { ptt_toml_parse($0.baseAddress, $0.count, &visitor, &error) }
+        }
+    }
+    guard parsed, let root = builder.root else {
+        let message = withUnsafeBytes(of: error.message) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+        throw TOMLSyntaxError(message: message, position: SourcePosition(error.position))
+    }
+    return root
+}
+
+extension SourcePosition {
+    /// toml++ says 0 for places that a document does not have, its root for one.
+    fileprivate init(_ position: ptt_toml_position) {
+        self.init(line: max(1, Int(position.line)), column: max(1, Int(position.column)))
+    }
+}
+
+/// Builds the tree from the walk.
+private final class TOMLBuilder {
+    private enum Open {
+        case table(TOMLTable)
+        case array([TOMLNode], SourcePosition)
     }
 
-    func position(of offset: Int) -> SourcePosition {
-        let offset = min(max(0, offset), bytes.count)
-        var low = 0
-        var high = lineStarts.count
-        while high - low > 1 {
-            let middle = (low + high) / 2
-            if lineStarts[middle] <= offset { low = middle } else { high = middle }
+    private(set) var root: TOMLTable?
+    private var open: [Open] = []
+    /// Keys whose value is still open, innermost last.
+    private var keys: [(name: String, position: SourcePosition)] = []
+
+    private func add(_ value: TOMLValue, at position: SourcePosition) {
+        let node = TOMLNode(value: value, position: position)
+        switch open.last {
+        case .table(let table):
+            guard let key = keys.popLast() else { return }
+            table.append(TOMLTable.Entry(key: key.name, keyPosition: key.position, node: node))
+        case .array(var elements, let start):
+            open.removeLast()
+            elements.append(node)
+            open.append(.array(elements, start))
+        case nil:
+            if case .table(let table) = value { root = table }
         }
-        // UTF-8 continuation bytes are not columns.
-        let column = bytes[lineStarts[low]..<offset].count { $0 & 0xC0 != 0x80 }
-        return SourcePosition(line: low + 1, column: column + 1)
+    }
+
+    private func close() {
+        switch open.popLast() {
+        case .table(let table): add(.table(table), at: table.position)
+        case .array(let elements, let position): add(.array(elements), at: position)
+        case nil: break
+        }
+    }
+
+    static func visitor(for builder: TOMLBuilder) -> ptt_toml_visitor {
+        func text(_ pointer: UnsafePointer<CChar>?, _ length: Int) -> String {
+            UnsafeRawBufferPointer(start: pointer, count: length).withMemoryRebound(to: UInt8.self) {
+                String(decoding: $0, as: UTF8.self)
+            }
+        }
+        func target(_ context: UnsafeMutableRawPointer?) -> TOMLBuilder {
+            Unmanaged<TOMLBuilder>.fromOpaque(context!).takeUnretainedValue()
+        }
+        return ptt_toml_visitor(
+            context: Unmanaged.passUnretained(builder).toOpaque(),
+            key: { context, name, length, at in
+                target(context).keys.append((text(name, length), SourcePosition(at)))
+            },
+            begin_table: { context, at in
+                target(context).open.append(.table(TOMLTable(position: SourcePosition(at))))
+            },
+            end_table: { target($0).close() },
+            begin_array: { context, at in target(context).open.append(.array([], SourcePosition(at))) },
+            end_array: { target($0).close() },
+            string: { context, value, length, at in
+                target(context).add(.string(text(value, length)), at: SourcePosition(at))
+            },
+            integer: { target($0).add(.integer($1), at: SourcePosition($2)) },
+            floating: { target($0).add(.float($1), at: SourcePosition($2)) },
+            boolean: { target($0).add(.boolean($1), at: SourcePosition($2)) },
+            date_or_time: { target($0).add(.dateOrTime, at: SourcePosition($1)) })
     }
 }
