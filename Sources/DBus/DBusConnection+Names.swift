@@ -1,0 +1,219 @@
+// Bus names: who owns one, and owning one.
+
+/// Who owns a name that somebody here wants to know about.
+struct WatchedName {
+    var owner: String?
+    /// Whether the bus has told us.
+    var isKnown = false
+    /// Matches and watches that need it.
+    var uses = 0
+    var handlers: [(identifier: UInt64, handler: @Sendable (String?) -> Void)] = []
+}
+
+/// A name that we want to own.
+struct RequestedName {
+    var flags: UInt32
+    var isOwned: Bool
+    var changed: (@Sendable (Bool) -> Void)?
+}
+
+/// A watch of a name's owner; give it to `unwatchName`.
+public struct DBusNameWatch: Hashable, Sendable {
+    let name: String
+    let identifier: UInt64
+}
+
+extension DBusConnection {
+    // MARK: Who owns a name
+
+    /// Has `handler` called with the unique name that owns `name`, nil for nobody: once with what is so now (before
+    /// this returns, if there is a bus), then at each change. The loss of the bus is the loss of the owner.
+    ///
+    /// `name` may be a unique name, to learn when a caller leaves the bus.
+    public func watchName(
+        _ name: String, handler: @escaping @Sendable (String?) -> Void
+    ) async throws(DBusError) -> DBusNameWatch {
+        try DBusName.checkBus(name)
+        let watch = DBusNameWatch(name: name, identifier: newIdentifier())
+        names[name, default: WatchedName()].handlers.append((watch.identifier, handler))
+        let wasKnown = names[name]?.isKnown == true
+        if wasKnown { handler(names[name]?.owner) }
+        do {
+            try await follow(name)
+        } catch {
+            if case .disconnected = error { return watch }
+            names[name]?.handlers.removeAll { $0.identifier == watch.identifier }
+            await unfollow(name)
+            throw error
+        }
+        return watch
+    }
+
+    /// Ends a watch.
+    public func unwatchName(_ watch: DBusNameWatch) async {
+        guard let entry = names[watch.name], entry.handlers.contains(where: { $0.identifier == watch.identifier })
+        else {
+            return
+        }
+        names[watch.name]?.handlers.removeAll { $0.identifier == watch.identifier }
+        await unfollow(watch.name)
+    }
+
+    /// The unique name that owns `name`, asked of the bus; nil for nobody.
+    public func owner(of name: String) async throws(DBusError) -> String? {
+        try DBusName.checkBus(name)
+        do {
+            return try await callBus("GetNameOwner", [.string(name)]).argument(0)
+        } catch {
+            if error.remoteName == "org.freedesktop.DBus.Error.NameHasNoOwner" { return nil }
+            throw error
+        }
+    }
+
+    /// The user id of the process behind a bus name.
+    public func userIdentifier(of name: String) async throws(DBusError) -> UInt32 {
+        try DBusName.checkBus(name)
+        return try await callBus("GetConnectionUnixUser", [.string(name)]).argument(0)
+    }
+
+    /// The process id behind a bus name.
+    public func processIdentifier(of name: String) async throws(DBusError) -> UInt32 {
+        try DBusName.checkBus(name)
+        return try await callBus("GetConnectionUnixProcessID", [.string(name)]).argument(0)
+    }
+
+    func currentOwner(of name: String) -> String? {
+        // The bus itself signs with its well-known name.
+        if name == Self.busName { return name }
+        if DBusName.isUnique(name) { return name }
+        return names[name]?.owner
+    }
+
+    private static func ownerRule(_ name: String) -> String {
+        "type='signal',sender='\(busName)',interface='\(busName)',member='NameOwnerChanged',arg0='\(name)'"
+    }
+
+    /// Begins to know the owner of a name. First the match, then the question: nothing falls between.
+    func follow(_ name: String) async throws(DBusError) {
+        guard name != Self.busName else { return }
+        names[name, default: WatchedName()].uses += 1
+        guard names[name]?.isKnown != true else { return }
+        try await installMatch(Self.ownerRule(name))
+        try await learnOwner(name)
+    }
+
+    private func learnOwner(_ name: String) async throws(DBusError) {
+        let owner = try await owner(of: name)
+        guard let entry = names[name], !entry.isKnown else { return }
+        names[name]?.isKnown = true
+        names[name]?.owner = owner
+        for (_, handler) in entry.handlers { handler(owner) }
+    }
+
+    func unfollow(_ name: String) async {
+        guard var entry = names[name] else { return }
+        entry.uses -= 1
+        if entry.uses > 0 {
+            names[name] = entry
+            return
+        }
+        names[name] = nil
+        // As with RemoveMatch above.
+        _ = try? await callBus("RemoveMatch", [.string(Self.ownerRule(name))])
+    }
+
+    func ownerChanged(_ signal: DBusMessage) {
+        switch signal.member {
+        case "NameOwnerChanged":
+            guard let name: String = signal.arguments.first?.get(),
+                let new: String = signal.arguments.count == 3 ? signal.arguments[2].get() : nil,
+                let entry = names[name]
+            else { return }
+            names[name]?.isKnown = true
+            let owner = new.isEmpty ? nil : new
+            names[name]?.owner = owner
+            for (_, handler) in entry.handlers { handler(owner) }
+        case "NameLost": ownership(signal, isOwned: false)
+        case "NameAcquired": ownership(signal, isOwned: true)
+        default: return
+        }
+    }
+
+    /// The bus is gone, and everyone on it.
+    func forgetOwners() {
+        for (name, entry) in names where entry.isKnown {
+            names[name]?.isKnown = false
+            names[name]?.owner = nil
+            if entry.owner != nil { for (_, handler) in entry.handlers { handler(nil) } }
+        }
+        for (name, entry) in requestedNames where entry.isOwned {
+            requestedNames[name]?.isOwned = false
+            entry.changed?(false)
+        }
+    }
+
+    func restoreNames(generation: Int) async throws(DBusError) {
+        for (name, entry) in requestedNames {
+            guard generation == self.generation else { throw .disconnected }
+            _ = try await request(name, flags: entry.flags)
+        }
+        for name in names.keys {
+            guard generation == self.generation else { throw .disconnected }
+            try await installMatch(Self.ownerRule(name))
+            try await learnOwner(name)
+        }
+    }
+
+    // MARK: Owning a name
+
+    /// Asks the bus for a well-known name, and asks again whenever the bus was away.
+    ///
+    /// - Parameters:
+    ///   - replacing: Take the name from an owner that allows it.
+    ///   - allowingReplacement: Let others take it from us.
+    ///   - queueing: Wait for the name instead of failing when it is taken.
+    ///   - ownershipChanged: Called on the loop when the name is got or lost later on.
+    /// - Throws: `DBusError.nameTaken`; `.remote` with `…AccessDenied` when the bus's policy forbids the name.
+    public func requestName(
+        _ name: String, replacing: Bool = false, allowingReplacement: Bool = false, queueing: Bool = false,
+        ownershipChanged: (@Sendable (Bool) -> Void)? = nil
+    ) async throws(DBusError) {
+        try DBusName.checkBus(name)
+        let flags: UInt32 = (allowingReplacement ? 1 : 0) | (replacing ? 2 : 0) | (queueing ? 0 : 4)
+        requestedNames[name] = RequestedName(flags: flags, isOwned: false, changed: nil)
+        do throws(DBusError) {
+            let isOwned = try await request(name, flags: flags)
+            if !isOwned && !queueing { throw .nameTaken(name) }
+            requestedNames[name]?.changed = ownershipChanged
+        } catch {
+            requestedNames[name] = nil
+            throw error
+        }
+    }
+
+    /// Gives a name back.
+    public func releaseName(_ name: String) async throws(DBusError) {
+        try DBusName.checkBus(name)
+        requestedNames[name] = nil
+        _ = try await callBus("ReleaseName", [.string(name)])
+    }
+
+    private func request(_ name: String, flags: UInt32) async throws(DBusError) -> Bool {
+        let result: UInt32 = try await callBus("RequestName", [.string(name), .uint32(flags)]).argument(0)
+        // 1: now the owner; 2: in the queue; 3: taken; 4: owner already.
+        let isOwned = result == 1 || result == 4
+        if let entry = requestedNames[name], entry.isOwned != isOwned {
+            requestedNames[name]?.isOwned = isOwned
+            entry.changed?(isOwned)
+        }
+        return isOwned
+    }
+
+    private func ownership(_ signal: DBusMessage, isOwned: Bool) {
+        guard let name: String = signal.arguments.first?.get(), let entry = requestedNames[name],
+            entry.isOwned != isOwned
+        else { return }
+        requestedNames[name]?.isOwned = isOwned
+        entry.changed?(isOwned)
+    }
+}

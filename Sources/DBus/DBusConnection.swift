@@ -1,0 +1,332 @@
+// A connection to a bus: connecting, losing it, getting it back, and calls.
+import Logging
+import MonotonicTime
+import Reactor
+
+/// Whether there is a bus.
+public enum DBusConnectionState: Hashable, Sendable {
+    /// Not connected. With the reason when it was lost; nil when it was closed or never opened.
+    case disconnected(DBusError?)
+    /// Connected under this unique name, with all matches, names and objects in place.
+    case connected(uniqueName: String)
+}
+
+/// A connection to a message bus, pinned to an event loop.
+///
+/// Everything it calls (signal handlers, method handlers, state changes) it calls on the loop, in order of arrival.
+/// When the bus goes away, calls in flight fail with `DBusError.disconnected`; with `reconnects` the connection comes
+/// back by itself, with bounded backoff, and restores matches, names and exported objects. Call `close()` at the end.
+public actor DBusConnection {
+    /// The loop it lives on.
+    public nonisolated let loop: EventLoop
+    /// The loop, as the actor's executor.
+    public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+    /// The bus.
+    public nonisolated let address: DBusAddress
+
+    static let busName = "org.freedesktop.DBus"
+    static let busPath: DBusObjectPath = "/org/freedesktop/DBus"
+    /// The time-out of calls that name none: libdbus's own default.
+    public static let defaultTimeout = Duration.seconds(25)
+    private static let handshakeTimeout = Duration.seconds(10)
+
+    nonisolated let logger: Logger
+    private let reconnects: Bool
+    private var transport: BusTransport?
+    /// Counts transports, so that what was awaited on an old one is not taken for news of the new one.
+    private(set) var generation = 0
+    private var isWanted = false
+    private var backoff = ReconnectBackoff()
+    private var reconnectTimer: EventLoop.Timer?
+    private var pending: [UInt32: PendingCall] = [:]
+    private var serialOfCall: [UInt64: UInt32] = [:]
+    private var nextCall: UInt64 = 1
+    private var stateHandler: (@Sendable (DBusConnectionState) -> Void)?
+
+    /// Whether there is a bus.
+    public private(set) var state = DBusConnectionState.disconnected(nil)
+
+    var matches = MatchTable()
+    var names: [String: WatchedName] = [:]
+    var requestedNames: [String: RequestedName] = [:]
+    var objects = ObjectTree()
+    var runningHandlers = 0
+
+    private struct PendingCall {
+        let continuation: CheckedContinuation<Result<DBusMessage, DBusError>, Never>
+        let timer: EventLoop.Timer
+        let identifier: UInt64
+        let destination: String
+        let description: String
+    }
+
+    /// A connection that is not connected yet.
+    ///
+    /// - Parameters:
+    ///   - address: The bus.
+    ///   - loop: Where it lives and calls its handlers.
+    ///   - reconnects: Whether to come back by itself after the bus was lost.
+    public init(to address: DBusAddress, on loop: EventLoop, logger: Logger, reconnects: Bool = true) {
+        self.address = address
+        self.loop = loop
+        self.logger = logger
+        self.reconnects = reconnects
+    }
+
+    isolated deinit {
+        reconnectTimer?.cancel()
+        transport?.close()
+        for call in pending.values {
+            call.timer.cancel()
+            call.continuation.resume(returning: .failure(.disconnected))
+        }
+    }
+
+    // MARK: Connecting
+
+    /// The handler for changes of `state`, called on the loop.
+    public func onStateChange(_ handler: (@Sendable (DBusConnectionState) -> Void)?) { stateHandler = handler }
+
+    /// The name the bus gave us; nil while not connected.
+    public var uniqueName: String? {
+        if case .connected(let name) = state { return name }
+        return nil
+    }
+
+    /// Connects. No effect when connected.
+    ///
+    /// - Parameter retrying: Whether a bus that cannot be reached is tried again in the background, as after a loss;
+    ///   the error is thrown all the same.
+    /// - Throws: `DBusError.connectFailed`, or what made the handshake fail.
+    public func connect(retrying: Bool = false) async throws(DBusError) {
+        guard transport == nil else { return }
+        isWanted = true
+        reconnectTimer?.cancel()
+        do {
+            try await establish()
+        } catch {
+            if retrying, reconnects { scheduleReconnect() } else { isWanted = transport != nil }
+            throw error
+        }
+    }
+
+    /// Disconnects for good: calls in flight fail, nothing is restored until the next `connect()`.
+    public func close() {
+        isWanted = false
+        reconnectTimer?.cancel()
+        reconnectTimer = nil
+        if transport != nil { drop(reason: nil) }
+    }
+
+    private func establish() async throws(DBusError) {
+        guard let resolved = address.resolved else {
+            throw .connectFailed(
+                address: address.description, reason: "there is none: DBUS_SESSION_BUS_ADDRESS is not set")
+        }
+        generation += 1
+        let current = generation
+        transport = try BusTransport(
+            address: resolved, loop: loop,
+            onMessage: { [weak self] message in self?.assumeIsolated { $0.received(message, generation: current) } },
+            onClosed: { [weak self] in self?.assumeIsolated { $0.lost(generation: current) } })
+        do throws(DBusError) {
+            let reply = try await callBus("Hello", [], timeout: Self.handshakeTimeout)
+            let name: String = try reply.argument(0)
+            try await restoreMatches(generation: current)
+            try await restoreNames(generation: current)
+            guard current == generation, transport != nil else { throw .disconnected }
+            backoff.reset()
+            change(to: .connected(uniqueName: name))
+        } catch {
+            if current == generation, transport != nil { drop(reason: error) }
+            if case .disconnected = error {
+                throw .connectFailed(address: resolved, reason: "the bus closed the connection during the handshake")
+            }
+            throw error
+        }
+    }
+
+    private func change(to new: DBusConnectionState) {
+        guard new != state else { return }
+        state = new
+        switch new {
+        case .connected(let name):
+            logger.debug("bus connected", metadata: ["bus": "\(address)", "name": "\(name)"])
+        case .disconnected(let reason?):
+            logger.warning("bus lost", metadata: ["bus": "\(address)", "reason": "\(reason)"])
+        case .disconnected(nil): logger.debug("bus closed", metadata: ["bus": "\(address)"])
+        }
+        stateHandler?(new)
+    }
+
+    private func lost(generation: Int) {
+        guard generation == self.generation, transport != nil else { return }
+        let wasUp = uniqueName != nil
+        drop(reason: .disconnected)
+        // A loss during the handshake fails `establish`, whose caller decides.
+        if wasUp, isWanted, reconnects { scheduleReconnect() }
+    }
+
+    private func drop(reason: DBusError?) {
+        let old = transport
+        transport = nil
+        generation += 1
+        old?.close()
+        let calls = pending.values.sorted { $0.identifier < $1.identifier }
+        pending = [:]
+        serialOfCall = [:]
+        for call in calls {
+            call.timer.cancel()
+            call.continuation.resume(returning: .failure(.disconnected))
+        }
+        forgetOwners()
+        change(to: .disconnected(reason))
+    }
+
+    private func scheduleReconnect() {
+        reconnectTimer?.cancel()
+        reconnectTimer = loop.schedule(after: backoff.delay()) { [weak self] in
+            self?.assumeIsolated { connection in
+                _ = Task { await connection.reconnect() }
+            }
+        }
+    }
+
+    private func reconnect() async {
+        guard isWanted, transport == nil else { return }
+        do {
+            try await establish()
+        } catch {
+            logger.debug("bus still away", metadata: ["bus": "\(address)", "reason": "\(error)"])
+            if isWanted, transport == nil { scheduleReconnect() }
+        }
+    }
+
+    /// A number that this connection has not used yet.
+    func newIdentifier() -> UInt64 {
+        defer { nextCall += 1 }
+        return nextCall
+    }
+
+    // MARK: Calls
+
+    /// Calls a method and returns the answer's arguments.
+    ///
+    /// - Parameters:
+    ///   - destination: The unique or well-known name of the service.
+    ///   - timeout: How long to wait for the answer.
+    ///   - startsService: Whether the bus may start the service when it is not running.
+    /// - Throws: `DBusError.remote` when the service answers with an error, `.timedOut`, `.cancelled` when the task
+    ///   is cancelled (the answer is then ignored), `.disconnected`, `.invalid` for bad names or values.
+    @discardableResult
+    public func call(
+        destination: String, path: DBusObjectPath, interface: String, method: String, arguments: [DBusValue] = [],
+        timeout: Duration = DBusConnection.defaultTimeout, startsService: Bool = true
+    ) async throws(DBusError) -> [DBusValue] {
+        let message = OutgoingMessage(
+            kind: .call(destination: destination, path: path, interface: interface, member: method),
+            arguments: arguments, startsService: startsService)
+        let identifier = newIdentifier()
+        let description = "\(interface).\(method) of \(destination)"
+        let result = await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                begin(
+                    message, identifier: identifier, destination: destination, description: description,
+                    timeout: timeout, continuation)
+            }
+        } onCancel: {
+            loop.execute { [weak self] in self?.assumeIsolated { $0.cancel(identifier) } }
+        }
+        return try result.get().arguments
+    }
+
+    /// Sends a call whose answer nobody waits for.
+    public func send(
+        destination: String, path: DBusObjectPath, interface: String, method: String, arguments: [DBusValue] = []
+    ) throws(DBusError) {
+        try send(
+            OutgoingMessage(
+                kind: .call(destination: destination, path: path, interface: interface, member: method),
+                arguments: arguments))
+    }
+
+    func callBus(
+        _ method: String, _ arguments: [DBusValue], timeout: Duration = DBusConnection.defaultTimeout
+    ) async throws(DBusError) -> [DBusValue] {
+        try await call(
+            destination: Self.busName, path: Self.busPath, interface: Self.busName, method: method,
+            arguments: arguments, timeout: timeout)
+    }
+
+    @discardableResult
+    func send(_ message: OutgoingMessage) throws(DBusError) -> UInt32 {
+        guard let transport else { throw .disconnected }
+        return try transport.send(message)
+    }
+
+    private func begin(
+        _ message: OutgoingMessage, identifier: UInt64, destination: String, description: String, timeout: Duration,
+        _ continuation: CheckedContinuation<Result<DBusMessage, DBusError>, Never>
+    ) {
+        guard pending.count < DBusLimits.pendingCalls else {
+            continuation.resume(returning: .failure(.limitReached("\(DBusLimits.pendingCalls) calls waiting")))
+            return
+        }
+        do throws(DBusError) {
+            let serial = try send(message)
+            let timer = loop.schedule(after: timeout) { [weak self] in
+                self?.assumeIsolated { $0.finish(serial, .failure(.timedOut(description))) }
+            }
+            pending[serial] = PendingCall(
+                continuation: continuation, timer: timer, identifier: identifier, destination: destination,
+                description: description)
+            serialOfCall[identifier] = serial
+        } catch {
+            continuation.resume(returning: .failure(error))
+        }
+    }
+
+    private func cancel(_ identifier: UInt64) {
+        if let serial = serialOfCall[identifier] { finish(serial, .failure(.cancelled)) }
+    }
+
+    private func finish(_ serial: UInt32, _ result: Result<DBusMessage, DBusError>) {
+        guard let call = pending.removeValue(forKey: serial) else { return }
+        serialOfCall[call.identifier] = nil
+        call.timer.cancel()
+        call.continuation.resume(returning: result)
+    }
+
+    // MARK: What arrives
+
+    private func received(_ result: Result<DBusMessage, DBusError>, generation: Int) {
+        guard generation == self.generation else { return }
+        switch result {
+        case .failure(let error): logger.warning("unreadable message dropped", metadata: ["reason": "\(error)"])
+        case .success(let message):
+            switch message.kind {
+            case .methodReturn: answered(message, .success(message))
+            case .error:
+                answered(
+                    message,
+                    .failure(
+                        .remote(
+                            name: message.errorName ?? "org.freedesktop.DBus.Error.Failed",
+                            message: message.arguments.first?.stringValue ?? "")))
+            case .signal: deliver(message)
+            case .methodCall: serve(message)
+            }
+        }
+    }
+
+    /// Takes an answer only from whom the call went to, as far as that can be told: anyone may send us an "answer".
+    private func answered(_ message: DBusMessage, _ result: Result<DBusMessage, DBusError>) {
+        guard let call = pending[message.replySerial] else { return }
+        let isFromBus = message.sender == Self.busName
+        if DBusName.isUnique(call.destination), message.sender != call.destination, !isFromBus {
+            logger.warning("answer from a stranger dropped", metadata: ["sender": "\(message.sender ?? "")"])
+            return
+        }
+        finish(message.replySerial, result)
+    }
+}

@@ -1,0 +1,31 @@
+// Every bound of this room, in one place.
+
+/// The bounds that a connection keeps. Beyond them an operation fails with `DBusError.limitReached`; nothing grows.
+public enum DBusLimits {
+    /// Longest message sent or accepted, in bytes. The bus itself would allow 128 MiB.
+    public static let messageBytes = 4 * 1024 * 1024
+    /// Bytes received and not yet handled, beyond which the socket is not read.
+    public static let receivedBytes = 8 * 1024 * 1024
+    /// Descriptors in one message.
+    public static let messageDescriptors = 16
+    /// Bytes waiting to be written, beyond which nothing more is accepted for sending.
+    public static let outgoingBytes = 8 * 1024 * 1024
+    /// Calls of ours that wait for an answer.
+    public static let pendingCalls = 1024
+    /// Calls from others whose handlers are running.
+    public static let runningHandlers = 256
+    /// Signal matches of one connection. A dbus-daemon allows 512 on the system bus.
+    public static let matches = 480
+    /// Objects exported by one connection.
+    public static let exportedObjects = 4096
+    /// Longest signature (D-Bus specification, "Signatures").
+    public static let signatureBytes = 255
+    /// Deepest nesting of arrays, and of structures, in one signature (D-Bus specification).
+    public static let containerDepth = 32
+    /// Deepest nesting of containers in a value, variants included (D-Bus specification).
+    public static let valueDepth = 64
+    /// Longest bus, interface, member or error name (D-Bus specification).
+    public static let nameBytes = 255
+    /// Messages handled before other descriptors of the loop get their turn.
+    static let messagesPerTurn = 64
+}
