@@ -1,7 +1,7 @@
 // The errors of channels, with Apple's codes (PTErrors.h).
 
-/// The domain of `PTChannelError`, as Apple's headers export it.
 // swift-format-ignore: AlwaysUseLowerCamelCase
+/// The domain of `PTChannelError`, as Apple's headers export it.
 public let PTChannelErrorDomain = "PTChannelErrorDomain"
 
 /// Why a channel manager refused or failed to do what it was asked.

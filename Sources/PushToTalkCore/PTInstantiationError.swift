@@ -1,7 +1,7 @@
 // The errors of making a channel manager, with Apple's codes (PTErrors.h).
 
-/// The domain of `PTInstantiationError`, as Apple's headers export it.
 // swift-format-ignore: AlwaysUseLowerCamelCase
+/// The domain of `PTInstantiationError`, as Apple's headers export it.
 public let PTInstantiationErrorDomain = "PTInstantiationErrorDomain"
 
 /// Why a program did not get a channel manager.
