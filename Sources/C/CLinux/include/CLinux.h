@@ -4,6 +4,12 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+// fd_set's member has another name under _GNU_SOURCE; the importer, which reads <sys/select.h> without it, refuses a
+// program that sees both.
+#include <features.h>
+#undef __USE_XOPEN
+#include <sys/select.h>
+#define __USE_XOPEN 1
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>

@@ -1,0 +1,26 @@
+// The numbers in the channel manager's rules.
+
+extension ChannelManagerStateMachine {
+    /// The numbers in the channel manager's rules.
+    public struct Configuration: Hashable, Sendable {
+        /// How long one transmission may last; nil: as long as it likes.
+        public var talkTimeLimit: Duration?
+        /// How long before the limit the warning sounds. No warning when it is not shorter than the limit.
+        public var talkTimeWarning: Duration
+        /// How long the sound device may take to open before the session counts as failed.
+        public var activationLimit: Duration
+        /// How long the end of a tail, or the closing of the sound device, may take before it counts as done.
+        public var settleLimit: Duration
+
+        /// The defaults: 60 s of talk with a warning 5 s before; 5 s for the sound device to open, 3 s to settle.
+        public init(
+            talkTimeLimit: Duration? = .seconds(60), talkTimeWarning: Duration = .seconds(5),
+            activationLimit: Duration = .seconds(5), settleLimit: Duration = .seconds(3)
+        ) {
+            self.talkTimeLimit = talkTimeLimit
+            self.talkTimeWarning = talkTimeWarning
+            self.activationLimit = activationLimit
+            self.settleLimit = settleLimit
+        }
+    }
+}

@@ -1,0 +1,175 @@
+// What goes into the channel manager's rules and what comes out of them.
+
+import FoundationEssentials
+
+/// Names one request, so that its answer finds whoever asked.
+public struct RequestIdentifier: Hashable, Sendable {
+    /// The number, unique among the requests that are not answered yet.
+    public let rawValue: UInt64
+    /// The request with this number.
+    public init(rawValue: UInt64) { self.rawValue = rawValue }
+}
+
+extension ChannelManagerStateMachine {
+    /// Something that happened to, or is wanted from, the channel manager.
+    public enum Event: Hashable, Sendable {
+        /// Somebody asks for something; `request` is answered by one `Action.complete`, at once or later.
+        case request(Request, RequestIdentifier? = nil)
+        /// `Action.activateAudioSession` is done: the sound device is open.
+        case audioSessionActivated
+        /// `Action.deactivateAudioSession` is done: the sound device is closed.
+        case audioSessionDeactivated
+        /// The sound device did not open, or vanished; whatever captured or played has stopped.
+        case audioSessionFailed(reason: String)
+        /// Capture did not start, or broke off, with the session still usable for playback; it has stopped.
+        case captureFailed(reason: String)
+        /// The tail asked for by `stopCapture(.afterTail)` is over and its last frame delivered.
+        case captureEnded
+        /// The relay did not grant what began (floor denied): what was captured must not be heard.
+        case transmissionRefused(PTChannelError)
+        /// The relay took the grant back during the transmission (floor revoked).
+        case transmissionRevoked(PTChannelError)
+        /// Something else needs the audio (suspend, a device taken away).
+        case audioSessionInterrupted(reason: String)
+        /// The audio may be used again.
+        case audioSessionInterruptionEnded
+        /// A telephone call has the audio from now on.
+        case callBegan
+        /// The call is over.
+        case callEnded
+        /// The time of `nextDeadline` has come.
+        case deadlineReached
+        /// The daemon ends: end everything, and take no more requests. The channel is not left.
+        case shutdown
+    }
+
+    /// What a program, the user or an accessory can ask for.
+    public enum Request: Hashable, Sendable {
+        /// Make a channel the active one; with its mode and status from the start when they are not Apple's defaults.
+        case join(
+            channelUUID: UUID, PTChannelDescriptor, reason: PTChannelJoinReason = .developerRequest,
+            mode: PTTransmissionMode = .halfDuplex, status: PTServiceStatus = .ready)
+        /// Leave the active channel, ending what goes on there.
+        case leave(channelUUID: UUID, reason: PTChannelLeaveReason = .developerRequest)
+        /// Begin transmitting.
+        case beginTransmitting(channelUUID: UUID, source: PTChannelTransmitRequestSource)
+        /// End the transmission.
+        case stopTransmitting(channelUUID: UUID, source: PTChannelTransmitRequestSource)
+        /// Show another name or picture.
+        case setChannelDescriptor(PTChannelDescriptor, channelUUID: UUID)
+        /// Allow other transmissions than until now.
+        case setTransmissionMode(PTTransmissionMode, channelUUID: UUID)
+        /// Tell whether the service can be used.
+        case setServiceStatus(PTServiceStatus, channelUUID: UUID)
+        /// Tell who is speaking; nil: nobody any more.
+        case setActiveRemoteParticipant(PTParticipant?, channelUUID: UUID)
+        /// Let buttons of hands-free devices begin transmissions, or not.
+        case setAccessoryButtonEventsEnabled(Bool, channelUUID: UUID)
+        /// Do what the answer to a push says.
+        case incomingPushResult(PTPushResult, channelUUID: UUID)
+    }
+
+    /// What is to be done, in this order.
+    public enum Action: Hashable, Sendable {
+        /// Tell the program behind the channel.
+        case callback(DelegateCallback)
+        /// Tell whoever shows or relays the channel something that Apple's delegate is not told.
+        case notice(Notice)
+        /// Open the sound device; answered by `audioSessionActivated` or `audioSessionFailed`. It supersedes a
+        /// deactivation that has not been answered, which is then not answered.
+        case activateAudioSession
+        /// Close the sound device; answered by `audioSessionDeactivated`. It supersedes an activation likewise.
+        case deactivateAudioSession(PlayOut)
+        /// Record; the session is active. Answered only when it fails (`captureFailed`).
+        case startCapture
+        /// Stop recording.
+        case stopCapture(CaptureStop)
+        /// Sound a tone; the session is active.
+        case playTone(ChannelTone)
+        /// The request is answered: done, or failed with this error.
+        case complete(RequestIdentifier, PTChannelError?)
+    }
+
+    /// What happens to sound that is not played yet when the session is deactivated.
+    public enum PlayOut: Hashable, Sendable {
+        /// It is played to its end first.
+        case finish
+        /// It is dropped.
+        case drop
+    }
+
+    /// How recording stops.
+    public enum CaptureStop: Hashable, Sendable {
+        /// Go on for the length of the tail; answered by `captureEnded`.
+        case afterTail
+        /// Stop now. Frames that exist are delivered before this action is done, and none afterwards.
+        case immediately
+        /// Stop now and erase what has not been sent.
+        case discarding
+    }
+
+    /// What the channel manager tells beyond Apple's delegate.
+    public enum Notice: Hashable, Sendable {
+        /// The transmission ends, for this reason; `didEndTransmitting` follows.
+        case transmissionEnding(TransmissionEnd)
+        /// All audio of the last transmission has been delivered, or erased; exactly one for each
+        /// `didBeginTransmitting`, after its `didEndTransmitting` and before the next begin.
+        case transmissionAudioFinished(erased: Bool)
+        /// The transmission will reach the talk-time limit in this time.
+        case talkTimeWarning(remaining: Duration)
+        /// The channel is shown differently.
+        case channelDescriptorChanged(PTChannelDescriptor)
+        /// Other transmissions are allowed than before.
+        case transmissionModeChanged(PTTransmissionMode)
+        /// The service became usable or not usable.
+        case serviceStatusChanged(PTServiceStatus)
+        /// Another remote participant, or none, is speaking.
+        case activeRemoteParticipantChanged(PTParticipant?)
+        /// Buttons of hands-free devices begin transmissions, or not.
+        case accessoryButtonEventsEnabledChanged(Bool)
+        /// The sound device could not be opened or vanished.
+        case audioSessionFailed(reason: String)
+        /// Something else took the audio.
+        case audioSessionInterrupted(reason: String)
+        /// The audio may be used again.
+        case audioSessionInterruptionEnded
+    }
+}
+
+/// Why a transmission ended.
+public enum TransmissionEnd: Hashable, Sendable {
+    /// Somebody released the button or asked for the end.
+    case stopped(PTChannelTransmitRequestSource)
+    /// The talk-time limit was reached.
+    case talkTimeLimit
+    /// The relay did not grant it.
+    case refused(PTChannelError)
+    /// The relay took the grant back.
+    case revoked(PTChannelError)
+    /// The service stopped being ready.
+    case serviceStatus(PTServiceStatus)
+    /// The channel's mode no longer allows it.
+    case transmissionMode(PTTransmissionMode)
+    /// The channel is being left.
+    case leftChannel
+    /// A call began.
+    case callActive
+    /// Something else took the audio.
+    case interrupted(reason: String)
+    /// The sound device or the microphone failed.
+    case audioFailed(reason: String)
+    /// The daemon ends.
+    case shutdown
+}
+
+/// The tones of the channel manager.
+public enum ChannelTone: Hashable, Sendable, CaseIterable {
+    /// The microphone is on.
+    case microphoneOn
+    /// The microphone is off.
+    case microphoneOff
+    /// Not allowed: a begin was refused, or the system ended the transmission.
+    case denied
+    /// The talk-time limit comes near.
+    case talkTimeWarning
+}

@@ -1,0 +1,152 @@
+// When the sound device is opened and closed, and what the delegate is told of it.
+
+import MonotonicTime
+
+extension ChannelManagerStateMachine {
+    /// Brings the audio session in line with what it is needed for; the last step of every event.
+    mutating func settle(at now: Instant) {
+        let inUse = transmission != nil || activeRemoteParticipant != nil
+        let needed = inUse && !isSuspended && !isShutDown
+        let wanted = (needed && !activationBlocked) || capture != .idle || pendingTone != nil
+        switch audioSession {
+        case .inactive:
+            if wanted { activate(at: now) }
+        case .deactivating:
+            guard wanted else { return }
+            // The device is still open: opening it again is what stops the closing.
+            tellDeactivated()
+            activate(at: now)
+        case .activating:
+            if !wanted { deactivate(.drop, at: now) }
+        case .active:
+            if needed, !sessionTold {
+                sessionTold = true
+                tell(.didActivateAudioSession)
+            }
+            if transmission?.captureStarted == false { startCapture() }
+            guard capture == .idle else { return }
+            if let tone = pendingTone {
+                pendingTone = nil
+                actions.append(.playTone(tone))
+            }
+            if !needed { deactivate(.finish, at: now) }
+        }
+    }
+
+    private mutating func startCapture() {
+        transmission?.captureStarted = true
+        capture = .running
+        actions.append(.startCapture)
+        actions.append(.playTone(.microphoneOn))
+        complete(transmission?.request)
+        transmission?.request = nil
+    }
+
+    private mutating func activate(at now: Instant) {
+        audioSession = .activating(until: now + configuration.activationLimit)
+        actions.append(.activateAudioSession)
+    }
+
+    private mutating func deactivate(_ playOut: PlayOut, at now: Instant) {
+        audioSession = .deactivating(until: now + configuration.settleLimit)
+        actions.append(.deactivateAudioSession(playOut))
+    }
+
+    private mutating func tellDeactivated() {
+        guard sessionTold else { return }
+        sessionTold = false
+        tell(.didDeactivateAudioSession)
+    }
+
+    /// Ends the session for the delegate at once, and closes the device without playing out.
+    mutating func dropSession(at now: Instant) {
+        cutTail()
+        pendingTone = nil
+        tellDeactivated()
+        guard audioSession != .inactive else { return }
+        deactivate(.drop, at: now)
+    }
+
+    // MARK: What the device reports
+
+    mutating func sessionActivated() {
+        guard case .activating = audioSession else { return }
+        audioSession = .active
+    }
+
+    mutating func sessionDeactivated() {
+        guard case .deactivating = audioSession else { return }
+        audioSession = .inactive
+        tellDeactivated()
+    }
+
+    mutating func sessionFailed(_ reason: String) {
+        switch audioSession {
+        case .inactive: return
+        case .deactivating: sessionDeactivated()
+        case .activating, .active: failSession(reason, leaving: .inactive)
+        }
+    }
+
+    mutating func activationTimedOut(at now: Instant) {
+        actions.append(.deactivateAudioSession(.drop))
+        failSession(
+            "the sound device did not open within \(configuration.activationLimit)",
+            leaving: .deactivating(until: now + configuration.settleLimit))
+    }
+
+    mutating func deactivationTimedOut() {
+        actions.append(.deactivateAudioSession(.drop))
+        sessionDeactivated()
+    }
+
+    private mutating func failSession(_ reason: String, leaving state: AudioSessionState) {
+        actions.append(.notice(.audioSessionFailed(reason: reason)))
+        activationBlocked = true
+        let hadTail = capture != .idle && transmission == nil
+        capture = .idle
+        endTransmission(.audioFailed(reason: reason), capture: .immediately, at: .zero)
+        if hadTail { finishAudio(erased: false) }
+        pendingTone = nil
+        tellDeactivated()
+        audioSession = state
+    }
+
+    // MARK: Others who need the audio
+
+    mutating func callBegan(at now: Instant) {
+        guard !isCallActive else { return }
+        isCallActive = true
+        suspend(.callActive, reason: "a call is active", at: now)
+    }
+
+    mutating func interrupted(_ reason: String, at now: Instant) {
+        guard !isInterrupted else { return }
+        isInterrupted = true
+        suspend(.interrupted(reason: reason), reason: reason, at: now)
+    }
+
+    private mutating func suspend(_ cause: TransmissionEnd, reason: String, at now: Instant) {
+        actions.append(.notice(.audioSessionInterrupted(reason: reason)))
+        endTransmission(cause, capture: .immediately, at: now)
+        dropSession(at: now)
+    }
+
+    mutating func callEnded() {
+        guard isCallActive else { return }
+        isCallActive = false
+        resumeUnlessSuspended()
+    }
+
+    mutating func interruptionEnded() {
+        guard isInterrupted else { return }
+        isInterrupted = false
+        resumeUnlessSuspended()
+    }
+
+    private mutating func resumeUnlessSuspended() {
+        guard !isSuspended else { return }
+        activationBlocked = false
+        actions.append(.notice(.audioSessionInterruptionEnded))
+    }
+}

@@ -1,0 +1,140 @@
+// What may be asked for, and when: joining, leaving and the settings of the active channel.
+
+import FoundationEssentials
+import MonotonicTime
+
+extension ChannelManagerStateMachine {
+    mutating func handle(_ request: Request, _ identifier: RequestIdentifier?, at now: Instant) {
+        switch request {
+        case .join(let uuid, let descriptor, let reason, let mode, let status):
+            let channel = Channel(uuid: uuid, descriptor: descriptor, transmissionMode: mode, serviceStatus: status)
+            join(channel, reason, identifier)
+        case .leave(let uuid, let reason):
+            leave(uuid, reason, identifier, at: now)
+        case .beginTransmitting(let uuid, let source):
+            beginTransmitting(uuid, source, identifier, at: now)
+        case .stopTransmitting(let uuid, let source):
+            stopTransmitting(uuid, source, identifier, at: now)
+        case .setChannelDescriptor(let descriptor, let uuid):
+            set(uuid, identifier) { machine, channel in
+                guard channel.descriptor != descriptor else { return }
+                machine.channel?.descriptor = descriptor
+                machine.actions.append(.notice(.channelDescriptorChanged(descriptor)))
+            }
+        case .setTransmissionMode(let mode, let uuid):
+            set(uuid, identifier) { machine, channel in
+                guard channel.transmissionMode != mode else { return }
+                machine.channel?.transmissionMode = mode
+                machine.actions.append(.notice(.transmissionModeChanged(mode)))
+                machine.endTransmissionIfModeForbidsIt(at: now)
+            }
+        case .setServiceStatus(let status, let uuid):
+            set(uuid, identifier) { machine, channel in
+                guard channel.serviceStatus != status else { return }
+                machine.channel?.serviceStatus = status
+                machine.actions.append(.notice(.serviceStatusChanged(status)))
+                guard status != .ready else { return }
+                machine.endTransmission(.serviceStatus(status), capture: .immediately, at: now)
+            }
+        case .setAccessoryButtonEventsEnabled(let enabled, let uuid):
+            set(uuid, identifier) { machine, channel in
+                guard channel.accessoryButtonEventsEnabled != enabled else { return }
+                machine.channel?.accessoryButtonEventsEnabled = enabled
+                machine.actions.append(.notice(.accessoryButtonEventsEnabledChanged(enabled)))
+            }
+        case .setActiveRemoteParticipant(let participant, let uuid):
+            setActiveRemoteParticipant(participant, uuid, identifier)
+        case .incomingPushResult(.activeRemoteParticipant(let participant), let uuid):
+            setActiveRemoteParticipant(participant, uuid, identifier)
+        case .incomingPushResult(.leaveChannel, let uuid):
+            leave(uuid, .developerRequest, identifier, at: now)
+        }
+    }
+
+    private mutating func join(_ channel: Channel, _ reason: PTChannelJoinReason, _ identifier: RequestIdentifier?) {
+        guard !isShutDown, self.channel == nil else {
+            let error = isShutDown ? stoppingError : PTChannelError(.channelLimitReached)
+            tell(.failedToJoinChannel(channel.uuid, error))
+            complete(identifier, error)
+            return
+        }
+        self.channel = channel
+        tell(.didJoinChannel(channel.uuid, reason: reason))
+        complete(identifier)
+    }
+
+    private mutating func leave(
+        _ uuid: UUID, _ reason: PTChannelLeaveReason, _ identifier: RequestIdentifier?, at now: Instant
+    ) {
+        if let error = errorUnlessActive(uuid) {
+            tell(.failedToLeaveChannel(uuid, error))
+            complete(identifier, error)
+            return
+        }
+        let source: PTChannelTransmitRequestSource =
+            switch reason {
+            case .userRequest: .userRequest
+            case .developerRequest: .developerRequest
+            case .unknown, .systemPolicy: .unknown
+            }
+        endTransmission(.leftChannel, by: source, capture: .immediately, at: now)
+        clearParticipant()
+        dropSession(at: now)
+        channel = nil
+        tell(.didLeaveChannel(uuid, reason: reason))
+        complete(identifier)
+    }
+
+    private mutating func set(
+        _ uuid: UUID, _ identifier: RequestIdentifier?, change: (inout Self, Channel) -> Void
+    ) {
+        if let error = errorUnlessActive(uuid) {
+            complete(identifier, error)
+            return
+        }
+        if let channel { change(&self, channel) }
+        complete(identifier)
+    }
+
+    private mutating func setActiveRemoteParticipant(
+        _ participant: PTParticipant?, _ uuid: UUID, _ identifier: RequestIdentifier?
+    ) {
+        if let error = errorUnlessActive(uuid) {
+            complete(identifier, error)
+            return
+        }
+        if participant != nil, channel?.transmissionMode != .fullDuplex {
+            guard transmission == nil else {
+                complete(
+                    identifier,
+                    PTChannelError(.transmissionInProgress, explanation: "this device is transmitting; stop that first")
+                )
+                return
+            }
+            // "Stop, then receive" in one go: what is left of the tail would record what is played.
+            cutTail()
+        }
+        if activeRemoteParticipant != participant {
+            // Each new speaker is another attempt at a device that failed before.
+            activationBlocked = false
+            activeRemoteParticipant = participant
+            actions.append(.notice(.activeRemoteParticipantChanged(participant)))
+        }
+        complete(identifier)
+    }
+
+    mutating func clearParticipant() {
+        guard activeRemoteParticipant != nil else { return }
+        activeRemoteParticipant = nil
+        actions.append(.notice(.activeRemoteParticipantChanged(nil)))
+    }
+
+    func errorUnlessActive(_ uuid: UUID) -> PTChannelError? {
+        if isShutDown { return stoppingError }
+        return channel?.uuid == uuid ? nil : PTChannelError(.channelNotFound)
+    }
+
+    private var stoppingError: PTChannelError {
+        PTChannelError(.unknown, explanation: "the push-to-talk service is stopping; try again when it runs")
+    }
+}

@@ -1,0 +1,174 @@
+// Who may begin transmitting, and what ends a transmission.
+
+import FoundationEssentials
+import MonotonicTime
+
+extension ChannelManagerStateMachine {
+    // MARK: Begin and stop
+
+    mutating func beginTransmitting(
+        _ uuid: UUID, _ source: PTChannelTransmitRequestSource, _ identifier: RequestIdentifier?, at now: Instant
+    ) {
+        if source == .handsfreeButton, channel?.uuid == uuid, channel?.accessoryButtonEventsEnabled == false {
+            // Switched off means that the button does nothing: no callback, no tone.
+            complete(
+                identifier,
+                PTChannelError(.transmissionNotAllowed, explanation: "accessory buttons are switched off here"))
+            return
+        }
+        if let refusal = refusalToBegin(uuid) {
+            if refusal.isHeard { pendingTone = .denied }
+            tell(.failedToBeginTransmitting(uuid, refusal.error))
+            complete(identifier, refusal.error)
+            return
+        }
+        cutTail()
+        pendingTone = nil
+        activationBlocked = false
+        if sessionTold, activeRemoteParticipant == nil {
+            // Left over from the transmission or reception before: every transmission gets its own activation,
+            // or a program that waits for it, as Apple tells it to, would wait for ever.
+            sessionTold = false
+            tell(.didDeactivateAudioSession)
+        }
+        let endsAt = configuration.talkTimeLimit.map { now + $0 }
+        var warnsAt: Instant?
+        if let limit = configuration.talkTimeLimit, configuration.talkTimeWarning < limit {
+            warnsAt = now + (limit - configuration.talkTimeWarning)
+        }
+        transmission = Transmission(
+            source: source, begunAt: now, endsAt: endsAt, warnsAt: warnsAt, request: identifier)
+        audioUnfinished = true
+        tell(.didBeginTransmitting(uuid, source: source))
+    }
+
+    mutating func stopTransmitting(
+        _ uuid: UUID, _ source: PTChannelTransmitRequestSource, _ identifier: RequestIdentifier?, at now: Instant
+    ) {
+        let error = errorUnlessActive(uuid) ?? (transmission == nil ? PTChannelError(.transmissionNotFound) : nil)
+        if let error {
+            tell(.failedToStopTransmitting(uuid, error))
+            complete(identifier, error)
+            return
+        }
+        endTransmission(.stopped(source), by: source, capture: .afterTail, at: now)
+        complete(identifier)
+    }
+
+    private func refusalToBegin(_ uuid: UUID) -> (error: PTChannelError, isHeard: Bool)? {
+        if let error = errorUnlessActive(uuid) { return (error, false) }
+        guard let channel else { return nil }
+        if isCallActive { return (PTChannelError(.callActive), false) }
+        if transmission != nil {
+            return (PTChannelError(.transmissionInProgress, explanation: "this device is transmitting already"), false)
+        }
+        if isInterrupted {
+            let explanation = "something else has the audio; try again when it is free"
+            return (PTChannelError(.transmissionNotAllowed, explanation: explanation), false)
+        }
+        if channel.transmissionMode == .listenOnly {
+            let explanation = "the channel is for listening only"
+            return (PTChannelError(.transmissionNotAllowed, explanation: explanation), true)
+        }
+        if channel.serviceStatus != .ready {
+            let explanation = "the channel's service is \(channel.serviceStatus); try again when it is ready"
+            return (PTChannelError(.transmissionNotAllowed, explanation: explanation), true)
+        }
+        if channel.transmissionMode == .halfDuplex, let activeRemoteParticipant {
+            let explanation = "\(activeRemoteParticipant.name) is speaking; try again afterwards"
+            return (PTChannelError(.transmissionInProgress, explanation: explanation), true)
+        }
+        return nil
+    }
+
+    // MARK: End
+
+    /// Ends the transmission, if there is one: every end goes through here.
+    mutating func endTransmission(
+        _ cause: TransmissionEnd, by source: PTChannelTransmitRequestSource = .unknown, capture stop: CaptureStop,
+        at now: Instant
+    ) {
+        guard let ended = transmission, let uuid = channel?.uuid else { return }
+        actions.append(.notice(.transmissionEnding(cause)))
+        transmission = nil
+        pendingTone = tone(after: cause, captureStarted: ended.captureStarted)
+        let wasCapturing = capture == .running
+        if wasCapturing {
+            capture = stop == .afterTail ? .tail(until: now + configuration.settleLimit) : .idle
+            actions.append(.stopCapture(stop))
+        }
+        tell(.didEndTransmitting(uuid, source: source))
+        if capture == .idle { finishAudio(erased: stop == .discarding) }
+        complete(ended.request, error(for: cause))
+    }
+
+    mutating func endTransmissionIfModeForbidsIt(at now: Instant) {
+        guard let mode = channel?.transmissionMode else { return }
+        let forbidden = mode == .listenOnly || (mode == .halfDuplex && activeRemoteParticipant != nil)
+        if forbidden { endTransmission(.transmissionMode(mode), capture: .immediately, at: now) }
+    }
+
+    mutating func warnOfTalkTimeLimit(at now: Instant) {
+        guard let endsAt = transmission?.endsAt else { return }
+        transmission?.warnsAt = nil
+        guard now < endsAt else { return }
+        actions.append(.notice(.talkTimeWarning(remaining: endsAt - now)))
+        if audioSession == .active { actions.append(.playTone(.talkTimeWarning)) }
+    }
+
+    mutating func tailEnded() {
+        guard case .tail = capture else { return }
+        capture = .idle
+        finishAudio(erased: false)
+    }
+
+    /// Stops recording now if only a tail is left of the transmission.
+    mutating func cutTail() {
+        guard case .tail = capture else { return }
+        capture = .idle
+        actions.append(.stopCapture(.immediately))
+        finishAudio(erased: false)
+    }
+
+    mutating func captureFailed(_ reason: String) {
+        switch capture {
+        case .idle: break
+        case .running:
+            // Nothing is left to stop; `endTransmission` must not ask for it.
+            capture = .idle
+            endTransmission(.audioFailed(reason: reason), capture: .immediately, at: .zero)
+        case .tail: tailEnded()
+        }
+    }
+
+    mutating func finishAudio(erased: Bool) {
+        guard audioUnfinished else { return }
+        audioUnfinished = false
+        actions.append(.notice(.transmissionAudioFinished(erased: erased)))
+    }
+
+    private func tone(after cause: TransmissionEnd, captureStarted: Bool) -> ChannelTone? {
+        switch cause {
+        case .stopped: captureStarted ? .microphoneOff : nil
+        case .talkTimeLimit, .refused, .revoked, .serviceStatus, .transmissionMode, .audioFailed: .denied
+        case .leftChannel, .callActive, .interrupted, .shutdown: nil
+        }
+    }
+
+    /// What a begin that is not answered yet is told when its transmission ends.
+    private func error(for cause: TransmissionEnd) -> PTChannelError? {
+        switch cause {
+        case .stopped: nil
+        case .refused(let error), .revoked(let error): error
+        case .talkTimeLimit: PTChannelError(.unknown, explanation: "the talk-time limit was reached")
+        case .serviceStatus(let status):
+            PTChannelError(.transmissionNotAllowed, explanation: "the channel's service became \(status)")
+        case .transmissionMode(let mode):
+            PTChannelError(.transmissionNotAllowed, explanation: "the channel's mode became \(mode)")
+        case .leftChannel: PTChannelError(.channelNotFound, explanation: "the channel was left")
+        case .callActive: PTChannelError(.callActive)
+        case .interrupted(let reason), .audioFailed(let reason): PTChannelError(.unknown, explanation: reason)
+        case .shutdown: PTChannelError(.unknown, explanation: "the push-to-talk service is stopping")
+        }
+    }
+}

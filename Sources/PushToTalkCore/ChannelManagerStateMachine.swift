@@ -1,0 +1,206 @@
+// The channel manager's rules: who may talk when, and what the audio session does. No I/O, no clock.
+// The state and the events live here; requests, transmissions and the audio session have a file each.
+
+import FoundationEssentials
+import MonotonicTime
+
+/// The one channel manager of a device, after Apple's PushToTalk, as a state machine without I/O.
+///
+/// Events go in with the time they happened at; what is to be done comes out, to be carried out in order
+/// before the next event goes in. When `nextDeadline` has come, it wants `Event.deadlineReached`.
+/// docs/push-to-talk.md has the state table and every decision that Apple's documentation leaves open.
+public struct ChannelManagerStateMachine: Sendable {
+    /// The active channel.
+    public struct Channel: Hashable, Sendable {
+        /// Names the channel for as long as it is active.
+        public let uuid: UUID
+        /// How it is shown.
+        public internal(set) var descriptor: PTChannelDescriptor
+        /// When the local participant may transmit.
+        public internal(set) var transmissionMode: PTTransmissionMode
+        /// Whether its service can be used.
+        public internal(set) var serviceStatus: PTServiceStatus
+        /// Whether buttons of hands-free devices begin transmissions.
+        public internal(set) var accessoryButtonEventsEnabled = true
+    }
+
+    /// The transmission in progress.
+    public struct Transmission: Hashable, Sendable {
+        /// Who began it.
+        public let source: PTChannelTransmitRequestSource
+        /// When the begin was requested.
+        public let begunAt: Instant
+        /// Whether recording has started.
+        public internal(set) var captureStarted = false
+        /// When the talk-time limit ends it.
+        public let endsAt: Instant?
+        var warnsAt: Instant?
+        var request: RequestIdentifier?
+    }
+
+    /// What the sound device is doing.
+    public enum AudioSessionState: Hashable, Sendable {
+        /// Closed.
+        case inactive
+        /// Being opened; counts as failed after this time.
+        case activating(until: Instant)
+        /// Open.
+        case active
+        /// Playing out and being closed; counts as closed after this time.
+        case deactivating(until: Instant)
+    }
+
+    enum Capture: Hashable, Sendable {
+        case idle
+        case running
+        case tail(until: Instant)
+    }
+
+    /// The numbers in the rules.
+    public let configuration: Configuration
+    /// The active channel; at most one.
+    public internal(set) var channel: Channel?
+    /// The transmission in progress; its tail is not part of it.
+    public internal(set) var transmission: Transmission?
+    /// The remote participant who is speaking.
+    public internal(set) var activeRemoteParticipant: PTParticipant?
+    /// What the sound device is doing.
+    public internal(set) var audioSession: AudioSessionState = .inactive
+    /// Whether a call has the audio.
+    public internal(set) var isCallActive = false
+    /// Whether something other than a call has the audio.
+    public internal(set) var isInterrupted = false
+    /// Whether `Event.shutdown` has come.
+    public internal(set) var isShutDown = false
+
+    var capture: Capture = .idle
+    /// The delegate knows the session as active. It may lag behind and run ahead of the device (see `dropSession`).
+    var sessionTold = false
+    /// The device failed for the present purpose: it is tried again for the next one, not in a loop.
+    var activationBlocked = false
+    /// Sounds as soon as the session is active and nothing is being recorded.
+    var pendingTone: ChannelTone?
+    /// A begin has been told, and its `transmissionAudioFinished` not yet.
+    var audioUnfinished = false
+    var actions: [Action] = []
+    private var order = DelegateCallbackOrder()
+
+    /// A channel manager without a channel.
+    public init(configuration: Configuration = Configuration()) {
+        self.configuration = configuration
+    }
+
+    /// Whether the microphone is recording, a transmission's tail included.
+    public var isCapturing: Bool { capture != .idle }
+
+    /// Whether something other than push-to-talk has the audio.
+    var isSuspended: Bool { isCallActive || isInterrupted }
+
+    /// When the machine wants `Event.deadlineReached`; nil: it waits for events only.
+    public var nextDeadline: Instant? {
+        var deadlines: [Instant] = []
+        if let transmission {
+            if let warnsAt = transmission.warnsAt { deadlines.append(warnsAt) }
+            if let endsAt = transmission.endsAt { deadlines.append(endsAt) }
+        }
+        switch audioSession {
+        case .activating(let until), .deactivating(let until): deadlines.append(until)
+        case .active, .inactive: break
+        }
+        if case .tail(let until) = capture { deadlines.append(until) }
+        return deadlines.min()
+    }
+
+    /// Takes an event in, and tells what is to be done about it, in order.
+    public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+        switch event {
+        case .request(let request, let identifier): handle(request, identifier, at: now)
+        case .audioSessionActivated: sessionActivated()
+        case .audioSessionDeactivated: sessionDeactivated()
+        case .audioSessionFailed(let reason): sessionFailed(reason)
+        case .captureFailed(let reason): captureFailed(reason)
+        case .captureEnded: tailEnded()
+        case .transmissionRefused(let error): endTransmission(.refused(error), capture: .discarding, at: now)
+        case .transmissionRevoked(let error): endTransmission(.revoked(error), capture: .discarding, at: now)
+        case .audioSessionInterrupted(let reason): interrupted(reason, at: now)
+        case .audioSessionInterruptionEnded: interruptionEnded()
+        case .callBegan: callBegan(at: now)
+        case .callEnded: callEnded()
+        case .deadlineReached: deadlineReached(at: now)
+        case .shutdown: shutdown(at: now)
+        }
+        settle(at: now)
+        checkInvariants()
+        defer { actions.removeAll(keepingCapacity: true) }
+        return actions
+    }
+
+    private mutating func deadlineReached(at now: Instant) {
+        if let warnsAt = transmission?.warnsAt, warnsAt <= now { warnOfTalkTimeLimit(at: now) }
+        if let endsAt = transmission?.endsAt, endsAt <= now {
+            endTransmission(.talkTimeLimit, capture: .immediately, at: now)
+        }
+        if case .tail(let until) = capture, until <= now { cutTail() }
+        switch audioSession {
+        case .activating(let until) where until <= now: activationTimedOut(at: now)
+        case .deactivating(let until) where until <= now: deactivationTimedOut()
+        default: break
+        }
+    }
+
+    private mutating func shutdown(at now: Instant) {
+        guard !isShutDown else { return }
+        endTransmission(.shutdown, capture: .immediately, at: now)
+        clearParticipant()
+        dropSession(at: now)
+        isShutDown = true
+    }
+
+    // MARK: Telling
+
+    mutating func tell(_ callback: DelegateCallback) {
+        precondition(order.accept(callback), "I6: \(callback) is out of order")
+        actions.append(.callback(callback))
+    }
+
+    mutating func complete(_ request: RequestIdentifier?, _ error: PTChannelError? = nil) {
+        guard let request else { return }
+        actions.append(.complete(request, error))
+    }
+
+    // MARK: Invariants
+
+    /// The design's invariants, checked after every event. They hold whatever the adapters report, so a violation is
+    /// a bug in this file's neighbours; ending the process then is what turns the microphone off.
+    private func checkInvariants() {
+        switch capture {
+        case .idle: break
+        case .running:
+            precondition(audioSession == .active, "I1: recording outside an active session")
+            precondition(transmission?.captureStarted == true, "I1: recording without a press")
+        case .tail:
+            precondition(audioSession == .active, "I1: recording a tail outside an active session")
+            precondition(transmission == nil && audioUnfinished, "I1: a tail without a release")
+        }
+        precondition(order.isTransmitting == (transmission != nil), "I2: a begin or an end was not told")
+        precondition(audioUnfinished == (transmission != nil || capture != .idle), "I2: audio without an end")
+        precondition(order.isSessionActive == sessionTold, "I6: the session was not told")
+        if transmission != nil {
+            precondition(channel != nil && !isSuspended && !isShutDown, "I2: a transmission that had to end")
+            precondition(
+                channel?.transmissionMode != .listenOnly && channel?.serviceStatus == .ready, "I2: not allowed")
+            precondition(
+                channel?.transmissionMode == .fullDuplex || activeRemoteParticipant == nil,
+                "I4: both ways in half duplex"
+            )
+        }
+        if sessionTold {
+            precondition(channel != nil && !isSuspended, "I6: a session that had to end")
+            switch audioSession {
+            case .active, .deactivating: break
+            case .inactive, .activating: preconditionFailure("I6: a session without a device")
+            }
+        }
+        precondition(channel != nil || activeRemoteParticipant == nil, "a participant without a channel")
+    }
+}

@@ -1,0 +1,73 @@
+// What is told to the program behind a channel, as values.
+
+import FoundationEssentials
+
+/// One call of a method of Apple's `PTChannelManagerDelegate`.
+///
+/// They come one at a time, in the order that docs/push-to-talk.md gives.
+public enum DelegateCallback: Hashable, Sendable {
+    /// `channelManager(_:didJoinChannel:reason:)`
+    case didJoinChannel(UUID, reason: PTChannelJoinReason)
+    /// `channelManager(_:failedToJoinChannel:error:)`
+    case failedToJoinChannel(UUID, PTChannelError)
+    /// `channelManager(_:didLeaveChannel:reason:)`
+    case didLeaveChannel(UUID, reason: PTChannelLeaveReason)
+    /// `channelManager(_:failedToLeaveChannel:error:)`
+    case failedToLeaveChannel(UUID, PTChannelError)
+    /// `channelManager(_:channelUUID:didBeginTransmittingFrom:)`
+    case didBeginTransmitting(UUID, source: PTChannelTransmitRequestSource)
+    /// `channelManager(_:failedToBeginTransmittingInChannel:error:)`
+    case failedToBeginTransmitting(UUID, PTChannelError)
+    /// `channelManager(_:channelUUID:didEndTransmittingFrom:)`
+    case didEndTransmitting(UUID, source: PTChannelTransmitRequestSource)
+    /// `channelManager(_:failedToStopTransmittingInChannel:error:)`
+    case failedToStopTransmitting(UUID, PTChannelError)
+    /// `channelManager(_:didActivate:)`: from now on there is audio to record or to play.
+    case didActivateAudioSession
+    /// `channelManager(_:didDeactivate:)`
+    case didDeactivateAudioSession
+}
+
+/// The documented order of callbacks, as an automaton: what may follow what.
+///
+/// The channel manager checks every callback against it before telling anyone (invariant I6).
+public struct DelegateCallbackOrder: Hashable, Sendable {
+    private var channelUUID: UUID?
+    private var transmitting = false
+    private var sessionActive = false
+
+    /// Before the first callback: no channel.
+    public init() {}
+
+    /// Takes note of a callback, and tells whether it may come at this point.
+    public mutating func accept(_ callback: DelegateCallback) -> Bool {
+        switch callback {
+        case .didJoinChannel(let uuid, _):
+            guard channelUUID == nil, !transmitting, !sessionActive else { return false }
+            channelUUID = uuid
+        case .didLeaveChannel(let uuid, _):
+            guard channelUUID == uuid, !transmitting, !sessionActive else { return false }
+            channelUUID = nil
+        case .didBeginTransmitting(let uuid, _):
+            guard channelUUID == uuid, !transmitting else { return false }
+            transmitting = true
+        case .didEndTransmitting(let uuid, _):
+            guard channelUUID == uuid, transmitting else { return false }
+            transmitting = false
+        case .didActivateAudioSession:
+            guard channelUUID != nil, !sessionActive else { return false }
+            sessionActive = true
+        case .didDeactivateAudioSession:
+            guard sessionActive else { return false }
+            sessionActive = false
+        case .failedToJoinChannel, .failedToLeaveChannel, .failedToBeginTransmitting, .failedToStopTransmitting:
+            break
+        }
+        return true
+    }
+
+    /// Whether a transmission has begun and not ended.
+    public var isTransmitting: Bool { transmitting }
+    /// Whether the audio session has been told active and not yet inactive.
+    public var isSessionActive: Bool { sessionActive }
+}
