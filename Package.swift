@@ -13,8 +13,11 @@ func system(_ name: String, _ pkgConfig: String, apt: [String]) -> Target {
     .systemLibrary(name: name, path: "Sources/C/\(name)", pkgConfig: pkgConfig, providers: [.apt(apt)])
 }
 
-func room(_ name: String, _ dependencies: [Target.Dependency] = [], resources: [Resource] = []) -> Target {
-    .target(name: name, dependencies: dependencies, resources: resources, swiftSettings: swiftSettings)
+func room(
+    _ name: String, _ dependencies: [Target.Dependency] = [], exclude: [String] = [], resources: [Resource] = []
+) -> Target {
+    .target(
+        name: name, dependencies: dependencies, exclude: exclude, resources: resources, swiftSettings: swiftSettings)
 }
 
 func executable(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
@@ -72,8 +75,11 @@ let package = Package(
 
         // Floor 2: pure rules and protocols; one Swift face per system interface.
         room("PushToTalkCore", ["MonotonicTime"]),
-        room("SFrame", ["Cryptography"]),
-        room("RelayProtocol", ["MonotonicTime", "Cryptography", protobuf]),
+        room("SFrame", ["Cryptography", "MonotonicTime"]),
+        room(
+            "RelayProtocol", ["MonotonicTime", "Cryptography", protobuf],
+            // Not compiled here: the source of Generated/, and how it is made.
+            exclude: ["relay.proto", "Makefile"]),
         room("QUIC", ["CLinux", "CGnuTLS", "CNgtcp2", "MonotonicTime", "Reactor", "Cryptography", log]),
         room("DBus", ["CDBus", "MonotonicTime", "Reactor", log]),
         room("LinuxInput", ["CEvdev", "CUdev", "CLinux", "MonotonicTime", "Reactor", log]),
@@ -89,7 +95,9 @@ let package = Package(
             "Accessories", ["BlueZ", "Settings", "MonotonicTime", "Reactor", log], resources: [.embedInCode("Profiles")]
         ),
         room("ChannelService", ["PushToTalkCore", "Audio", "MonotonicTime", "Reactor", log]),
-        room("RelayServer", ["CLinux", "QUIC", "RelayProtocol", "Cryptography", "MonotonicTime", "Reactor", log]),
+        room(
+            "RelayServer",
+            ["CLinux", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
 
         // Floor 5
         room(
@@ -126,8 +134,8 @@ let package = Package(
         tests("Logs", named: "Logs", [log]),
         tests("Terminal", named: "Terminal", ["MonotonicTime"]),
         tests("PushToTalkCore", named: "PushToTalkCore", ["MonotonicTime"]),
-        tests("SFrame", named: "SFrame", ["Cryptography"]),
-        tests("RelayProtocol", named: "RelayProtocol", ["MonotonicTime", "Cryptography", protobuf]),
+        tests("SFrame", named: "SFrame", ["Cryptography", "MonotonicTime"]),
+        tests("RelayProtocol", named: "RelayProtocol", ["SFrame", "MonotonicTime", "Cryptography", protobuf]),
         tests("QUIC", named: "QUIC", ["MonotonicTime", "Reactor", "Cryptography"]),
         tests("DBus", named: "DBus", ["MonotonicTime", "Reactor"]),
         tests("LinuxInput", named: "LinuxInput", ["MonotonicTime", "Reactor"]),

@@ -1,0 +1,127 @@
+// GnuTLS's certificate and private key objects, freed when they are no longer needed.
+import CGnuTLS
+import Glibc
+
+/// A private key of GnuTLS.
+final class PrivateKey {
+    fileprivate let handle: gnutls_x509_privkey_t
+
+    init() throws(CryptographyError) {
+        var handle: gnutls_x509_privkey_t?
+        try check(gnutls_x509_privkey_init(&handle))
+        guard let handle else { throw CryptographyError(GNUTLS_E_INTERNAL_ERROR) }
+        self.handle = handle
+    }
+
+    deinit {
+        gnutls_x509_privkey_deinit(handle)
+    }
+
+    /// Makes a key on the curve P-256.
+    func generate() throws(CryptographyError) {
+        // GNUTLS_CURVE_TO_BITS, a macro that Swift does not see: the curve's number with the top bit set.
+        let bits = UInt32(1) << 31 | UInt32(GNUTLS_ECC_CURVE_SECP256R1.rawValue)
+        try check(gnutls_x509_privkey_generate(handle, GNUTLS_PK_ECDSA, bits, 0))
+    }
+
+    func importPEM(_ text: String) throws(CryptographyError) {
+        try check(withDatum(Array(text.utf8)) { gnutls_x509_privkey_import2(handle, $0, GNUTLS_X509_FMT_PEM, nil, 0) })
+    }
+
+    func publicKeyID() throws(CryptographyError) -> [UInt8] {
+        var digest = [UInt8](repeating: 0, count: PublicKeyPin.byteCount)
+        var count = digest.count
+        try check(gnutls_x509_privkey_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, &digest, &count))
+        return digest
+    }
+
+    /// The key as PKCS #8, not encrypted.
+    func export(_ format: gnutls_x509_crt_fmt_t) throws(CryptographyError) -> [UInt8] {
+        var datum = gnutls_datum_t()
+        try check(
+            gnutls_x509_privkey_export2_pkcs8(handle, format, nil, UInt32(GNUTLS_PKCS_PLAIN.rawValue), &datum))
+        return take(datum)
+    }
+}
+
+/// A certificate of GnuTLS.
+final class Certificate {
+    private let handle: gnutls_x509_crt_t
+
+    init() throws(CryptographyError) {
+        var handle: gnutls_x509_crt_t?
+        try check(gnutls_x509_crt_init(&handle))
+        guard let handle else { throw CryptographyError(GNUTLS_E_INTERNAL_ERROR) }
+        self.handle = handle
+    }
+
+    deinit {
+        gnutls_x509_crt_deinit(handle)
+    }
+
+    func importPEM(_ text: String) throws(CryptographyError) {
+        try check(withDatum(Array(text.utf8)) { gnutls_x509_crt_import(handle, $0, GNUTLS_X509_FMT_PEM) })
+    }
+
+    func importDER(_ bytes: [UInt8]) throws(CryptographyError) {
+        try check(withDatum(bytes) { gnutls_x509_crt_import(handle, $0, GNUTLS_X509_FMT_DER) })
+    }
+
+    /// Fills in the certificate of `key`, without an end of validity (RFC 5280, section 4.1.2.5), and signs it with it.
+    func selfSign(_ key: PrivateKey, commonName: String, activation: Int) throws(CryptographyError) {
+        var serial = SecureRandom.bytes(16)
+        // Positive and of full length, as RFC 5280, section 4.1.2.2, wants it.
+        serial[0] = serial[0] & 0x7F | 0x40
+        try check(gnutls_x509_crt_set_version(handle, 3))
+        try check(gnutls_x509_crt_set_serial(handle, serial, serial.count))
+        try check(gnutls_x509_crt_set_activation_time(handle, activation))
+        // GNUTLS_X509_NO_WELL_DEFINED_EXPIRATION, a macro that Swift does not see.
+        try check(gnutls_x509_crt_set_expiration_time(handle, -1))
+        let name = Array(Self.cut(commonName, byteCount: 64).utf8)
+        // GNUTLS_OID_X520_COMMON_NAME.
+        try check(gnutls_x509_crt_set_dn_by_oid(handle, "2.5.4.3", 0, name, UInt32(name.count)))
+        try check(gnutls_x509_crt_set_key(handle, key.handle))
+        try check(gnutls_x509_crt_set_basic_constraints(handle, 0, -1))
+        try check(gnutls_x509_crt_set_key_usage(handle, UInt32(GNUTLS_KEY_DIGITAL_SIGNATURE)))
+        try check(gnutls_x509_crt_sign2(handle, handle, key.handle, GNUTLS_DIG_SHA256, 0))
+    }
+
+    func publicKeyID() throws(CryptographyError) -> [UInt8] {
+        var digest = [UInt8](repeating: 0, count: PublicKeyPin.byteCount)
+        var count = digest.count
+        try check(gnutls_x509_crt_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, &digest, &count))
+        return digest
+    }
+
+    func pin() throws(CryptographyError) -> PublicKeyPin {
+        var key: gnutls_pubkey_t?
+        try check(gnutls_pubkey_init(&key))
+        defer { gnutls_pubkey_deinit(key) }
+        try check(gnutls_pubkey_import_x509(key, handle, 0))
+        var datum = gnutls_datum_t()
+        try check(gnutls_pubkey_export2(key, GNUTLS_X509_FMT_DER, &datum))
+        return PublicKeyPin(subjectPublicKeyInfo: take(datum))
+    }
+
+    func export(_ format: gnutls_x509_crt_fmt_t) throws(CryptographyError) -> [UInt8] {
+        var datum = gnutls_datum_t()
+        try check(gnutls_x509_crt_export2(handle, format, &datum))
+        return take(datum)
+    }
+
+    /// The beginning of `text` that fits into `byteCount` bytes; never empty, which X.509 does not allow.
+    private static func cut(_ text: String, byteCount: Int) -> String {
+        var result = ""
+        for character in text where result.utf8.count + character.utf8.count <= byteCount {
+            result.append(character)
+        }
+        return result.isEmpty ? "pttd" : result
+    }
+}
+
+/// The bytes of a datum that GnuTLS allocated, which is freed: by free(3), which `gnutls_free` is unless a program
+/// changes it, and that global variable is out of Swift's reach.
+private func take(_ datum: gnutls_datum_t) -> [UInt8] {
+    defer { free(datum.data) }
+    return [UInt8](UnsafeBufferPointer(start: datum.data, count: Int(datum.size)))
+}

@@ -1,0 +1,77 @@
+// Client messages to and from protobuf.
+import FoundationEssentials
+import SwiftProtobuf
+
+extension ClientMessage {
+    typealias Wire = Pttd_Relay_V1_ClientMessage
+
+    init(_ wire: Wire) throws(RelayMessageError) {
+        switch wire.kind {
+        case .join(let join): self = .join(try Join(join))
+        case .leave: self = .leave
+        case .floorRequest(let request):
+            self = .floorRequest(
+                FloorRequest(
+                    requestID: try requestID(request.requestID),
+                    priority: try valid(UInt8(exactly: request.priority), "priority", "is above 255"),
+                    keyID: request.keyID))
+        case .floorRelease(let release):
+            self = .floorRelease(
+                FloorRelease(
+                    requestID: try requestID(release.requestID),
+                    lastSequence: release.hasLastSequence ? try sequence(release.lastSequence) : nil))
+        case .receptionReport(let report):
+            self = .receptionReport(
+                ReceptionReport(
+                    ssrc: SSRC(rawValue: report.ssrc), received: report.received, lost: report.lost,
+                    highestSequence: report.highestSequence, jitter: report.jitter))
+        case nil: throw .unknownKind
+        }
+    }
+
+    var wire: Wire {
+        var wire = Wire()
+        switch self {
+        case .join(let join): wire.join = join.wire
+        case .leave: wire.leave = Pttd_Relay_V1_Leave()
+        case .floorRequest(let request):
+            wire.floorRequest.requestID = request.requestID.rawValue
+            wire.floorRequest.priority = UInt32(request.priority)
+            wire.floorRequest.keyID = request.keyID
+        case .floorRelease(let release):
+            wire.floorRelease.requestID = release.requestID.rawValue
+            if let last = release.lastSequence { wire.floorRelease.lastSequence = UInt32(last) }
+        case .receptionReport(let report):
+            wire.receptionReport.ssrc = report.ssrc.rawValue
+            wire.receptionReport.received = report.received
+            wire.receptionReport.lost = report.lost
+            wire.receptionReport.highestSequence = report.highestSequence
+            wire.receptionReport.jitter = report.jitter
+        }
+        return wire
+    }
+}
+
+extension ClientMessage.Join {
+    /// The version is not judged here: the relay answers a wrong one with a refusal that says so.
+    fileprivate init(_ wire: Pttd_Relay_V1_Join) throws(RelayMessageError) {
+        self.init(
+            channel: try valid(
+                ChannelID(bytes: wire.channelID), "channel_id",
+                "has \(wire.channelID.count) bytes instead of \(ChannelID.byteCount)"),
+            token: try valid(
+                InvitationToken(wire.invitationToken), "invitation_token",
+                "has \(wire.invitationToken.count) bytes, not \(InvitationToken.byteCounts)"),
+            displayName: try RelayProtocol.displayName(wire.displayName, "display_name"),
+            protocolVersion: wire.protocolVersion)
+    }
+
+    fileprivate var wire: Pttd_Relay_V1_Join {
+        var wire = Pttd_Relay_V1_Join()
+        wire.channelID = Data(channel.bytes)
+        wire.invitationToken = Data(token.bytes)
+        wire.displayName = displayName.text
+        wire.protocolVersion = protocolVersion
+        return wire
+    }
+}

@@ -1,0 +1,147 @@
+// The trailer on every packet from the relay to a listener: a counter and a short MAC.
+import Cryptography
+
+/// Why a packet from the relay was not accepted. Nothing changes but a counter of such packets.
+public enum DownlinkError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// Too short to have a trailer.
+    case truncated
+    /// The counter was received before, or is too far behind to tell.
+    case replayed(counter: UInt32)
+    /// The packet does not come from this connection's relay, or was changed.
+    case notAuthentic
+    /// All 2^32 counters are used; the connection needs a new key.
+    case exhausted
+    /// A lower layer failed.
+    case cryptography(CryptographyError)
+
+    /// One line for a log.
+    public var description: String {
+        switch self {
+        case .truncated: "the packet is too short to have a trailer"
+        case .replayed(let counter): "packet \(counter) was received before or is too old"
+        case .notAuthentic: "the packet is not from this connection's relay"
+        case .exhausted: "the connection's packet counter is used up"
+        case .cryptography(let error): error.description
+        }
+    }
+}
+
+/// The layout of the trailer.
+public enum DownlinkTrailer {
+    /// 4 bytes of counter and 12 of MAC.
+    public static let byteCount = counterByteCount + tagByteCount
+    static let counterByteCount = 4
+    static let tagByteCount = 12
+
+    /// The nonce of a counter: 8 zero bytes, then the counter.
+    fileprivate static func writeNonce(_ counter: UInt32, to buffer: UnsafeMutableRawBufferPointer) {
+        buffer.storeBytes(of: counter.bigEndian, toByteOffset: 8, as: UInt32.self)
+    }
+}
+
+/// Makes the trailers of one connection. Allocates nothing per packet. Not `Sendable`: one thread at a time.
+public final class DownlinkSealer {
+    private let mac: GMAC
+    private var counter: UInt64
+    /// 12 bytes of nonce, 16 of tag.
+    private let scratch: UnsafeMutableRawBufferPointer
+
+    /// Trailers under `key`, counting from 0.
+    public convenience init(key: DownlinkKey) throws(CryptographyError) {
+        try self.init(key: key, firstCounter: 0)
+    }
+
+    init(key: DownlinkKey, firstCounter: UInt64) throws(CryptographyError) {
+        mac = try GMAC(key: key.bytes)
+        counter = firstCounter
+        scratch = .allocate(byteCount: GMAC.nonceByteCount + GMAC.tagByteCount, alignment: 8)
+        scratch.initializeMemory(as: UInt8.self, repeating: 0)
+    }
+
+    deinit {
+        scratch.deallocate()
+    }
+
+    /// Writes the trailer of `packet` to the first 16 bytes of `trailer`, with the next counter.
+    public func seal(
+        _ packet: UnsafeRawBufferPointer, trailer: UnsafeMutableRawBufferPointer
+    ) throws(DownlinkError) {
+        precondition(trailer.count >= DownlinkTrailer.byteCount)
+        guard let number = UInt32(exactly: counter) else { throw .exhausted }
+        let nonce = UnsafeMutableRawBufferPointer(rebasing: scratch[..<GMAC.nonceByteCount])
+        let tag = UnsafeMutableRawBufferPointer(rebasing: scratch[GMAC.nonceByteCount...])
+        DownlinkTrailer.writeNonce(number, to: nonce)
+        do throws(CryptographyError) {
+            try mac.authenticate(packet, nonce: UnsafeRawBufferPointer(nonce), tag: tag)
+        } catch {
+            throw .cryptography(error)
+        }
+        counter += 1
+        trailer.storeBytes(of: number.bigEndian, as: UInt32.self)
+        UnsafeMutableRawBufferPointer(rebasing: trailer[DownlinkTrailer.counterByteCount...])
+            .copyMemory(from: UnsafeRawBufferPointer(rebasing: tag[..<DownlinkTrailer.tagByteCount]))
+    }
+
+    /// `packet` with its trailer, as a new array. For tests and tools.
+    public func seal(_ packet: [UInt8]) throws(DownlinkError) -> [UInt8] {
+        var trailer = [UInt8](repeating: 0, count: DownlinkTrailer.byteCount)
+        let result: Result<Void, DownlinkError> = packet.withUnsafeBytes { packet in
+            trailer.withUnsafeMutableBytes { trailer in
+                Result { () throws(DownlinkError) in try seal(packet, trailer: trailer) }
+            }
+        }
+        try result.get()
+        return packet + trailer
+    }
+}
+
+/// Checks the trailers of one connection. Allocates nothing per packet. Not `Sendable`: one thread at a time.
+public final class DownlinkOpener {
+    private let mac: GMAC
+    private var window = ReplayWindow()
+    private let scratch: UnsafeMutableRawBufferPointer
+
+    /// Checks under `key`.
+    public init(key: DownlinkKey) throws(CryptographyError) {
+        mac = try GMAC(key: key.bytes)
+        scratch = .allocate(byteCount: GMAC.nonceByteCount + GMAC.tagByteCount, alignment: 8)
+        scratch.initializeMemory(as: UInt8.self, repeating: 0)
+    }
+
+    deinit {
+        scratch.deallocate()
+    }
+
+    /// Checks a packet with its trailer; returns the size of the packet without it.
+    ///
+    /// Throws, without any change, for a packet that is too short, was accepted before, or is not the relay's.
+    public func open(_ datagram: UnsafeRawBufferPointer) throws(DownlinkError) -> Int {
+        let count = datagram.count - DownlinkTrailer.byteCount
+        guard count > 0 else { throw .truncated }
+        let counter = UInt32(bigEndian: datagram.loadUnaligned(fromByteOffset: count, as: UInt32.self))
+        guard window.allows(UInt64(counter)) else { throw .replayed(counter: counter) }
+        let nonce = UnsafeMutableRawBufferPointer(rebasing: scratch[..<GMAC.nonceByteCount])
+        let tag = UnsafeMutableRawBufferPointer(rebasing: scratch[GMAC.nonceByteCount...])
+        DownlinkTrailer.writeNonce(counter, to: nonce)
+        do throws(CryptographyError) {
+            try mac.authenticate(
+                UnsafeRawBufferPointer(rebasing: datagram[..<count]), nonce: UnsafeRawBufferPointer(nonce), tag: tag)
+        } catch {
+            throw .cryptography(error)
+        }
+        let carried = UnsafeRawBufferPointer(rebasing: datagram[(count + DownlinkTrailer.counterByteCount)...])
+        guard
+            constantTimeEqual(carried, UnsafeRawBufferPointer(rebasing: tag[..<DownlinkTrailer.tagByteCount]))
+        else { throw .notAuthentic }
+        _ = window.accept(UInt64(counter))
+        return count
+    }
+
+    /// The packet inside `datagram`, as a new array. For tests and tools.
+    public func open(_ datagram: [UInt8]) throws(DownlinkError) -> [UInt8] {
+        let result: Result<Int, DownlinkError> = datagram.withUnsafeBytes { datagram in
+            Result { () throws(DownlinkError) in try open(datagram) }
+        }
+        return Array(datagram[..<(try result.get())])
+    }
+}

@@ -1,0 +1,147 @@
+// The link that lets somebody into a channel: where the relay is, which key it has, which channel, and the secret.
+import Cryptography
+import Glibc
+
+/// An invitation: `ptt://HOST:PORT/NAME?channel=UUID&token=TOKEN&pin=PIN`, with `&key=KEY` on an end-to-end channel.
+///
+/// NAME is the channel's name, percent-encoded; TOKEN, PIN and KEY are base64url. Whoever has the link may enter.
+public struct InvitationLink: Hashable, Sendable, CustomStringConvertible {
+    /// The longest link that is read.
+    public static let byteCountMaximum = 2048
+    /// The scheme.
+    public static let scheme = "ptt"
+
+    /// The relay's host: a name, an IPv4 address, or an IPv6 address without brackets, maybe with a zone (`fe80::1%eth0`).
+    public var host: String
+    /// The relay's UDP port.
+    public var port: UInt16
+    /// What the channel is called.
+    public var channelName: DisplayName
+    /// The channel.
+    public var channel: ChannelID
+    /// The secret that opens it.
+    public var token: InvitationToken
+    /// The relay's public key.
+    public var pin: PublicKeyPin
+    /// The media key, epoch 0, of an end-to-end channel; nil when the relay gives the key.
+    public var mediaKey: MediaKey?
+
+    /// A link with all it says. Throws when `host` is no host or `port` is 0.
+    public init(
+        host: String, port: UInt16, channelName: DisplayName, channel: ChannelID, token: InvitationToken,
+        pin: PublicKeyPin, mediaKey: MediaKey? = nil
+    ) throws(InvitationLinkError) {
+        guard Self.isHost(host) else { throw .badHost(host) }
+        guard port > 0 else { throw .badPort("0") }
+        self.host = host
+        self.port = port
+        self.channelName = channelName
+        self.channel = channel
+        self.token = token
+        self.pin = pin
+        self.mediaKey = mediaKey
+    }
+
+    /// Reads a link; spaces around it, as they come with copying, do not matter. Parameters it does not know are ignored.
+    ///
+    /// Throws an error that says which part is missing or wrong.
+    public init(_ text: some StringProtocol) throws(InvitationLinkError) {
+        guard text.utf8.count <= Self.byteCountMaximum else { throw .tooLong }
+        let parts = try LinkParts(String(text))
+        host = parts.host
+        port = parts.port
+        guard let name = PercentEncoding.decode(parts.path).flatMap({ DisplayName($0) }) else { throw .badName }
+        channelName = name
+        let parameters = try Self.parameters(parts.query)
+        channel = try Self.value("channel", in: parameters, "is not a UUID") { ChannelID($0) }
+        token = try Self.value("token", in: parameters, "is not 16 to 64 bytes of base64url") {
+            Base64URL.decode($0).flatMap { InvitationToken($0) }
+        }
+        pin = try Self.value("pin", in: parameters, "is not 32 bytes of base64url") { PublicKeyPin($0) }
+        guard parameters["key"] != nil else { return }
+        mediaKey = try Self.value("key", in: parameters, "is not 16 to 64 bytes of base64url") {
+            Base64URL.decode($0).flatMap { MediaKey(epoch: 0, baseKey: $0) }
+        }
+    }
+
+    /// The link. It holds secrets: show it to those who are invited, and keep it out of logs.
+    public var text: String {
+        let authority = host.contains(":") ? "[\(host.replacing("%", with: "%25"))]" : host
+        var link = "\(Self.scheme)://\(authority):\(port)/\(PercentEncoding.encode(channelName.text))"
+        link += "?channel=\(channel)&token=\(Base64URL.encode(token.bytes))&pin=\(pin)"
+        if let mediaKey { link += "&key=\(Base64URL.encode(mediaKey.baseKey))" }
+        return link
+    }
+
+    /// Channel and relay, without the secrets: for logs.
+    public var description: String { "\(channelName) at \(host) port \(port)" }
+
+    /// The parameters of a query, each at most once.
+    private static func parameters(_ query: String) throws(InvitationLinkError) -> [String: String] {
+        var parameters: [String: String] = [:]
+        for pair in query.split(separator: "&") {
+            let halves = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            let name = String(halves[0])
+            guard halves.count == 2, let value = PercentEncoding.decode(halves[1]) else {
+                throw .badParameter(name, reason: "has no readable value")
+            }
+            guard parameters.updateValue(value, forKey: name) == nil else {
+                throw .badParameter(name, reason: "is there twice")
+            }
+        }
+        return parameters
+    }
+
+    private static func value<Value>(
+        _ name: String, in parameters: [String: String], _ reason: String, _ read: (String) -> Value?
+    ) throws(InvitationLinkError) -> Value {
+        guard let text = parameters[name] else { throw .missingParameter(name) }
+        guard let value = read(text) else { throw .badParameter(name, reason: reason) }
+        return value
+    }
+
+    /// Whether `host` is an IP address or could be a name.
+    static func isHost(_ host: String) -> Bool {
+        guard host.contains(":") else {
+            return !host.isEmpty && host.utf8.count <= 253 && host.utf8.allSatisfy(PercentEncoding.isUnreserved)
+        }
+        let halves = host.split(separator: "%", maxSplits: 1, omittingEmptySubsequences: false)
+        var address = in6_addr()
+        guard inet_pton(AF_INET6, String(halves[0]), &address) == 1 else { return false }
+        guard halves.count == 2 else { return true }
+        return !halves[1].isEmpty && halves[1].utf8.allSatisfy(PercentEncoding.isUnreserved)
+    }
+}
+
+/// What is wrong with an invitation link, in words for whoever pasted it.
+public enum InvitationLinkError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// It does not begin with `ptt://`.
+    case notAnInvitation
+    /// It has more than `InvitationLink.byteCountMaximum` bytes.
+    case tooLong
+    /// The host is missing, or is neither a name nor an address.
+    case badHost(String)
+    /// The port is missing or not 1 to 65535.
+    case badPort(String)
+    /// The channel's name is missing or no name.
+    case badName
+    /// A parameter is missing: the link was cut.
+    case missingParameter(String)
+    /// A parameter's value is wrong.
+    case badParameter(String, reason: String)
+
+    /// A sentence for people.
+    public var description: String {
+        let again = "copy the whole link that pttrelay printed, in quotes"
+        switch self {
+        case .notAnInvitation: return "this is not an invitation link: it must begin with ptt://; \(again)"
+        case .tooLong: return "the invitation link is longer than \(InvitationLink.byteCountMaximum) bytes; \(again)"
+        case .badHost(let host): return "the invitation link has no usable host (\"\(host)\"); \(again)"
+        case .badPort(let port):
+            return "the invitation link needs a port from 1 to 65535 after the host (\"\(port)\"); \(again)"
+        case .badName: return "the invitation link has no usable channel name after the port; \(again)"
+        case .missingParameter(let name): return "the invitation link has no \(name)=; it seems cut short; \(again)"
+        case .badParameter(let name, let reason): return "in the invitation link, \(name)= \(reason); \(again)"
+        }
+    }
+}

@@ -1,0 +1,279 @@
+// The control messages as plain Swift values. What they mean is written in relay.proto and docs/relay-protocol.md.
+
+/// The versions and sizes that both ends agree on.
+public enum RelayProtocolLimits {
+    /// The version in `Join`.
+    public static let version: UInt32 = 1
+    /// The TLS application protocol of version 1.
+    public static let applicationProtocol = "pttd/1"
+    /// The most bytes of one control message, without its length.
+    public static let messageByteCountMaximum = 16_384
+    /// The most members in one `Welcome`; the others follow as `memberJoined`.
+    public static let welcomeMembersMaximum = 64
+    /// The most UTF-8 bytes of a phrase; a longer one is cut when it is sent.
+    public static let phraseByteCountMaximum = 256
+}
+
+/// What a client says on the control stream.
+public enum ClientMessage: Sendable, Hashable {
+    /// The first message: let me into this channel.
+    case join(Join)
+    /// I am going.
+    case leave
+    /// The talk button went down.
+    case floorRequest(FloorRequest)
+    /// The talk button went up, and the last packet was sent.
+    case floorRelease(FloorRelease)
+    /// What was received of a talker.
+    case receptionReport(ReceptionReport)
+
+    /// Asks to enter a channel.
+    public struct Join: Sendable, Hashable {
+        /// The channel.
+        public var channel: ChannelID
+        /// The invitation's secret.
+        public var token: InvitationToken
+        /// What others read.
+        public var displayName: DisplayName
+        /// The protocol version the client speaks.
+        public var protocolVersion: UInt32
+
+        /// A request to enter `channel`.
+        public init(
+            channel: ChannelID, token: InvitationToken, displayName: DisplayName,
+            protocolVersion: UInt32 = RelayProtocolLimits.version
+        ) {
+            self.channel = channel
+            self.token = token
+            self.displayName = displayName
+            self.protocolVersion = protocolVersion
+        }
+    }
+
+    /// Asks for the floor (TS 24.380: Floor Request).
+    public struct FloorRequest: Sendable, Hashable {
+        /// Names the request; greater than every earlier one of the connection.
+        public var requestID: FloorRequestID
+        /// 0 (lowest) to 255.
+        public var priority: UInt8
+        /// The SFrame key id of the coming burst.
+        public var keyID: UInt64
+
+        /// A request for a burst sealed under `keyID`.
+        public init(requestID: FloorRequestID, priority: UInt8 = 0, keyID: UInt64) {
+            self.requestID = requestID
+            self.priority = priority
+            self.keyID = keyID
+        }
+    }
+
+    /// Gives the floor back (TS 24.380: Floor Release).
+    public struct FloorRelease: Sendable, Hashable {
+        /// The request that is over.
+        public var requestID: FloorRequestID
+        /// The burst's last RTP sequence number; nil when no packet was sent.
+        public var lastSequence: UInt16?
+
+        /// The end of `requestID`.
+        public init(requestID: FloorRequestID, lastSequence: UInt16?) {
+            self.requestID = requestID
+            self.lastSequence = lastSequence
+        }
+    }
+
+    /// What was received of one talker since the join (RFC 3550, section 6.4.1).
+    public struct ReceptionReport: Sendable, Hashable {
+        /// The talker.
+        public var ssrc: SSRC
+        /// Packets accepted.
+        public var received: UInt32
+        /// Packets expected and not received.
+        public var lost: UInt32
+        /// The highest sequence number received, extended by the number of wraps.
+        public var highestSequence: UInt32
+        /// Interarrival jitter in units of 1/48000 s.
+        public var jitter: UInt32
+
+        /// A report on `ssrc`.
+        public init(ssrc: SSRC, received: UInt32, lost: UInt32, highestSequence: UInt32, jitter: UInt32) {
+            self.ssrc = ssrc
+            self.received = received
+            self.lost = lost
+            self.highestSequence = highestSequence
+            self.jitter = jitter
+        }
+    }
+}
+
+/// What a relay says on the control stream.
+public enum ServerMessage: Sendable, Hashable {
+    /// You are a member.
+    case welcome(Welcome)
+    /// You are not let in; the connection ends.
+    case joinRefused(JoinRefused)
+    /// A member came, or is known by other values now.
+    case memberJoined(Member)
+    /// A member went.
+    case memberLeft(MemberID)
+    /// You may talk.
+    case floorGranted(FloorGranted)
+    /// You may not talk.
+    case floorDeny(FloorDeny)
+    /// Somebody else talks.
+    case floorTaken(FloorTaken)
+    /// Nobody talks any more.
+    case floorIdle(FloorIdle)
+    /// Stop talking.
+    case floorRevoke(FloorRevoke)
+    /// Media are sealed with this key from now on.
+    case mediaKey(MediaKey)
+
+    /// The answer to a join that succeeded.
+    public struct Welcome: Sendable, Hashable {
+        /// The source that this member sends with.
+        public var ssrc: SSRC
+        /// The key of the trailer on what the relay sends to this connection.
+        public var downlinkKey: DownlinkKey
+        /// The key media are sealed with; nil when the invitation carries it (end to end).
+        public var mediaKey: MediaKey?
+        /// The channel's name.
+        public var channelName: DisplayName
+        /// The other members, at most `RelayProtocolLimits.welcomeMembersMaximum`; the others follow as `memberJoined`.
+        public var members: [Member]
+        /// Who talks; nil while the floor is idle.
+        public var floor: FloorTaken?
+        /// This member's own identifier.
+        public var memberID: MemberID
+        /// The longest burst that will be granted; nil when the relay does not say.
+        public var talkTimeLimit: Duration?
+
+        /// An answer with all it tells. `members` beyond the maximum are a programming error.
+        public init(
+            ssrc: SSRC, downlinkKey: DownlinkKey, mediaKey: MediaKey?, channelName: DisplayName, members: [Member],
+            floor: FloorTaken?, memberID: MemberID, talkTimeLimit: Duration?
+        ) {
+            precondition(members.count <= RelayProtocolLimits.welcomeMembersMaximum)
+            self.ssrc = ssrc
+            self.downlinkKey = downlinkKey
+            self.mediaKey = mediaKey
+            self.channelName = channelName
+            self.members = members
+            self.floor = floor
+            self.memberID = memberID
+            self.talkTimeLimit = talkTimeLimit
+        }
+    }
+
+    /// The answer to a join that failed.
+    public struct JoinRefused: Sendable, Hashable {
+        /// Why.
+        public var cause: JoinRefusal
+        /// For people.
+        public var phrase: String
+        /// How long to wait before joining again; zero: as the client sees fit.
+        public var retryAfter: Duration
+
+        /// A refusal for `cause`.
+        public init(cause: JoinRefusal, phrase: String = "", retryAfter: Duration = .zero) {
+            self.cause = cause
+            self.phrase = phrase
+            self.retryAfter = retryAfter
+        }
+    }
+
+    /// One member of the channel.
+    public struct Member: Sendable, Hashable {
+        /// Who it is.
+        public var id: MemberID
+        /// What people read.
+        public var displayName: DisplayName
+        /// The source of its media.
+        public var ssrc: SSRC
+
+        /// A member.
+        public init(id: MemberID, displayName: DisplayName, ssrc: SSRC) {
+            self.id = id
+            self.displayName = displayName
+            self.ssrc = ssrc
+        }
+    }
+
+    /// The floor is the client's (TS 24.380: Floor Granted).
+    public struct FloorGranted: Sendable, Hashable {
+        /// The request that is answered.
+        public var requestID: FloorRequestID
+        /// How long the burst may last, from the grant.
+        public var duration: Duration
+
+        /// A grant.
+        public init(requestID: FloorRequestID, duration: Duration) {
+            self.requestID = requestID
+            self.duration = duration
+        }
+    }
+
+    /// The floor is not the client's (TS 24.380: Floor Deny).
+    public struct FloorDeny: Sendable, Hashable {
+        /// The request that is answered.
+        public var requestID: FloorRequestID
+        /// Why.
+        public var cause: FloorDenyCause
+        /// For people.
+        public var phrase: String
+
+        /// A denial.
+        public init(requestID: FloorRequestID, cause: FloorDenyCause, phrase: String = "") {
+            self.requestID = requestID
+            self.cause = cause
+            self.phrase = phrase
+        }
+    }
+
+    /// Somebody else talks (TS 24.380: Floor Taken).
+    public struct FloorTaken: Sendable, Hashable {
+        /// Who.
+        public var talker: MemberID
+        /// The source of the talker's packets.
+        public var ssrc: SSRC
+        /// The SFrame key id of the talker's packets.
+        public var keyID: UInt64
+
+        /// The floor in the hands of `talker`.
+        public init(talker: MemberID, ssrc: SSRC, keyID: UInt64) {
+            self.talker = talker
+            self.ssrc = ssrc
+            self.keyID = keyID
+        }
+    }
+
+    /// Nobody talks any more (TS 24.380: Floor Idle).
+    public struct FloorIdle: Sendable, Hashable {
+        /// Who talked last.
+        public var ssrc: SSRC
+        /// The last sequence number the relay forwarded; nil when it forwarded none.
+        public var lastSequence: UInt16?
+
+        /// The end of a burst of `ssrc`.
+        public init(ssrc: SSRC, lastSequence: UInt16?) {
+            self.ssrc = ssrc
+            self.lastSequence = lastSequence
+        }
+    }
+
+    /// The floor is taken away (TS 24.380: Floor Revoke).
+    public struct FloorRevoke: Sendable, Hashable {
+        /// The request whose burst ends.
+        public var requestID: FloorRequestID
+        /// Why.
+        public var cause: FloorRevokeCause
+        /// For people.
+        public var phrase: String
+
+        /// A revocation.
+        public init(requestID: FloorRequestID, cause: FloorRevokeCause, phrase: String = "") {
+            self.requestID = requestID
+            self.cause = cause
+            self.phrase = phrase
+        }
+    }
+}

@@ -1,0 +1,160 @@
+// Server messages to and from protobuf.
+import FoundationEssentials
+import SwiftProtobuf
+
+extension ServerMessage {
+    typealias Wire = Pttd_Relay_V1_ServerMessage
+
+    init(_ wire: Wire) throws(RelayMessageError) {
+        switch wire.kind {
+        case .welcome(let welcome): self = .welcome(try Welcome(welcome))
+        case .joinRefused(let refused):
+            self = .joinRefused(
+                JoinRefused(
+                    cause: JoinRefusal(rawValue: refused.cause.rawValue) ?? .other,
+                    phrase: phrase(refused.phrase), retryAfter: .milliseconds(refused.retryAfterMs)))
+        case .memberJoined(let joined): self = .memberJoined(try Member(joined.member))
+        case .memberLeft(let left): self = .memberLeft(try RelayProtocol.memberID(left.memberID))
+        case .floorGranted(let granted):
+            self = .floorGranted(
+                FloorGranted(
+                    requestID: try requestID(granted.requestID), duration: .milliseconds(granted.durationMs)))
+        case .floorDeny(let deny):
+            self = .floorDeny(
+                FloorDeny(
+                    requestID: try requestID(deny.requestID),
+                    cause: FloorDenyCause(rawValue: deny.cause.rawValue) ?? .other, phrase: phrase(deny.phrase)))
+        case .floorTaken(let taken): self = .floorTaken(try FloorTaken(taken))
+        case .floorIdle(let idle):
+            self = .floorIdle(
+                FloorIdle(
+                    ssrc: SSRC(rawValue: idle.ssrc),
+                    lastSequence: idle.hasLastSequence ? try sequence(idle.lastSequence) : nil))
+        case .floorRevoke(let revoke):
+            self = .floorRevoke(
+                FloorRevoke(
+                    requestID: try requestID(revoke.requestID),
+                    cause: FloorRevokeCause(rawValue: revoke.cause.rawValue) ?? .other, phrase: phrase(revoke.phrase)))
+        case .mediaKey(let key): self = .mediaKey(try MediaKey(key))
+        case nil: throw .unknownKind
+        }
+    }
+
+    var wire: Wire {
+        var wire = Wire()
+        switch self {
+        case .welcome(let welcome): wire.welcome = welcome.wire
+        case .joinRefused(let refused):
+            wire.joinRefused.cause = .init(rawValue: refused.cause.rawValue) ?? .other
+            wire.joinRefused.phrase = phrase(refused.phrase)
+            wire.joinRefused.retryAfterMs = refused.retryAfter.wireMilliseconds
+        case .memberJoined(let member): wire.memberJoined.member = member.wire
+        case .memberLeft(let member): wire.memberLeft.memberID = Data(member.bytes)
+        case .floorGranted(let granted):
+            wire.floorGranted.requestID = granted.requestID.rawValue
+            wire.floorGranted.durationMs = granted.duration.wireMilliseconds
+        case .floorDeny(let deny):
+            wire.floorDeny.requestID = deny.requestID.rawValue
+            wire.floorDeny.cause = .init(rawValue: deny.cause.rawValue) ?? .other
+            wire.floorDeny.phrase = phrase(deny.phrase)
+        case .floorTaken(let taken): wire.floorTaken = taken.wire
+        case .floorIdle(let idle):
+            wire.floorIdle.ssrc = idle.ssrc.rawValue
+            if let last = idle.lastSequence { wire.floorIdle.lastSequence = UInt32(last) }
+        case .floorRevoke(let revoke):
+            wire.floorRevoke.requestID = revoke.requestID.rawValue
+            wire.floorRevoke.cause = .init(rawValue: revoke.cause.rawValue) ?? .other
+            wire.floorRevoke.phrase = phrase(revoke.phrase)
+        case .mediaKey(let key): wire.mediaKey = key.wire
+        }
+        return wire
+    }
+}
+
+/// A phrase for people, made harmless and short, whichever way it goes.
+private func phrase(_ text: String) -> String {
+    text.cleaned(limit: RelayProtocolLimits.phraseByteCountMaximum)
+}
+
+extension ServerMessage.Welcome {
+    fileprivate init(_ wire: Pttd_Relay_V1_Welcome) throws(RelayMessageError) {
+        let limit = RelayProtocolLimits.welcomeMembersMaximum
+        guard wire.members.count <= limit else {
+            throw .invalidField("members", reason: "has \(wire.members.count) entries, more than \(limit)")
+        }
+        var members: [ServerMessage.Member] = []
+        for member in wire.members {
+            members.append(try ServerMessage.Member(member))
+        }
+        self.init(
+            ssrc: SSRC(rawValue: wire.ssrc),
+            downlinkKey: try valid(
+                DownlinkKey(wire.downlinkKey), "downlink_key",
+                "has \(wire.downlinkKey.count) bytes instead of \(DownlinkKey.byteCount)"),
+            mediaKey: wire.hasMediaKey ? try MediaKey(wire.mediaKey) : nil,
+            channelName: try displayName(wire.channelName, "channel_name"),
+            members: members,
+            floor: wire.hasFloor ? try ServerMessage.FloorTaken(wire.floor) : nil,
+            memberID: try RelayProtocol.memberID(wire.memberID),
+            talkTimeLimit: wire.talkTimeLimitMs == 0 ? nil : .milliseconds(wire.talkTimeLimitMs))
+    }
+
+    fileprivate var wire: Pttd_Relay_V1_Welcome {
+        var wire = Pttd_Relay_V1_Welcome()
+        wire.ssrc = ssrc.rawValue
+        wire.downlinkKey = Data(downlinkKey.bytes)
+        if let mediaKey { wire.mediaKey = mediaKey.wire }
+        wire.channelName = channelName.text
+        wire.members = members.map(\.wire)
+        if let floor { wire.floor = floor.wire }
+        wire.memberID = Data(memberID.bytes)
+        wire.talkTimeLimitMs = talkTimeLimit?.wireMilliseconds ?? 0
+        return wire
+    }
+}
+
+extension ServerMessage.Member {
+    fileprivate init(_ wire: Pttd_Relay_V1_Member) throws(RelayMessageError) {
+        self.init(
+            id: try memberID(wire.memberID), displayName: try RelayProtocol.displayName(wire.displayName, "display_name"),
+            ssrc: SSRC(rawValue: wire.ssrc))
+    }
+
+    fileprivate var wire: Pttd_Relay_V1_Member {
+        var wire = Pttd_Relay_V1_Member()
+        wire.memberID = Data(id.bytes)
+        wire.displayName = displayName.text
+        wire.ssrc = ssrc.rawValue
+        return wire
+    }
+}
+
+extension ServerMessage.FloorTaken {
+    fileprivate init(_ wire: Pttd_Relay_V1_FloorTaken) throws(RelayMessageError) {
+        self.init(talker: try memberID(wire.memberID), ssrc: SSRC(rawValue: wire.ssrc), keyID: wire.keyID)
+    }
+
+    fileprivate var wire: Pttd_Relay_V1_FloorTaken {
+        var wire = Pttd_Relay_V1_FloorTaken()
+        wire.memberID = Data(talker.bytes)
+        wire.ssrc = ssrc.rawValue
+        wire.keyID = keyID
+        return wire
+    }
+}
+
+extension MediaKey {
+    fileprivate init(_ wire: Pttd_Relay_V1_MediaKey) throws(RelayMessageError) {
+        let epoch = try valid(UInt16(exactly: wire.epoch), "epoch", "is above 65535")
+        self = try valid(
+            MediaKey(epoch: epoch, baseKey: wire.baseKey), "base_key",
+            "has \(wire.baseKey.count) bytes, not \(MediaKey.byteCounts)")
+    }
+
+    fileprivate var wire: Pttd_Relay_V1_MediaKey {
+        var wire = Pttd_Relay_V1_MediaKey()
+        wire.epoch = UInt32(epoch)
+        wire.baseKey = Data(baseKey)
+        return wire
+    }
+}

@@ -1,0 +1,91 @@
+// The header in front of every sealed frame (RFC 9605, section 4.3).
+
+/// Key id and counter, encoded in 1 to 17 bytes.
+///
+/// The first byte is X K(3) Y C(3): with X = 0, K is the key id itself (below 8); with X = 1, K is the number of key id
+/// bytes that follow, less one. Y and C say the same of the counter, whose bytes come after the key id's.
+public struct SFrameHeader: Hashable, Sendable {
+    /// Which key (KID).
+    public var keyID: KeyID
+    /// Which frame under that key (CTR).
+    public var counter: UInt64
+
+    /// A header of those two.
+    public init(keyID: KeyID, counter: UInt64) {
+        self.keyID = keyID
+        self.counter = counter
+    }
+
+    /// How many bytes the encoded header has.
+    public var byteCount: Int { 1 + Self.extraBytes(keyID.rawValue) + Self.extraBytes(counter) }
+
+    /// Reads a header from the beginning of `bytes`; it says itself how long it is (`byteCount`).
+    ///
+    /// Throws `.truncated`, or `.notMinimal` for an encoding that a sealer never makes.
+    public init(parsing bytes: UnsafeRawBufferPointer) throws(SFrameError) {
+        guard let first = bytes.first else { throw .truncated }
+        var position = 1
+        let keyID = try Self.number(first >> 4, in: bytes, at: &position)
+        let counter = try Self.number(first & 0x0F, in: bytes, at: &position)
+        self.init(keyID: KeyID(rawValue: keyID), counter: counter)
+    }
+
+    /// Reads a header from the beginning of `bytes`.
+    public init(parsing bytes: [UInt8]) throws(SFrameError) {
+        let result: Result<SFrameHeader, SFrameError> = bytes.withUnsafeBytes { bytes in
+            Result { () throws(SFrameError) in try SFrameHeader(parsing: bytes) }
+        }
+        self = try result.get()
+    }
+
+    /// Writes the header to the beginning of `output`, which has at least `byteCount` bytes; returns how many it wrote.
+    @discardableResult
+    public func write(to output: UnsafeMutableRawBufferPointer) -> Int {
+        precondition(output.count >= byteCount)
+        var position = 1
+        let key = Self.write(keyID.rawValue, to: output, at: &position)
+        output[0] = key << 4 | Self.write(counter, to: output, at: &position)
+        return position
+    }
+
+    /// The encoded header.
+    public var bytes: [UInt8] {
+        [UInt8](unsafeUninitializedCapacity: SFrameLimits.headerByteCountMaximum) { buffer, count in
+            count = write(to: UnsafeMutableRawBufferPointer(buffer))
+        }
+    }
+
+    /// Reads one number: four bits that hold it (below 8) or say how many bytes of it follow.
+    private static func number(
+        _ nibble: UInt8, in bytes: UnsafeRawBufferPointer, at position: inout Int
+    ) throws(SFrameError) -> UInt64 {
+        guard nibble & 0x8 != 0 else { return UInt64(nibble) }
+        let count = Int(nibble & 0x7) + 1
+        guard bytes.count - position >= count else { throw .truncated }
+        var value: UInt64 = 0
+        for byte in bytes[position..<position + count] {
+            value = value << 8 | UInt64(byte)
+        }
+        guard extraBytes(value) == count else { throw .notMinimal }
+        position += count
+        return value
+    }
+
+    /// Writes the bytes of one number, if it has any, and returns its four bits.
+    private static func write(
+        _ value: UInt64, to output: UnsafeMutableRawBufferPointer, at position: inout Int
+    ) -> UInt8 {
+        let count = extraBytes(value)
+        guard count > 0 else { return UInt8(truncatingIfNeeded: value) }
+        for index in 0..<count {
+            output[position + index] = UInt8(truncatingIfNeeded: value >> (8 * (count - 1 - index)))
+        }
+        position += count
+        return 0x8 | UInt8(truncatingIfNeeded: count - 1)
+    }
+
+    /// How many bytes of a number follow the first byte: none below 8.
+    private static func extraBytes(_ value: UInt64) -> Int {
+        value < 8 ? 0 : (64 - value.leadingZeroBitCount + 7) / 8
+    }
+}
