@@ -1,0 +1,268 @@
+// The seam between the house and any push-to-talk back end: what a link to a channel can do and what it tells.
+import MonotonicTime
+import Reactor
+
+/// A link to one channel of one push-to-talk back end; `RelayClient` is the one to our own relay.
+///
+/// It lives on an event loop. Events are delivered to the handler on that loop, in order, and never from within a
+/// call to the link, so a handler may call the link and a caller may hold its own state open while calling.
+/// A link that is started stays so, reconnecting by itself, until `leave`.
+public protocol RelayLink: Actor {
+    /// The loop it lives on and calls its handler on.
+    nonisolated var loop: EventLoop { get }
+
+    /// Sets who is told what happens; set it before `join`.
+    func setEventHandler(_ handler: @escaping @Sendable (RelayLinkEvent) -> Void)
+
+    /// Connects and joins the channel, again and again after losses, until `leave`. No effect when started.
+    func join()
+
+    /// Begins a burst: asks for the floor and holds the frames sent until it is granted.
+    ///
+    /// Exactly one `transmissionEnded` follows for the returned burst, whatever happens.
+    @discardableResult
+    func beginBurst(priority: UInt8) -> BurstID
+
+    /// Takes the next frame of the burst begun last. Frames without a burst are dropped and counted.
+    func send(_ frame: OutgoingFrame)
+
+    /// Ends the burst after the frames sent so far, which are still delivered. No effect without one.
+    func endBurst()
+
+    /// Erases what is held of the burst begun last and gives the floor back. No effect without one.
+    func abortBurst()
+
+    /// Leaves the channel and closes the connection. `join` may be called again.
+    func leave()
+}
+
+/// One transmission of this end, in the order begun.
+public struct BurstID: Hashable, Sendable, CustomStringConvertible {
+    /// The number of the burst on this link, from 1.
+    public let number: UInt32
+    /// Burst `number`.
+    public init(number: UInt32) { self.number = number }
+    /// "burst 7".
+    public var description: String { "burst \(number)" }
+}
+
+/// One encoded frame of the microphone.
+public struct OutgoingFrame: Sendable, Equatable {
+    /// One Opus packet (RFC 6716), at most `maximumPayloadBytes` long.
+    public var payload: [UInt8]
+    /// Its length in samples of 48 kHz, the RTP clock of Opus (RFC 7587).
+    public var samples: UInt32
+    /// When its first sample was captured.
+    public var capturedAt: Instant
+
+    /// The longest payload that fits into one datagram of every path.
+    public static let maximumPayloadBytes = 1000
+
+    /// A frame of `samples` at 48 kHz.
+    public init(payload: [UInt8], samples: UInt32, capturedAt: Instant) {
+        self.payload = payload
+        self.samples = samples
+        self.capturedAt = capturedAt
+    }
+}
+
+/// One frame of the member who talks, decrypted.
+public struct ReceivedFrame: Sendable, Equatable {
+    /// RTP sequence number; consecutive within a burst. Frames may come out of order, never twice.
+    public var sequence: UInt16
+    /// RTP time stamp of the first sample, 48 kHz.
+    public var timestamp: UInt32
+    /// Whether it is the first frame of its burst.
+    public var marker: Bool
+    /// One Opus packet.
+    public var payload: [UInt8]
+    /// When its packet was read from the socket.
+    public var receivedAt: Instant
+
+    /// A received frame.
+    public init(sequence: UInt16, timestamp: UInt32, marker: Bool, payload: [UInt8], receivedAt: Instant) {
+        self.sequence = sequence
+        self.timestamp = timestamp
+        self.marker = marker
+        self.payload = payload
+        self.receivedAt = receivedAt
+    }
+}
+
+/// Another participant of the channel, or this one.
+public struct RelayMember: Hashable, Sendable {
+    /// What tells members of a channel apart; opaque, and for our relay the same after a reconnect.
+    public var id: String
+    /// The name it joined with, as given: not unique, not verified.
+    public var name: String
+
+    /// A member.
+    public init(id: String, name: String) {
+        self.id = id
+        self.name = name
+    }
+}
+
+/// Whether a link can carry speech.
+public enum RelayLinkState: Sendable, Equatable {
+    /// Not started, or left.
+    case stopped
+    /// Connecting or joining.
+    case connecting
+    /// Joined: bursts can begin.
+    case ready(channelName: String)
+    /// Not connected; tries again after `retryAfter`, or waits for a new `join` when `nil`.
+    case unavailable(RelayLinkError, retryAfter: Duration?)
+}
+
+/// Why there is no link. The description tells the user what to do.
+public enum RelayLinkError: Error, Sendable, Equatable, CustomStringConvertible {
+    /// No answer from the relay's address.
+    case unreachable(String)
+    /// The relay at that address does not have the key that the invitation names.
+    case wrongRelayKey
+    /// The relay does not let this end in: no such channel, or the invitation does not open it any more.
+    case invitationRefused(String)
+    /// The relay or the channel takes no more members now.
+    case full(String)
+    /// This end and the relay speak different versions of the protocol.
+    case versionMismatch(String)
+    /// Another connection with this end's key took its place.
+    case replaced
+    /// The relay closed the connection, which had been working.
+    case closedByRelay(String)
+    /// The connection was lost, or the relay went silent.
+    case lost(String)
+    /// The relay sent something that the protocol does not allow.
+    case protocolViolation(String)
+    /// This machine could not open the connection.
+    case system(String)
+
+    /// What is wrong and what to do, in one or two sentences.
+    public var description: String {
+        switch self {
+        case .unreachable(let detail):
+            "the relay does not answer (\(detail)); check the address in the invitation and that UDP reaches it"
+        case .wrongRelayKey:
+            "the relay at this address has another key than the invitation names; ask for a new invitation, "
+                + "and distrust the network if nobody reinstalled the relay"
+        case .invitationRefused(let phrase):
+            "the relay refused the invitation (\(phrase)); ask for a new one: 'pttrelay invite CHANNEL' prints it"
+        case .full(let phrase):
+            "the relay takes no more members (\(phrase)); raise its limits or try again later"
+        case .versionMismatch(let phrase):
+            "the relay speaks another version of the protocol (\(phrase)); update the older of the two"
+        case .replaced:
+            "another connection with this machine's key has taken its place; "
+                + "give each machine a key of its own: was the state directory copied?"
+        case .closedByRelay(let detail):
+            "the relay closed the connection (\(detail))"
+        case .lost(let detail):
+            "the connection to the relay was lost (\(detail))"
+        case .protocolViolation(let detail):
+            "the relay broke the protocol (\(detail)); update the older of the two, or report it"
+        case .system(let detail):
+            "the connection could not be opened: \(detail)"
+        }
+    }
+}
+
+/// Why the floor was refused.
+public enum FloorDenial: Sendable, Equatable {
+    /// Another member talks.
+    case taken
+    /// The relay refused for a reason of its own, in its words.
+    case refused(String)
+}
+
+/// Why the floor was taken back.
+public enum FloorRevocation: Sendable, Equatable {
+    /// The burst reached the talk-time limit.
+    case talkTimeLimit
+    /// The relay got no media.
+    case noMedia
+    /// Another reason, in the relay's words.
+    case other(String)
+}
+
+/// How a transmission of this end ended.
+public enum TransmissionEnd: Sendable, Equatable {
+    /// `endBurst`, and everything has been sent.
+    case completed
+    /// The floor was refused. Nothing was sent; held audio is erased.
+    case denied(FloorDenial)
+    /// The floor was taken back. What was not sent yet is erased.
+    case revoked(FloorRevocation)
+    /// `abortBurst` or `leave`.
+    case aborted
+    /// No answer to the floor request in time, or more audio held than allowed. Nothing was sent.
+    case notAnswered
+    /// The link was not ready, or was lost.
+    case linkUnavailable
+    /// Too many bursts were begun while earlier ones were still on their way.
+    case tooManyBursts
+}
+
+/// What a transmission came to, in frames.
+public struct TransmissionReport: Sendable, Equatable {
+    /// Frames handed to the network.
+    public var sent = 0
+    /// Frames held and then erased: denial, revocation, lost link, abort.
+    public var erased = 0
+    /// Frames refused: too long, or after the burst had ended.
+    public var dropped = 0
+    /// Nothing yet.
+    public init() {}
+}
+
+/// How a received burst ended.
+public enum ReceptionEnd: Sendable, Equatable {
+    /// The relay said the floor is idle, and everything that came is delivered.
+    case completed
+    /// No media came for longer than the relay allows.
+    case silent
+    /// The link was lost.
+    case linkLost
+    /// The next burst began.
+    case superseded
+}
+
+/// What a received burst came to, in packets.
+public struct ReceptionReport: Sendable, Equatable {
+    /// Frames delivered.
+    public var received = 0
+    /// Packets that did not come.
+    public var lost = 0
+    /// Nothing yet.
+    public init() {}
+}
+
+/// What a link tells.
+public enum RelayLinkEvent: Sendable, Equatable {
+    /// The link came or went.
+    case state(RelayLinkState)
+    /// The members of the channel, this one included, upon joining.
+    case members([RelayMember], own: RelayMember)
+    /// A member joined.
+    case memberJoined(RelayMember)
+    /// A member left.
+    case memberLeft(RelayMember)
+
+    /// This end has the floor and may talk for `limit` from its first packet.
+    case floorGranted(BurstID, limit: Duration)
+    /// Another member has the floor.
+    case floorTaken(by: RelayMember)
+    /// Nobody has the floor.
+    case floorIdle
+    /// The first packet of a burst of this end was handed to the network.
+    case firstPacketSent(BurstID, at: Instant)
+    /// A burst of this end is over; denial and revocation included. Exactly one for each `beginBurst`.
+    case transmissionEnded(BurstID, TransmissionEnd, TransmissionReport)
+
+    /// The first packet of another member's burst came.
+    case burstBegan(RelayMember)
+    /// A frame of that burst.
+    case frame(ReceivedFrame)
+    /// That burst is over.
+    case burstEnded(RelayMember, ReceptionEnd, ReceptionReport)
+}
