@@ -86,7 +86,7 @@ let package = Package(
 
         // Floor 3
         room("BlueZ", ["CBluetooth", "DBus", "MonotonicTime", "Reactor", log]),
-        room("PTTBus", ["DBus", "PushToTalkCore"], resources: [.embedInCode("Interfaces")]),
+        room("PTTBus", ["DBus", "PushToTalkCore", "Reactor", log], resources: [.embedInCode("Interfaces")]),
         room("Audio", ["CALSA", "COpus", "CLinux", "MonotonicTime", log]),
         room("RelayClient", ["QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
 
@@ -122,7 +122,7 @@ let package = Package(
                 "Reactor",
                 arguments, lifecycle, log,
             ]),
-        executable("pttctl", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", arguments]),
+        executable("pttctl", ["PTTBus", "DBus", "Terminal", "MonotonicTime", "Reactor", "Logs", arguments, log]),
         executable(
             "pttrelay",
             ["RelayServer", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Reactor", arguments, lifecycle, log]),
