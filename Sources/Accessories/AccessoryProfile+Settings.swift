@@ -173,7 +173,9 @@ extension SettingType where Value == String {
 extension SettingType where Value == UInt8 {
     /// A byte, best written as 0x00 … 0xFF.
     static var byte: Self {
-        SettingType<Int>.integer(in: 0...255).map(placeholder: 0) { value throws(SettingRefusal) in UInt8(truncatingIfNeeded: value) }
+        SettingType<Int>.integer(in: 0...255).map(placeholder: 0) { value throws(SettingRefusal) in
+            UInt8(truncatingIfNeeded: value)
+        }
     }
 }
 

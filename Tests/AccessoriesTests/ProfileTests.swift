@@ -107,7 +107,8 @@ import Testing
 
     @Test(arguments: [
         ("PTT*", "ptt-z01", true), ("PTT*", "xPTT", false), ("*ASB*", "My asb 2", true), ("a*b*c", "aXbYc", true),
-        ("a*b*c", "acb", false), ("*", "", true), ("x", "x", true), ("x", "", false), ("*a*a*a*b", "aaaaaaaaaaaa", false),
+        ("a*b*c", "acb", false), ("*", "", true), ("x", "x", true), ("x", "", false),
+        ("*a*a*a*b", "aaaaaaaaaaaa", false),
         ("Gü*", "GÜTER", true),
     ])
     func namePatterns(pattern: String, name: String, matches: Bool) {

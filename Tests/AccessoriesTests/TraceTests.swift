@@ -135,7 +135,8 @@ extension Substring {
     }
 }
 
-private let traceNames = (try? FileManager.default.contentsOfDirectory(atPath: Trace.directory))?
+private let traceNames =
+    (try? FileManager.default.contentsOfDirectory(atPath: Trace.directory))?
     .filter { $0.hasSuffix(".trace") }.sorted() ?? []
 
 @Suite struct TraceTests {
