@@ -24,9 +24,11 @@ func executable(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .executableTarget(name: name, dependencies: dependencies, swiftSettings: swiftSettings)
 }
 
-func tests(_ room: Target.Dependency, named name: String, _ dependencies: [Target.Dependency] = []) -> Target {
+func tests(
+    _ room: Target.Dependency, named name: String, _ dependencies: [Target.Dependency] = [], exclude: [String] = []
+) -> Target {
     .testTarget(
-        name: "\(name)Tests", dependencies: [room] + dependencies, exclude: [], swiftSettings: swiftSettings)
+        name: "\(name)Tests", dependencies: [room] + dependencies, exclude: exclude, swiftSettings: swiftSettings)
 }
 
 let log = Target.Dependency.product(name: "Logging", package: "swift-log")
@@ -141,7 +143,9 @@ let package = Package(
         tests("LinuxInput", named: "LinuxInput", ["MonotonicTime", "Reactor"]),
         tests("BlueZ", named: "BlueZ", ["DBus", "MonotonicTime", "Reactor"]),
         tests("Audio", named: "Audio", ["MonotonicTime"]),
-        tests("Accessories", named: "Accessories", ["BlueZ", "DBus", "Settings", "MonotonicTime", "Reactor"]),
+        tests(
+            "Accessories", named: "Accessories", ["BlueZ", "DBus", "Settings", "MonotonicTime", "Reactor"],
+            exclude: ["Traces"]),
         tests("ChannelService", named: "ChannelService", ["PushToTalkCore", "Audio", "MonotonicTime", "Reactor"]),
         tests(
             "RelayServer", named: "Relay",
