@@ -66,9 +66,17 @@ public struct SequenceRecord: Sendable, Equatable {
         return .new
     }
 
+    /// Whether `sequence` was seen, or is too old to tell.
+    public func wasSeen(_ sequence: UInt16) -> Bool {
+        guard received > 0 else { return false }
+        let behind = top - extend(sequence)
+        guard behind >= 0 else { return false }
+        return behind >= Int64(Self.window) || seen & UInt64(1) << UInt64(behind) != 0
+    }
+
     /// Whether `sequence` lies after `other` in the order of serial numbers (RFC 1982).
     public static func isAfter(_ sequence: UInt16, _ other: UInt16) -> Bool {
-        Int16(bitPattern: sequence &- other) > 0
+        sequence.sequenceDistance(from: other) > 0
     }
 
     /// Whether everything from the lowest sequence number seen to `last` has arrived.
@@ -77,6 +85,6 @@ public struct SequenceRecord: Sendable, Equatable {
     }
 
     private func extend(_ sequence: UInt16) -> Int64 {
-        top + Int64(Int16(bitPattern: sequence &- UInt16(truncatingIfNeeded: top)))
+        top + Int64(sequence.sequenceDistance(from: UInt16(truncatingIfNeeded: top)))
     }
 }

@@ -23,7 +23,7 @@ public struct FloorControlStateMachine: Sendable {
     }
 
     /// A wish to talk.
-    public struct Request: Sendable, Equatable {
+    public struct Request: Sendable, Hashable {
         /// Who asks.
         public var ssrc: SSRC
         /// The asker's number of this request; an answer repeats it.
@@ -95,7 +95,8 @@ public struct FloorControlStateMachine: Sendable {
         case taken(Request)
         /// Tell the holder that it no longer holds the floor.
         case revoke(Request, RevokeCause)
-        /// Tell every member that the burst of `ssrc` is over. `lastSequence` is `nil` when it had no media.
+        /// Tell every member that the burst of `ssrc` is over. `lastSequence` is the last one forwarded; `nil` when
+        /// none was.
         case idle(ssrc: SSRC, lastSequence: UInt16?, Summary)
     }
 
@@ -155,6 +156,13 @@ public struct FloorControlStateMachine: Sendable {
         }
     }
 
+    /// Whether `request` holds the floor, is releasing it, or waits for it.
+    public func isUnderWay(_ request: Request) -> Bool {
+        if holder == request { return true }
+        if case .releasing(let releasing) = state { return releasing.waiting == request }
+        return false
+    }
+
     /// When `.deadline` must be delivered, at the latest; `nil` while idle.
     public var nextDeadline: Instant? {
         switch state {
@@ -189,8 +197,7 @@ public struct FloorControlStateMachine: Sendable {
             let used = burst.firstMediaAt.map { now - $0 } ?? .zero
             return [.grant(request, talkTime: max(.zero, timers.talkTimeLimit - used))]
         case .taken(let burst) where burst.request.ssrc == request.ssrc:
-            return end(burst, lastSequence: burst.sequences.highest, reason: .restarted)
-                + grant(request, at: now)
+            return end(burst, reason: .restarted) + grant(request, at: now)
         case .taken(let burst):
             return [.deny(request, holder: burst.request.ssrc)]
         case .releasing(let releasing):
@@ -274,26 +281,23 @@ public struct FloorControlStateMachine: Sendable {
     }
 
     private mutating func finish(_ releasing: Releasing, at now: Instant) -> [Action] {
-        let burst = releasing.burst
-        var actions = end(
-            burst, lastSequence: releasing.lastSequence ?? burst.sequences.highest, reason: releasing.reason)
+        var actions = end(releasing.burst, reason: releasing.reason)
         if let waiting = releasing.waiting { actions += grant(waiting, at: now) }
         return actions
     }
 
-    private mutating func end(_ burst: Burst, lastSequence: UInt16?, reason: EndReason) -> [Action] {
+    private mutating func end(_ burst: Burst, reason: EndReason) -> [Action] {
         state = .idle
         let summary = Summary(
             request: burst.request, grantedAt: burst.grantedAt, firstMediaAt: burst.firstMediaAt,
             sequences: burst.sequences, reason: reason)
-        let last = burst.firstMediaAt == nil && reason != .released ? nil : lastSequence
-        return [.idle(ssrc: burst.request.ssrc, lastSequence: last, summary)]
+        return [.idle(ssrc: burst.request.ssrc, lastSequence: burst.sequences.highest, summary)]
     }
 
     private mutating func left(_ ssrc: SSRC, at now: Instant) -> [Action] {
         switch state {
         case .taken(let burst) where burst.request.ssrc == ssrc:
-            return end(burst, lastSequence: burst.sequences.highest, reason: .left)
+            return end(burst, reason: .left)
         case .releasing(var releasing) where releasing.burst.request.ssrc == ssrc:
             if releasing.reason == .released { return finish(releasing, at: now) }
             releasing.reason = .left
@@ -321,7 +325,7 @@ public struct FloorControlStateMachine: Sendable {
                 return [.revoke(burst.request, .talkTimeLimit)]
             }
             return [.revoke(burst.request, .noMedia)]
-                + end(burst, lastSequence: burst.sequences.highest, reason: .revoked(.noMedia))
+                + end(burst, reason: .revoked(.noMedia))
         case .releasing(let releasing):
             return finish(releasing, at: now)
         }

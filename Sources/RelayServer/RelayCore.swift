@@ -247,7 +247,8 @@ public struct RelayCore: Sendable {
         _ id: ConnectionID, _ cause: JoinRefusal, _ phrase: String, at now: Instant
     ) -> [Action] {
         counters.joinsRefused += 1
-        connections[id]?.state = .refused(deadline: now + limits.refusalTime)
+        let deadline = now + limits.refusalTime
+        connections[id]?.state = .refused(deadline: deadline)
         return [
             .send(.joinRefused(.init(cause: cause, phrase: phrase)), to: [id]),
             .note(.joinRefused(id, cause, phrase)),
