@@ -109,11 +109,7 @@ let package = Package(
                 log,
             ]),
         room(
-            "DaemonAPI",
-            [
-                "PTTBus", "DBus", "ChannelService", "Accessories", "PushToTalkCore", "Bridge", "MonotonicTime",
-                "Reactor", log,
-            ]),
+            "DaemonAPI", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
 
         // Floor 6: arguments, configuration, assembly.
         executable(
