@@ -85,13 +85,13 @@ extension ChannelManagerStateMachine {
 
     /// Ends the transmission, if there is one: every end goes through here.
     mutating func endTransmission(
-        _ cause: TransmissionEnd, by source: PTChannelTransmitRequestSource = .unknown, capture stop: CaptureStop,
+        _ cause: TransmissionEndCause, by source: PTChannelTransmitRequestSource = .unknown, capture stop: CaptureStop,
         at now: Instant
     ) {
         guard let ended = transmission, let uuid = channel?.uuid else { return }
         actions.append(.notice(.transmissionEnding(cause)))
         transmission = nil
-        pendingTone = tone(after: cause, captureStarted: ended.captureStarted)
+        pendingTone = tone(after: cause, captureBegan: ended.captureBegan)
         let wasCapturing = capture == .running
         if wasCapturing {
             capture = stop == .afterTail ? .tail(until: now + configuration.settleLimit) : .idle
@@ -130,6 +130,16 @@ extension ChannelManagerStateMachine {
         finishAudio(erased: false)
     }
 
+    /// The begin is answered, and the tone sounds, once the microphone really records.
+    mutating func captureBegan() {
+        guard capture == .running, let transmission, !transmission.captureBegan else { return }
+        self.transmission?.captureBegan = true
+        self.transmission?.captureBeginsBy = nil
+        self.transmission?.request = nil
+        actions.append(.playTone(.microphoneOn))
+        complete(transmission.request)
+    }
+
     mutating func captureFailed(_ reason: String, at now: Instant) {
         switch capture {
         case .idle: break
@@ -147,16 +157,16 @@ extension ChannelManagerStateMachine {
         actions.append(.notice(.transmissionAudioFinished(erased: erased)))
     }
 
-    private func tone(after cause: TransmissionEnd, captureStarted: Bool) -> ChannelTone? {
+    private func tone(after cause: TransmissionEndCause, captureBegan: Bool) -> ChannelTone? {
         switch cause {
-        case .stopped: captureStarted ? .microphoneOff : nil
+        case .stopped: captureBegan ? .microphoneOff : nil
         case .talkTimeLimit, .refused, .revoked, .serviceStatus, .transmissionMode, .audioFailed: .denied
         case .leftChannel, .callActive, .interrupted, .shutdown: nil
         }
     }
 
     /// What a begin that is not answered yet is told when its transmission ends.
-    private func error(for cause: TransmissionEnd) -> PTChannelError? {
+    private func error(for cause: TransmissionEndCause) -> PTChannelError? {
         switch cause {
         case .stopped: nil
         case .refused(let error), .revoked(let error): error

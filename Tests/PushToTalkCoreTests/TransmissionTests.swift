@@ -19,8 +19,11 @@ import Testing
         #expect(begin.answer == nil)
         #expect(
             harness.send(.audioSessionActivated) == [
-                .callback(.didActivateAudioSession), .startCapture, .playTone(.microphoneOn),
-                .complete(RequestIdentifier(rawValue: 2), nil),
+                .callback(.didActivateAudioSession), .startCapture,
+            ])
+        #expect(
+            harness.send(.captureBegan) == [
+                .playTone(.microphoneOn), .complete(RequestIdentifier(rawValue: 2), nil),
             ])
         let stop = harness.stop(.handsfreeButton)
         #expect(
@@ -61,8 +64,9 @@ import Testing
                 .stopCapture(.immediately), .notice(.transmissionAudioFinished(erased: false)),
                 .callback(.didDeactivateAudioSession),
                 .callback(.didBeginTransmitting(channel, source: .userRequest)),
-                .callback(.didActivateAudioSession), .startCapture, .playTone(.microphoneOn),
+                .callback(.didActivateAudioSession), .startCapture,
             ])
+        _ = harness.send(.captureBegan)
         _ = harness.stop()
         _ = harness.send(.captureEnded)
         let again = harness.begin().actions
