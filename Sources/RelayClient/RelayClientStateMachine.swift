@@ -1,0 +1,168 @@
+// When a client connects, joins, gives up and tries again. Pure rules; `RelayClient` carries them out.
+import MonotonicTime
+import RelayProtocol
+
+/// The life of a link: stopped, connecting, joining, ready, waiting to try again.
+///
+/// Waits grow from 0.25 s to 30 s and start anew once the link was ready. They have no jitter: one relay serves few
+/// enough clients, and a test can say exactly what happens. A refusal that cannot change halts the link.
+public struct RelayClientStateMachine: Sendable {
+    /// What may happen to a link.
+    public enum Event: Sendable, Equatable {
+        /// The user wants the link.
+        case join
+        /// The user does not want it any more.
+        case leave
+        /// The handshake is complete and the relay is the one the invitation names.
+        case connected
+        /// The relay let this end in, to the channel of that name.
+        case welcomed(channelName: String)
+        /// The relay did not let this end in.
+        case refused(ServerMessage.JoinRefused)
+        /// There is no connection, or none any more.
+        case connectionEnded(RelayLinkError)
+        /// The relay broke the protocol.
+        case violation(String)
+        /// `nextDeadline` has come, or may have.
+        case deadline
+    }
+
+    /// What is to be done.
+    public enum Action: Sendable, Equatable {
+        /// Open a connection.
+        case connect
+        /// Send the join.
+        case sendJoin
+        /// Say goodbye on the control stream, if it is open, and close in good order.
+        case sayGoodbye
+        /// Close the connection, if there is one, with the code.
+        case close(RelayCloseCode)
+        /// The link is gone: what was under way on it ends.
+        case linkLost
+        /// Tell the user.
+        case tell(RelayLinkState)
+    }
+
+    /// The waits before trying again, in milliseconds; the last one repeats.
+    public static let backoffMilliseconds = [250, 500, 1_000, 2_000, 4_000, 8_000, 15_000, 30_000]
+    /// How long connecting may take.
+    public static let connectTimeout: Duration = .seconds(10)
+    /// How long the relay may take to answer the join.
+    public static let joinTimeout: Duration = .seconds(5)
+
+    private enum State: Sendable, Equatable {
+        case stopped
+        case connecting(deadline: Instant)
+        case joining(deadline: Instant)
+        case ready
+        case waiting(until: Instant)
+        case halted
+    }
+
+    private var state = State.stopped
+    private var failures = 0
+
+    /// A link that is not started.
+    public init() {}
+
+    /// Whether bursts can be sent and received.
+    public var isReady: Bool { state == .ready }
+
+    /// Whether the answer to the join is awaited.
+    public var isJoining: Bool {
+        if case .joining = state { true } else { false }
+    }
+
+    /// When `.deadline` must be delivered, at the latest; `nil` when there is nothing to wait for.
+    public var nextDeadline: Instant? {
+        switch state {
+        case .stopped, .ready, .halted: nil
+        case .connecting(let deadline), .joining(let deadline): deadline
+        case .waiting(let until): until
+        }
+    }
+
+    /// Takes an event and says what is to be done.
+    public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+        switch (state, event) {
+        case (.stopped, .join), (.halted, .join):
+            failures = 0
+            return connect(at: now)
+        case (.stopped, _), (_, .join):
+            return []
+        case (let state, .leave):
+            self.state = .stopped
+            let lost: [Action] = state == .ready ? [.linkLost] : []
+            return lost + [.sayGoodbye, .tell(.stopped)]
+        case (.halted, _):
+            return []
+        case (.connecting, .connected):
+            state = .joining(deadline: now + Self.joinTimeout)
+            return [.sendJoin]
+        case (.joining, .welcomed(let name)):
+            state = .ready
+            failures = 0
+            return [.tell(.ready(channelName: name))]
+        case (.joining, .refused(let refusal)):
+            return refused(refusal, at: now)
+        case (.waiting(let until), .deadline):
+            return now >= until ? connect(at: now) : []
+        case (.connecting(let deadline), .deadline):
+            guard now >= deadline else { return [] }
+            return lose(.unreachable("no answer within \(Self.connectTimeout.components.seconds) s"), at: now)
+        case (.joining(let deadline), .deadline):
+            return now >= deadline ? lose(.lost("no answer to the join"), at: now) : []
+        case (.connecting, .connectionEnded(let error)), (.joining, .connectionEnded(let error)),
+            (.ready, .connectionEnded(let error)):
+            return lose(error, at: now)
+        case (.connecting, .violation(let what)), (.joining, .violation(let what)), (.ready, .violation(let what)):
+            return lose(.protocolViolation(what), closing: .protocolViolation, at: now)
+        case (.joining, .connected), (.ready, .connected), (.ready, .deadline), (.ready, .welcomed),
+            (.ready, .refused), (.connecting, .welcomed), (.connecting, .refused), (.waiting, _):
+            return []
+        }
+    }
+
+    private mutating func connect(at now: Instant) -> [Action] {
+        state = .connecting(deadline: now + Self.connectTimeout)
+        return [.tell(.connecting), .connect]
+    }
+
+    private mutating func refused(_ refusal: ServerMessage.JoinRefused, at now: Instant) -> [Action] {
+        let phrase = refusal.phrase.isEmpty ? "\(refusal.cause)" : refusal.phrase
+        let error: RelayLinkError =
+            switch refusal.cause {
+            case .unsupportedVersion: .versionMismatch(phrase)
+            case .notInvited, .revoked: .invitationRefused(phrase)
+            case .channelFull, .relayBusy: .full(phrase)
+            case .other: .closedByRelay(phrase)
+            }
+        guard refusal.cause.isTemporary else { return halt(error, closing: .joinRefused) }
+        return lose(error, closing: .joinRefused, atLeast: refusal.retryAfter, at: now)
+    }
+
+    private mutating func halt(_ error: RelayLinkError, closing code: RelayCloseCode) -> [Action] {
+        let lost: [Action] = state == .ready ? [.linkLost] : []
+        state = .halted
+        return lost + [.close(code), .tell(.unavailable(error, retryAfter: nil))]
+    }
+
+    private mutating func lose(
+        _ error: RelayLinkError, closing code: RelayCloseCode = .none, atLeast minimum: Duration = .zero,
+        at now: Instant
+    ) -> [Action] {
+        if case .invitationRefused = error { return halt(error, closing: code) }
+        if case .versionMismatch = error { return halt(error, closing: code) }
+        let lost: [Action] = state == .ready ? [.linkLost] : []
+        let longest = Self.backoffMilliseconds.count - 1
+        switch error {
+        // Trying again at once would make two machines with one key fight, or hammer a relay that is not ours.
+        case .replaced, .wrongRelayKey: failures = longest
+        default: break
+        }
+        let wait = max(minimum, .milliseconds(Self.backoffMilliseconds[min(failures, longest)]))
+        failures = min(failures + 1, longest)
+        state = .waiting(until: now + wait)
+        return lost + [.close(code), .tell(.unavailable(error, retryAfter: wait))]
+    }
+}

@@ -1,0 +1,303 @@
+// A press on its way out: the floor is asked for, frames are held until it is granted, then sent. Pure rules.
+import MonotonicTime
+import RelayProtocol
+
+/// The bursts of this end, in the order begun; one at a time is on the floor.
+///
+/// A burst that ended before its grant is still sent whole once the grant comes, and the next press may begin
+/// meanwhile: it holds its frames until the one before it is done. Whatever happens, each burst ends with exactly one
+/// `transmissionEnded` (invariant I2), and each of its frames is sent, erased or dropped, and counted (I5).
+public struct UplinkStateMachine: Sendable {
+    /// What may happen.
+    public enum Event: Sendable, Equatable {
+        /// The link can carry bursts.
+        case linkReady
+        /// The link is gone.
+        case linkLost
+        /// A burst begins.
+        case begin(BurstID, priority: UInt8)
+        /// The next frame of the burst begun last.
+        case frame(OutgoingFrame)
+        /// The burst begun last has got its last frame.
+        case end
+        /// What is not sent of the burst begun last is to be erased.
+        case abort
+        /// The floor is this end's.
+        case granted(FloorRequestID, duration: Duration)
+        /// The floor is not this end's.
+        case denied(FloorRequestID, FloorDenial)
+        /// The floor is not this end's any more.
+        case revoked(FloorRequestID, FloorRevocation)
+        /// `nextDeadline` has come, or may have.
+        case deadline
+    }
+
+    /// What is to be done.
+    public enum Action: Sendable, Equatable {
+        /// Ask for the floor, with a key id that was never used before.
+        case requestFloor(FloorRequestID, priority: UInt8)
+        /// Seal the frame under that request's key id and send it.
+        case sendMedia(FloorRequestID, MediaFrame)
+        /// Give the floor, or the wish for it, back.
+        case releaseFloor(FloorRequestID, lastSequence: UInt16?)
+        /// Tell the user.
+        case tell(RelayLinkEvent)
+    }
+
+    /// A frame with its place in the RTP stream.
+    public struct MediaFrame: Sendable, Equatable {
+        /// RTP sequence number.
+        public var sequence: UInt16
+        /// RTP time stamp, 48 kHz.
+        public var timestamp: UInt32
+        /// Whether it is the first of its burst.
+        public var marker: Bool
+        /// One Opus packet.
+        public var payload: [UInt8]
+    }
+
+    /// The most audio held for a burst that waits for the floor: 1 s at 48 kHz.
+    public static let heldSamplesMaximum: UInt32 = 48_000
+    /// The most frames held, whatever their length.
+    public static let heldFramesMaximum = 400
+    /// How long an answer to a floor request is awaited.
+    public static let answerTimeout: Duration = .seconds(2)
+    /// The most bursts on their way at one time.
+    public static let burstsMaximum = 4
+    /// Held frames are sent this many at a time…
+    public static let catchUpPackets = 2
+    /// …and then so much later the next: 8 times faster than real time with frames of 20 ms.
+    public static let catchUpInterval: Duration = .milliseconds(5)
+
+    private enum Phase: Sendable, Equatable {
+        case queued
+        case asked(at: Instant)
+        case granted
+    }
+
+    private struct Burst: Sendable {
+        let id: BurstID
+        let priority: UInt8
+        var requestID = FloorRequestID(rawValue: 0)
+        var phase = Phase.queued
+        var held: [OutgoingFrame] = []
+        var heldSamples: UInt32 = 0
+        var hasEnded = false
+        var lastSequence: UInt16?
+        var windowStart = Instant.zero
+        var sentInWindow = 0
+        var report = TransmissionReport()
+
+        init(id: BurstID, priority: UInt8) {
+            self.id = id
+            self.priority = priority
+        }
+    }
+
+    private var isLinkReady = false
+    private var bursts: [Burst] = []
+    private var lastRequestID = FloorRequestID(rawValue: 0)
+    private var nextSequence: UInt16
+    private var nextTimestamp: UInt32
+    private var lastFrameAt: Instant?
+    /// Frames that came without a burst to belong to.
+    public private(set) var strayFrames = 0
+
+    /// Nothing to send yet.
+    ///
+    /// - Parameters:
+    ///   - firstSequence: Where RTP sequence numbers start; random (RFC 3550).
+    ///   - firstTimestamp: Where RTP time stamps start; random.
+    public init(firstSequence: UInt16, firstTimestamp: UInt32) {
+        nextSequence = firstSequence
+        nextTimestamp = firstTimestamp
+    }
+
+    /// Whether nothing is on its way.
+    public var isIdle: Bool { bursts.isEmpty }
+
+    /// When `.deadline` must be delivered, at the latest; `nil` when there is nothing to wait for.
+    public var nextDeadline: Instant? {
+        guard let burst = bursts.first else { return nil }
+        switch burst.phase {
+        case .queued: return nil
+        case .asked(let at): return at + Self.answerTimeout
+        case .granted: return burst.held.isEmpty ? nil : burst.windowStart + Self.catchUpInterval
+        }
+    }
+
+    /// Takes an event and says what is to be done.
+    public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+        switch event {
+        case .linkReady:
+            isLinkReady = true
+            return []
+        case .linkLost: return linkLost()
+        case .begin(let id, let priority): return begin(id, priority: priority, at: now)
+        case .frame(let frame): return take(frame, at: now)
+        case .end: return end(at: now)
+        case .abort: return abort(at: now)
+        case .granted(let requestID, let duration): return granted(requestID, duration, at: now)
+        case .denied(let requestID, let denial):
+            guard isCurrent(requestID) else { return [] }
+            return finishCurrent(.denied(denial), at: now)
+        case .revoked(let requestID, let revocation):
+            guard isCurrent(requestID), bursts[0].phase == .granted else { return [] }
+            return [release(0)] + finishCurrent(.revoked(revocation), at: now)
+        case .deadline: return deadline(at: now)
+        }
+    }
+
+    // MARK: The user's side
+
+    private mutating func begin(_ id: BurstID, priority: UInt8, at now: Instant) -> [Action] {
+        let actions = end(at: now)
+        guard isLinkReady else {
+            return actions + [.tell(.transmissionEnded(id, .linkUnavailable, TransmissionReport()))]
+        }
+        guard bursts.count < Self.burstsMaximum else {
+            return actions + [.tell(.transmissionEnded(id, .tooManyBursts, TransmissionReport()))]
+        }
+        bursts.append(Burst(id: id, priority: priority))
+        return actions + askForNext(at: now)
+    }
+
+    private mutating func take(_ frame: OutgoingFrame, at now: Instant) -> [Action] {
+        guard let last = bursts.indices.last, !bursts[last].hasEnded else {
+            strayFrames += 1
+            return []
+        }
+        guard !frame.payload.isEmpty, frame.payload.count <= OutgoingFrame.maximumPayloadBytes,
+            frame.samples > 0, frame.samples <= Self.heldSamplesMaximum
+        else {
+            bursts[last].report.dropped += 1
+            return []
+        }
+        bursts[last].held.append(frame)
+        bursts[last].heldSamples += frame.samples
+        if bursts[last].heldSamples > Self.heldSamplesMaximum || bursts[last].held.count > Self.heldFramesMaximum {
+            return overflow(last, at: now)
+        }
+        return last == 0 ? sendHeld(at: now) : []
+    }
+
+    /// More is held than the design allows: nobody should hear a second of speech that late.
+    private mutating func overflow(_ index: Int, at now: Instant) -> [Action] {
+        guard index == 0 else {
+            let burst = bursts.remove(at: index)
+            return [ended(burst, .notAnswered)]
+        }
+        switch bursts[0].phase {
+        case .queued: return finishCurrent(.notAnswered, at: now)
+        case .asked, .granted: return [release(0)] + finishCurrent(.notAnswered, at: now)
+        }
+    }
+
+    private mutating func end(at now: Instant) -> [Action] {
+        guard let last = bursts.indices.last, !bursts[last].hasEnded else { return [] }
+        bursts[last].hasEnded = true
+        guard last == 0 else {
+            guard bursts[last].held.isEmpty else { return [] }
+            return [ended(bursts.removeLast(), .completed)]
+        }
+        if case .asked = bursts[0].phase, bursts[0].held.isEmpty {
+            return [release(0)] + finishCurrent(.completed, at: now)
+        }
+        return sendHeld(at: now)
+    }
+
+    private mutating func abort(at now: Instant) -> [Action] {
+        guard let last = bursts.indices.last, !bursts[last].hasEnded else { return [] }
+        guard last == 0 else { return [ended(bursts.removeLast(), .aborted)] }
+        return [release(0)] + finishCurrent(.aborted, at: now)
+    }
+
+    // MARK: The relay's side
+
+    private func isCurrent(_ requestID: FloorRequestID) -> Bool {
+        guard let burst = bursts.first, burst.phase != .queued else { return false }
+        return burst.requestID == requestID
+    }
+
+    private mutating func granted(_ requestID: FloorRequestID, _ duration: Duration, at now: Instant) -> [Action] {
+        guard isCurrent(requestID), bursts[0].phase != .granted else { return [] }
+        bursts[0].phase = .granted
+        return [.tell(.floorGranted(bursts[0].id, limit: duration))] + sendHeld(at: now)
+    }
+
+    private mutating func linkLost() -> [Action] {
+        isLinkReady = false
+        defer { bursts = [] }
+        return bursts.map { ended($0, .linkUnavailable) }
+    }
+
+    private mutating func deadline(at now: Instant) -> [Action] {
+        guard let due = nextDeadline, due <= now, let burst = bursts.first else { return [] }
+        if case .asked = burst.phase { return [release(0)] + finishCurrent(.notAnswered, at: now) }
+        return sendHeld(at: now)
+    }
+
+    // MARK: Sending
+
+    private mutating func askForNext(at now: Instant) -> [Action] {
+        guard let burst = bursts.first, burst.phase == .queued else { return [] }
+        lastRequestID = lastRequestID.next
+        bursts[0].requestID = lastRequestID
+        bursts[0].phase = .asked(at: now)
+        return [.requestFloor(lastRequestID, priority: burst.priority)]
+    }
+
+    private mutating func sendHeld(at now: Instant) -> [Action] {
+        guard let first = bursts.first, first.phase == .granted else { return [] }
+        var actions: [Action] = []
+        if now - bursts[0].windowStart >= Self.catchUpInterval {
+            bursts[0].windowStart = now
+            bursts[0].sentInWindow = 0
+        }
+        while !bursts[0].held.isEmpty, bursts[0].sentInWindow < Self.catchUpPackets {
+            let frame = bursts[0].held.removeFirst()
+            bursts[0].heldSamples -= frame.samples
+            bursts[0].sentInWindow += 1
+            bursts[0].report.sent += 1
+            let isFirst = bursts[0].lastSequence == nil
+            bursts[0].lastSequence = nextSequence
+            actions.append(.sendMedia(first.requestID, place(frame, isFirst: isFirst)))
+            if isFirst { actions.append(.tell(.firstPacketSent(first.id, at: now))) }
+        }
+        if bursts[0].held.isEmpty, bursts[0].hasEnded {
+            actions.append(release(0))
+            actions += finishCurrent(.completed, at: now)
+        }
+        return actions
+    }
+
+    /// Gives the frame its sequence number and time stamp. Between bursts the RTP clock goes on with the microphone's.
+    private mutating func place(_ frame: OutgoingFrame, isFirst: Bool) -> MediaFrame {
+        if isFirst, let lastFrameAt, frame.capturedAt > lastFrameAt {
+            let pause = (frame.capturedAt - lastFrameAt).nanoseconds / 1_000 * 48 / 1_000
+            nextTimestamp &+= UInt32(truncatingIfNeeded: pause)
+        }
+        defer {
+            nextSequence &+= 1
+            nextTimestamp &+= frame.samples
+            lastFrameAt = frame.capturedAt + .nanoseconds(Int64(frame.samples) * 1_000_000 / 48)
+        }
+        return MediaFrame(
+            sequence: nextSequence, timestamp: nextTimestamp, marker: isFirst, payload: frame.payload)
+    }
+
+    private func release(_ index: Int) -> Action {
+        .releaseFloor(bursts[index].requestID, lastSequence: bursts[index].lastSequence)
+    }
+
+    private mutating func finishCurrent(_ end: TransmissionEnd, at now: Instant) -> [Action] {
+        let burst = bursts.removeFirst()
+        return [ended(burst, end)] + askForNext(at: now)
+    }
+
+    private func ended(_ burst: Burst, _ end: TransmissionEnd) -> Action {
+        var report = burst.report
+        report.erased += burst.held.count
+        return .tell(.transmissionEnded(burst.id, end, report))
+    }
+}

@@ -1,0 +1,32 @@
+// What a relay reads of a media packet: who sent it and under which key. It cannot read the rest.
+import RelayProtocol
+import SFrame
+
+/// The fields of an up-link packet that bind it to a member and to the floor.
+public struct MediaPacketHeader: Sendable, Hashable {
+    /// The RTP source.
+    public var ssrc: SSRC
+    /// The RTP sequence number.
+    public var sequence: UInt16
+    /// The SFrame key id.
+    public var keyID: UInt64
+
+    /// The least bytes of a packet: RTP header, SFrame header, one byte of Opus and the tag.
+    public static let packetBytesMinimum = RTPHeader.byteCount + 1 + 1 + 16
+
+    /// Those fields.
+    public init(ssrc: SSRC, sequence: UInt16, keyID: UInt64) {
+        self.ssrc = ssrc
+        self.sequence = sequence
+        self.keyID = keyID
+    }
+
+    /// Reads them from a packet; `nil` when it is not RTP with an SFrame payload as the protocol has them.
+    public init?(parsing packet: UnsafeRawBufferPointer) {
+        guard packet.count >= Self.packetBytesMinimum, let rtp = try? RTPHeader(parsing: packet),
+            let frame = try? SFrameHeader(
+                parsing: UnsafeRawBufferPointer(rebasing: packet[RTPHeader.byteCount...]))
+        else { return nil }
+        self.init(ssrc: rtp.ssrc, sequence: rtp.sequence, keyID: frame.keyID.rawValue)
+    }
+}

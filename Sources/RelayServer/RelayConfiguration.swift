@@ -1,0 +1,47 @@
+// What a relay is told when it starts: its channels and its limits. Every bound of the relay has its name here.
+import RelayProtocol
+
+/// One channel of a relay.
+public struct RelayChannelConfiguration: Sendable, Hashable {
+    /// Names the channel on the wire and in invitations.
+    public var id: ChannelID
+    /// What people read.
+    public var name: DisplayName
+    /// The secret that opens it.
+    public var token: InvitationToken
+
+    /// A channel opened by `token`.
+    public init(id: ChannelID, name: DisplayName, token: InvitationToken) {
+        self.id = id
+        self.name = name
+        self.token = token
+    }
+}
+
+/// How much a relay takes on. What goes beyond is refused and counted.
+public struct RelayLimits: Sendable, Hashable {
+    /// Connections at one time, joined or not.
+    public var connections = 2_048
+    /// Members of one channel.
+    public var membersPerChannel = 500
+    /// Channels of the relay.
+    public var channels = 256
+    /// How long a connection may take to join.
+    public var joinTime: Duration = .seconds(10)
+    /// How long a refused client is given to read why, before the relay closes.
+    public var refusalTime: Duration = .seconds(1)
+    /// Control messages a connection may send at once (the depth of the token bucket).
+    public var messageBurst = 64
+    /// Control messages a connection may send per second in the long run.
+    public var messagesPerSecond = 32
+    /// Bytes of one media datagram, RTP header included. It fits, with the trailer, the smallest path of QUIC.
+    public var datagramBytes = 1_160
+    /// Bytes of control messages that may wait for one connection to take them.
+    public var controlBacklogBytes = 256 * 1_024
+    /// A listener's media stop after this long without a reception report.
+    public var reportTimeout: Duration = .seconds(10)
+    /// Listeners keep, and the relay grants, the epoch before the current one for this long.
+    public var previousEpochTime: Duration = .seconds(10)
+    /// The design's limits.
+    public init() {}
+}

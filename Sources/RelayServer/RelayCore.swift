@@ -1,0 +1,440 @@
+// The rules of a relay: who is let in, who may talk, what is forwarded to whom. Pure: no sockets, no clock.
+import Cryptography
+import MonotonicTime
+import RelayProtocol
+
+/// The state machine of a relay: members, channels, their floors and keys.
+///
+/// Events go in, actions come out; media packets are decided upon one by one by `media`, which allocates nothing while
+/// a burst runs. Connections are known by their number and by the pin of the client's key, which names the member.
+public struct RelayCore: Sendable {
+    struct Connection: Sendable {
+        enum State: Sendable, Equatable {
+            case joining(deadline: Instant)
+            case member(channel: Int)
+            case refused(deadline: Instant)
+        }
+
+        let member: MemberID
+        var state: State
+        var bucket: MessageBucket
+    }
+
+    /// The limits in force.
+    public let limits: RelayLimits
+    /// What was counted.
+    public internal(set) var counters = RelayCounters()
+    var channels: [RelayChannel]
+    var connections: [ConnectionID: Connection] = [:]
+    private var channelNumbers: [ChannelID: Int] = [:]
+    private var sources: Set<SSRC> = []
+    private var random: any RandomNumberGenerator & Sendable
+    private var isShuttingDown = false
+
+    /// A relay without members. Each channel gets a fresh media key of a random epoch.
+    ///
+    /// - Parameters:
+    ///   - channels: At most `limits.channels`, with distinct identifiers; what is beyond or repeated is left out.
+    ///   - random: What keys, epochs and sources are drawn from; must be a secure one outside tests.
+    public init(
+        channels: [RelayChannelConfiguration], limits: RelayLimits = RelayLimits(),
+        timers: FloorControlStateMachine.Timers = .init(),
+        random: any RandomNumberGenerator & Sendable = SecureRandom()
+    ) {
+        self.limits = limits
+        self.random = random
+        self.channels = []
+        for configuration in channels.prefix(limits.channels) where channelNumbers[configuration.id] == nil {
+            channelNumbers[configuration.id] = self.channels.count
+            let key = Self.mediaKey(epoch: UInt16.random(in: 0...UInt16.max, using: &self.random), &self.random)
+            self.channels.append(RelayChannel(configuration: configuration, mediaKey: key, timers: timers))
+        }
+    }
+
+    /// When `.deadline` must be delivered, at the latest; `nil` while nothing is under way.
+    public var nextDeadline: Instant? {
+        var next: Instant?
+        for channel in channels {
+            if let due = channel.floor.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
+        }
+        for connection in connections.values {
+            switch connection.state {
+            case .joining(let due), .refused(let due): if due < next ?? Instant(nanoseconds: .max) { next = due }
+            case .member: continue
+            }
+        }
+        return next
+    }
+
+    /// The deadline of one channel's floor, to be looked at after `media`.
+    public func floorDeadline(channel: Int) -> Instant? {
+        channels.indices.contains(channel) ? channels[channel].floor.nextDeadline : nil
+    }
+
+    /// The number of members of a channel.
+    public func memberCount(of channel: ChannelID) -> Int {
+        channelNumbers[channel].map { channels[$0].members.count } ?? 0
+    }
+
+    /// Takes an event and says what is to be done.
+    public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+        switch event {
+        case .connected(let id, let pin): return connected(id, pin, at: now)
+        case .message(let id, let message): return receive(message, from: id, at: now)
+        case .violation(let id, let what): return violation(id, what, at: now)
+        case .disconnected(let id): return remove(id, at: now)
+        case .renewMediaKey(let channel): return renewMediaKey(of: channel, at: now)
+        case .shutDown: return shutDown()
+        case .deadline: return deadline(at: now)
+        }
+    }
+
+    // MARK: Connections
+
+    private mutating func connected(_ id: ConnectionID, _ pin: PublicKeyPin, at now: Instant) -> [Action] {
+        guard !isShuttingDown, connections.count < limits.connections else {
+            return [.close(id, .goingDown, isShuttingDown ? "the relay is going down" : "the relay is full")]
+        }
+        connections[id] = Connection(
+            member: MemberID(pin), state: .joining(deadline: now + limits.joinTime),
+            bucket: MessageBucket(limits: limits, at: now))
+        return []
+    }
+
+    private mutating func receive(_ message: ClientMessage, from id: ConnectionID, at now: Instant) -> [Action] {
+        guard var connection = connections[id] else { return [] }
+        counters.messagesIn += 1
+        let isWithinRate = connection.bucket.take(at: now)
+        connections[id] = connection
+        guard isWithinRate else { return violation(id, "too many messages", at: now) }
+        switch (connection.state, message) {
+        case (.refused, _):
+            return []
+        case (.joining, .join(let join)):
+            return self.join(join, id, connection.member, at: now)
+        case (_, .leave):
+            return [.close(id, .none, "left")] + remove(id, at: now)
+        case (.member(let channel), .floorRequest(let request)):
+            return floorRequest(request, from: id, channel: channel, at: now)
+        case (.member(let channel), .floorRelease(let release)):
+            guard let ssrc = channels[channel].members[id]?.ssrc else { return [] }
+            return apply(
+                .release(ssrc: ssrc, requestID: release.requestID, lastSequence: release.lastSequence),
+                channel: channel, at: now)
+        case (.member(let channel), .receptionReport):
+            return channels[channel].reported(id, number: channel, at: now)
+        case (.member, .join):
+            return violation(id, "a second join on one connection", at: now)
+        case (.joining, _):
+            return violation(id, "a message before the join", at: now)
+        }
+    }
+
+    private mutating func violation(_ id: ConnectionID, _ what: String, at now: Instant) -> [Action] {
+        guard connections[id] != nil else { return [] }
+        counters.protocolViolations += 1
+        return [.note(.violation(id, what)), .close(id, .protocolViolation, what)] + remove(id, at: now)
+    }
+
+    private mutating func remove(_ id: ConnectionID, at now: Instant) -> [Action] {
+        guard let connection = connections.removeValue(forKey: id) else { return [] }
+        guard case .member(let number) = connection.state else { return [] }
+        guard let member = channels[number].members[id] else { return [] }
+        var actions = takeOut(member, channel: number, at: now)
+        let others = channels[number].everyone
+        if !others.isEmpty { actions.append(.send(.memberLeft(member.id), to: others)) }
+        actions.append(.note(.memberLeft(channel: channels[number].name, member: member.id)))
+        return actions
+    }
+
+    /// Ends a membership without telling anyone but of the floor, when it held it.
+    private mutating func takeOut(_ member: RelayChannel.Member, channel number: Int, at now: Instant) -> [Action] {
+        channels[number].members[member.connection] = nil
+        channels[number].connectionOfMember[member.id] = nil
+        var actions: [Action] = [.stopMedia(member.connection, channel: number)]
+        actions += apply(.left(ssrc: member.ssrc), channel: number, at: now)
+        sources.remove(member.ssrc)
+        return actions
+    }
+
+    private mutating func shutDown() -> [Action] {
+        isShuttingDown = true
+        let ids = connections.keys.sorted()
+        connections = [:]
+        for number in channels.indices { channels[number].clear() }
+        return ids.map { .close($0, .goingDown, "the relay is going down") }
+    }
+
+    private mutating func deadline(at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        for number in channels.indices {
+            if let due = channels[number].floor.nextDeadline, due <= now {
+                actions += apply(.deadline, channel: number, at: now)
+            }
+        }
+        let late = connections.filter { _, connection in
+            switch connection.state {
+            case .joining(let due), .refused(let due): due <= now
+            case .member: false
+            }
+        }
+        for (id, connection) in late.sorted(by: { $0.key < $1.key }) {
+            if case .refused = connection.state {
+                connections[id] = nil
+                actions.append(.close(id, .joinRefused, "the join was refused"))
+            } else {
+                actions += violation(id, "no join in time", at: now)
+            }
+        }
+        return actions
+    }
+
+    // MARK: Joining
+
+    private mutating func join(
+        _ join: ClientMessage.Join, _ id: ConnectionID, _ memberID: MemberID, at now: Instant
+    ) -> [Action] {
+        guard join.protocolVersion == RelayProtocolLimits.version else {
+            return refuse(id, .unsupportedVersion, "the relay speaks version \(RelayProtocolLimits.version)", at: now)
+        }
+        guard let number = channelNumbers[join.channel], channels[number].configuration.token == join.token else {
+            return refuse(id, .notInvited, "no such channel, or the invitation does not open it", at: now)
+        }
+        var actions: [Action] = []
+        let older = channels[number].connectionOfMember[memberID]
+        if let older, let member = channels[number].members[older] {
+            connections[older] = nil
+            actions.append(.close(older, .replaced, "the member joined on another connection"))
+            actions += takeOut(member, channel: number, at: now)
+        } else if channels[number].members.count >= limits.membersPerChannel {
+            return refuse(id, .channelFull, "the channel has \(limits.membersPerChannel) members", at: now)
+        }
+        let member = RelayChannel.Member(
+            connection: id, id: memberID, name: join.displayName, ssrc: freshSource(),
+            downlinkKey: Self.downlinkKey(&random), reportedAt: now)
+        let others = channels[number].everyone
+        actions += welcome(member, channel: number)
+        connections[id]?.state = .member(channel: number)
+        channels[number].members[id] = member
+        channels[number].connectionOfMember[memberID] = id
+        if !others.isEmpty { actions.append(.send(.memberJoined(member.asMessage), to: others)) }
+        actions.append(
+            .note(
+                .memberJoined(
+                    channel: channels[number].name, member: memberID, name: member.name, ssrc: member.ssrc,
+                    replaced: older != nil)))
+        return actions
+    }
+
+    private func welcome(_ member: RelayChannel.Member, channel number: Int) -> [Action] {
+        let channel = channels[number]
+        let others = channel.members.values.sorted { $0.connection < $1.connection }.map(\.asMessage)
+        let welcome = ServerMessage.Welcome(
+            ssrc: member.ssrc, downlinkKey: member.downlinkKey, mediaKey: channel.mediaKey,
+            channelName: channel.name, members: Array(others.prefix(RelayProtocolLimits.welcomeMembersMaximum)),
+            floor: channel.floorTaken, memberID: member.id, talkTimeLimit: channel.floor.timers.talkTimeLimit)
+        var actions: [Action] = [
+            .send(.welcome(welcome), to: [member.connection]),
+            .startMedia(member.connection, channel: number, key: member.downlinkKey, ssrc: member.ssrc),
+        ]
+        for other in others.dropFirst(RelayProtocolLimits.welcomeMembersMaximum) {
+            actions.append(.send(.memberJoined(other), to: [member.connection]))
+        }
+        return actions
+    }
+
+    private mutating func refuse(
+        _ id: ConnectionID, _ cause: JoinRefusal, _ phrase: String, at now: Instant
+    ) -> [Action] {
+        counters.joinsRefused += 1
+        let deadline = now + limits.refusalTime
+        connections[id]?.state = .refused(deadline: deadline)
+        return [
+            .send(.joinRefused(.init(cause: cause, phrase: phrase)), to: [id]),
+            .note(.joinRefused(id, cause, phrase)),
+        ]
+    }
+
+    // MARK: The floor
+
+    private mutating func floorRequest(
+        _ request: ClientMessage.FloorRequest, from id: ConnectionID, channel number: Int, at now: Instant
+    ) -> [Action] {
+        guard var member = channels[number].members[id] else { return [] }
+        let wish = FloorControlStateMachine.Request(
+            ssrc: member.ssrc, requestID: request.requestID, keyID: request.keyID)
+        if !channels[number].floor.isUnderWay(wish) {
+            guard request.requestID > member.lastRequestID else {
+                return violation(id, "a floor request that is not newer than the last", at: now)
+            }
+            let isFresh = request.keyID != member.lastKeyID
+            member.lastRequestID = request.requestID
+            member.lastKeyID = request.keyID
+            channels[number].members[id] = member
+            guard channels[number].allows(epoch: UInt16(request.keyID >> 48), at: now), isFresh else {
+                let phrase = isFresh ? "the key id is of another epoch" : "the key id was used before"
+                return deny(wish, .other, phrase, channel: number)
+            }
+        }
+        return apply(.request(wish), channel: number, at: now)
+    }
+
+    private func deny(
+        _ request: FloorControlStateMachine.Request, _ cause: FloorDenyCause, _ phrase: String, channel number: Int
+    ) -> [Action] {
+        guard let member = channels[number].member(of: request.ssrc) else { return [] }
+        return [
+            .send(
+                .floorDeny(.init(requestID: request.requestID, cause: cause, phrase: phrase)), to: [member.connection]),
+            .note(
+                .floorDenied(
+                    channel: channels[number].name, member: member.id, requestID: request.requestID, cause)),
+        ]
+    }
+
+    private mutating func apply(
+        _ event: FloorControlStateMachine.Event, channel number: Int, at now: Instant
+    ) -> [Action] {
+        channels[number].floor.handle(event, at: now).flatMap { carryOut($0, channel: number, at: now) }
+    }
+
+    private mutating func carryOut(
+        _ action: FloorControlStateMachine.Action, channel number: Int, at now: Instant
+    ) -> [Action] {
+        let name = channels[number].name
+        switch action {
+        case .grant(let request, let talkTime):
+            channels[number].noteSpeaker(request.ssrc)
+            guard let member = channels[number].member(of: request.ssrc) else { return [] }
+            return [
+                .send(
+                    .floorGranted(.init(requestID: request.requestID, duration: talkTime)), to: [member.connection]),
+                .note(.floorGranted(channel: name, member: member.id, requestID: request.requestID)),
+            ]
+        case .taken(let request):
+            guard let member = channels[number].member(of: request.ssrc) else { return [] }
+            let others = channels[number].everyone.filter { $0 != member.connection }
+            guard !others.isEmpty else { return [] }
+            let taken = ServerMessage.FloorTaken(talker: member.id, ssrc: request.ssrc, keyID: request.keyID)
+            return [.send(.floorTaken(taken), to: others)]
+        case .deny(let request, let holder):
+            let talker = channels[number].member(of: holder)?.name.text ?? "another member"
+            return deny(request, .anotherClientHasPermission, "\(talker) is talking", channel: number)
+        case .revoke(let request, let cause):
+            return revoke(request, cause, channel: number)
+        case .idle(let ssrc, let lastSequence, let summary):
+            channels[number].noteIdle(of: ssrc)
+            let everyone = channels[number].everyone
+            let note = Action.note(.burstEnded(channel: name, channels[number].summary(of: summary, at: now)))
+            guard !everyone.isEmpty else { return [note] }
+            return [.send(.floorIdle(.init(ssrc: ssrc, lastSequence: lastSequence)), to: everyone), note]
+        }
+    }
+
+    private func revoke(
+        _ request: FloorControlStateMachine.Request, _ cause: FloorControlStateMachine.RevokeCause,
+        channel number: Int
+    ) -> [Action] {
+        guard let member = channels[number].member(of: request.ssrc) else { return [] }
+        let (wireCause, phrase): (FloorRevokeCause, String) =
+            switch cause {
+            case .talkTimeLimit: (.mediaBurstTooLong, "the talk-time limit is over")
+            case .noMedia: (.other, "no media came")
+            }
+        return [
+            .send(
+                .floorRevoke(.init(requestID: request.requestID, cause: wireCause, phrase: phrase)),
+                to: [member.connection]),
+            .note(
+                .floorRevoked(
+                    channel: channels[number].name, member: member.id, requestID: request.requestID, wireCause)),
+        ]
+    }
+
+    // MARK: Media
+
+    /// Decides on a media packet that came from `id`.
+    ///
+    /// - Returns: What to do with the packet, and what else there is to do afterwards (empty in the middle of a burst).
+    public mutating func media(
+        _ packet: MediaPacketHeader, byteCount: Int, from id: ConnectionID, at now: Instant
+    ) -> (MediaDecision, [Action]) {
+        counters.packetsIn += 1
+        guard let connection = connections[id], case .member(let number) = connection.state,
+            let ssrc = channels[number].members[id]?.ssrc
+        else { return drop(.notJoined) }
+        guard packet.ssrc == ssrc else { return drop(.foreignSource) }
+        switch channels[number].floor.media(ssrc: ssrc, keyID: packet.keyID, sequence: packet.sequence, at: now) {
+        case .noFloor: return drop(.noFloor)
+        case .wrongKeyID: return drop(.wrongKeyID)
+        case .duplicate: return drop(.duplicate)
+        case .afterRelease: return drop(.afterRelease)
+        case .forward(let isFirst, let endsBurst):
+            assert(channels[number].speaker == ssrc, "only the holder's media are forwarded")
+            counters.packetsForwarded += 1
+            channels[number].burstBytes += byteCount
+            var actions = isFirst ? firstPacket(packet, channel: number, at: now) : []
+            if now >= channels[number].nextReportCheck {
+                let silent = channels[number].stopSilentListeners(
+                    number: number, timeout: limits.reportTimeout, at: now)
+                counters.listenersStopped += silent.count / RelayChannel.actionsPerSilentListener
+                actions += silent
+            }
+            if endsBurst { actions += apply(.deadline, channel: number, at: now) }
+            return (.forward(channel: number), actions)
+        }
+    }
+
+    private mutating func drop(_ reason: MediaDrop) -> (MediaDecision, [Action]) {
+        counters.count(reason)
+        return (.drop(reason), [])
+    }
+
+    /// Counts a packet that could not be read as media.
+    public mutating func countMalformedMedia() {
+        counters.packetsIn += 1
+        counters.count(.malformed)
+    }
+
+    private mutating func firstPacket(_ packet: MediaPacketHeader, channel number: Int, at now: Instant) -> [Action] {
+        let milestone = RelayMilestone.firstPacket(
+            channel: channels[number].name, ssrc: packet.ssrc, sequence: packet.sequence)
+        return [.note(milestone)] + channels[number].beginListening(number: number, at: now)
+    }
+
+    // MARK: Keys and sources
+
+    private mutating func renewMediaKey(of id: ChannelID, at now: Instant) -> [Action] {
+        guard let number = channelNumbers[id] else { return [] }
+        let key = Self.mediaKey(epoch: channels[number].mediaKey.epoch &+ 1, &random)
+        channels[number].renew(key, keepingPrevious: limits.previousEpochTime, at: now)
+        let note = Action.note(.mediaKeyRenewed(channel: channels[number].name, epoch: key.epoch))
+        let everyone = channels[number].everyone
+        return everyone.isEmpty ? [note] : [.send(.mediaKey(key), to: everyone), note]
+    }
+
+    private mutating func freshSource() -> SSRC {
+        while true {
+            let candidate = SSRC(rawValue: UInt32.random(in: 1...UInt32.max, using: &random))
+            if sources.insert(candidate).inserted { return candidate }
+        }
+    }
+
+    private static func mediaKey(epoch: UInt16, _ random: inout any RandomNumberGenerator & Sendable) -> MediaKey {
+        guard let key = MediaKey(epoch: epoch, baseKey: bytes(MediaKey.byteCountDefault, &random)) else {
+            preconditionFailure("a media key of the default size is one")
+        }
+        return key
+    }
+
+    private static func downlinkKey(_ random: inout any RandomNumberGenerator & Sendable) -> DownlinkKey {
+        guard let key = DownlinkKey(bytes(DownlinkKey.byteCount, &random)) else {
+            preconditionFailure("a down-link key of the fixed size is one")
+        }
+        return key
+    }
+
+    private static func bytes(_ count: Int, _ random: inout any RandomNumberGenerator & Sendable) -> [UInt8] {
+        (0..<count).map { _ in UInt8.random(in: 0...UInt8.max, using: &random) }
+    }
+}

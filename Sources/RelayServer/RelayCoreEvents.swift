@@ -1,0 +1,101 @@
+// What goes into the relay's rules and what comes out.
+import Cryptography
+import RelayProtocol
+
+/// One connection to a relay, in the order they came.
+public struct ConnectionID: Hashable, Comparable, Sendable, CustomStringConvertible {
+    /// The number of the connection.
+    public let number: UInt64
+    /// Connection `number`.
+    public init(number: UInt64) { self.number = number }
+    /// Whether `lhs` came earlier.
+    public static func < (lhs: Self, rhs: Self) -> Bool { lhs.number < rhs.number }
+    /// The number.
+    public var description: String { String(number) }
+}
+
+extension RelayCore {
+    /// What happens to a relay, media aside.
+    public enum Event: Sendable {
+        /// A connection completed its handshake with the key `PublicKeyPin`.
+        case connected(ConnectionID, PublicKeyPin)
+        /// A control message came.
+        case message(ConnectionID, ClientMessage)
+        /// Something came that is no control message, or where none may come.
+        case violation(ConnectionID, String)
+        /// A connection is gone, by either side or by time-out.
+        case disconnected(ConnectionID)
+        /// The channel gets a new media key.
+        case renewMediaKey(ChannelID)
+        /// The relay is going down.
+        case shutDown
+        /// `nextDeadline` has come, or may have.
+        case deadline
+    }
+
+    /// What a relay has to do.
+    public enum Action: Sendable, Equatable {
+        /// Send a control message to each of the connections.
+        case send(ServerMessage, to: [ConnectionID])
+        /// Close a connection; `disconnected` need not follow.
+        case close(ConnectionID, RelayCloseCode, String)
+        /// From now on the channel's media go to that connection too, with trailers under the key.
+        case startMedia(ConnectionID, channel: Int, key: DownlinkKey, ssrc: SSRC)
+        /// From now on no media go to that connection.
+        case stopMedia(ConnectionID, channel: Int)
+        /// Tell the log.
+        case note(RelayMilestone)
+    }
+
+    /// What is to be done with a media packet.
+    public enum MediaDecision: Sendable, Equatable {
+        /// Send it to every listener of the channel but its sender.
+        case forward(channel: Int)
+        /// Drop it; it is counted.
+        case drop(MediaDrop)
+    }
+}
+
+/// What a relay's log tells, in the order it happens.
+public enum RelayMilestone: Sendable, Equatable {
+    /// A member came. `replaced`: its older connection was closed for it.
+    case memberJoined(channel: DisplayName, member: MemberID, name: DisplayName, ssrc: SSRC, replaced: Bool)
+    /// A client was not let in.
+    case joinRefused(ConnectionID, JoinRefusal, String)
+    /// A member left or lost its connection.
+    case memberLeft(channel: DisplayName, member: MemberID)
+    /// The floor was granted.
+    case floorGranted(channel: DisplayName, member: MemberID, requestID: FloorRequestID)
+    /// The floor was refused.
+    case floorDenied(channel: DisplayName, member: MemberID, requestID: FloorRequestID, FloorDenyCause)
+    /// The floor was taken back.
+    case floorRevoked(channel: DisplayName, member: MemberID, requestID: FloorRequestID, FloorRevokeCause)
+    /// The first packet of a burst is about to be forwarded.
+    case firstPacket(channel: DisplayName, ssrc: SSRC, sequence: UInt16)
+    /// A burst is over and the floor is idle.
+    case burstEnded(channel: DisplayName, RelayBurstSummary)
+    /// A listener did not report, so its media stop.
+    case listenerSilent(channel: DisplayName, member: MemberID)
+    /// A connection broke the protocol and is closed.
+    case violation(ConnectionID, String)
+    /// The channel has a new media key.
+    case mediaKeyRenewed(channel: DisplayName, epoch: UInt16)
+}
+
+/// What a burst came to, as the relay saw it.
+public struct RelayBurstSummary: Sendable, Equatable {
+    /// The source that talked.
+    public var ssrc: SSRC
+    /// Why it ended.
+    public var reason: FloorControlStateMachine.EndReason
+    /// Packets forwarded.
+    public var packets: Int
+    /// Bytes forwarded, RTP headers included.
+    public var bytes: Int
+    /// Packets that did not reach the relay.
+    public var lost: Int
+    /// Listeners when it ended.
+    public var listeners: Int
+    /// From the first packet to the end; zero without packets.
+    public var duration: Duration
+}

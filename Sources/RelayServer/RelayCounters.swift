@@ -1,0 +1,53 @@
+// What a relay counts. Every dropped packet and message has a reason here.
+
+/// Why a media packet was not forwarded.
+public enum MediaDrop: Int, Sendable, CaseIterable, Hashable {
+    /// From a connection that has not joined a channel.
+    case notJoined
+    /// Not an RTP packet with an SFrame payload, as the protocol has them, or too long.
+    case malformed
+    /// Its SSRC is not the sender's.
+    case foreignSource
+    /// The sender does not hold the floor.
+    case noFloor
+    /// Sealed under a key id that is not bound to the floor.
+    case wrongKeyID
+    /// Seen before, or too old to tell.
+    case duplicate
+    /// After the last sequence number that the release named.
+    case afterRelease
+}
+
+/// Counters of a relay since its start.
+public struct RelayCounters: Sendable, Equatable {
+    /// Media packets that came in.
+    public internal(set) var packetsIn = 0
+    /// Media packets that were forwarded, counted once each.
+    public internal(set) var packetsForwarded = 0
+    /// Media packets handed to the kernel, counted for each listener.
+    public internal(set) var packetsOut = 0
+    /// Media packets that the kernel did not take at once, for one listener each.
+    public internal(set) var packetsNotSent = 0
+    /// Packets on the media port that are neither QUIC nor expected.
+    public internal(set) var strayPackets = 0
+    /// Control messages that came in.
+    public internal(set) var messagesIn = 0
+    /// Connections closed because they broke the protocol.
+    public internal(set) var protocolViolations = 0
+    /// Joins refused.
+    public internal(set) var joinsRefused = 0
+    /// Listeners whose media were stopped because they did not report.
+    public internal(set) var listenersStopped = 0
+    private var drops = [Int](repeating: 0, count: MediaDrop.allCases.count)
+
+    /// Nothing counted.
+    public init() {}
+
+    /// Media packets dropped for `reason`.
+    public func dropped(_ reason: MediaDrop) -> Int { drops[reason.rawValue] }
+
+    /// Media packets dropped for any reason.
+    public var droppedTotal: Int { drops.reduce(0, +) }
+
+    mutating func count(_ reason: MediaDrop) { drops[reason.rawValue] += 1 }
+}
