@@ -99,7 +99,7 @@ extension ChannelManagerStateMachine {
         }
         tell(.didEndTransmitting(uuid, source: source))
         if capture == .idle { finishAudio(erased: stop == .discarding) }
-        complete(ended.request, error(for: cause))
+        complete(ended.request, cause.error)
     }
 
     mutating func endTransmissionIfModeForbidsIt(at now: Instant) {
@@ -164,10 +164,12 @@ extension ChannelManagerStateMachine {
         case .leftChannel, .callActive, .interrupted, .shutdown: nil
         }
     }
+}
 
-    /// What a begin that is not answered yet is told when its transmission ends.
-    private func error(for cause: TransmissionEndCause) -> PTChannelError? {
-        switch cause {
+extension TransmissionEndCause {
+    /// What to tell whoever wanted to transmit, and could not or no longer; nil after a plain stop.
+    public var error: PTChannelError? {
+        switch self {
         case .stopped: nil
         case .refused(let error), .revoked(let error): error
         case .talkTimeLimit: PTChannelError(.unknown, explanation: "the talk-time limit was reached")

@@ -1,0 +1,1 @@
+@main struct Pttd { static func main() {} }

@@ -1,0 +1,119 @@
+// The rules of the link: connecting, refusals, trying again.
+import MonotonicTime
+import RelayProtocol
+import Testing
+
+@testable import RelayClient
+
+@Suite struct RelayClientStateMachineTests {
+    private var machine = RelayClientStateMachine()
+    private var now = Instant(nanoseconds: 1)
+
+    private mutating func becomeReady() {
+        _ = machine.handle(.join, at: now)
+        _ = machine.handle(.deadline, at: now)
+        #expect(machine.handle(.connected, at: now) == [.sendJoin])
+        #expect(
+            machine.handle(.welcomed(channelName: "Yard"), at: now) == [.tell(.ready(channelName: "Yard"))])
+    }
+
+    @Test mutating func `a link connects, joins and is ready without any timer left`() {
+        #expect(machine.handle(.join, at: now) == [.tell(.connecting), .connect])
+        #expect(machine.handle(.join, at: now).isEmpty)
+        #expect(machine.handle(.connected, at: now) == [.sendJoin])
+        #expect(machine.handle(.welcomed(channelName: "Yard"), at: now) == [.tell(.ready(channelName: "Yard"))])
+        #expect(machine.isReady)
+        #expect(machine.nextDeadline == nil)
+    }
+
+    @Test mutating func `waits grow to half a minute and start anew once ready`() {
+        _ = machine.handle(.join, at: now)
+        for expected in [250, 500, 1_000, 2_000, 4_000, 8_000, 15_000, 30_000, 30_000] {
+            let wait = Duration.milliseconds(expected)
+            let error = RelayLinkError.unreachable("nobody")
+            #expect(
+                machine.handle(.connectionEnded(error), at: now)
+                    == [.close(.none), .tell(.unavailable(error, retryAfter: wait))])
+            #expect(machine.nextDeadline == now + wait)
+            #expect(machine.handle(.deadline, at: now).isEmpty)
+            now = now + wait
+            #expect(machine.handle(.deadline, at: now) == [.tell(.connecting), .connect])
+        }
+        _ = machine.handle(.connected, at: now)
+        _ = machine.handle(.welcomed(channelName: "Yard"), at: now)
+        let actions = machine.handle(.connectionEnded(.lost("gone")), at: now)
+        #expect(
+            actions == [
+                .linkLost, .close(.none), .tell(.unavailable(.lost("gone"), retryAfter: .milliseconds(250))),
+            ])
+    }
+
+    @Test mutating func `nobody answering is given up after ten seconds, an unanswered join after five`() {
+        _ = machine.handle(.join, at: now)
+        #expect(machine.nextDeadline == now + .seconds(10))
+        now = now + .seconds(10)
+        guard
+            case .tell(.unavailable(.unreachable, retryAfter: .milliseconds(250)))? =
+                machine.handle(.deadline, at: now).last
+        else { return #expect(Bool(false), "not given up") }
+        now = now + .milliseconds(250)
+        _ = machine.handle(.deadline, at: now)
+        _ = machine.handle(.connected, at: now)
+        now = now + .seconds(5)
+        guard case .tell(.unavailable(.lost, _))? = machine.handle(.deadline, at: now).last else {
+            return #expect(Bool(false), "not given up")
+        }
+    }
+
+    @Test mutating func `a refusal that cannot change halts the link until the next join`() {
+        for cause in [JoinRefusal.notInvited, .revoked, .unsupportedVersion] {
+            machine = RelayClientStateMachine()
+            _ = machine.handle(.join, at: now)
+            _ = machine.handle(.connected, at: now)
+            let actions = machine.handle(.refused(.init(cause: cause, phrase: "no")), at: now)
+            let error: RelayLinkError = cause == .unsupportedVersion ? .versionMismatch("no") : .invitationRefused("no")
+            #expect(actions == [.close(.joinRefused), .tell(.unavailable(error, retryAfter: nil))])
+            #expect(machine.nextDeadline == nil)
+            #expect(machine.handle(.connectionEnded(.lost("closed")), at: now).isEmpty)
+            #expect(machine.handle(.join, at: now) == [.tell(.connecting), .connect])
+        }
+    }
+
+    @Test mutating func `a full relay is asked again, no sooner than it says`() {
+        _ = machine.handle(.join, at: now)
+        _ = machine.handle(.connected, at: now)
+        let refusal = ServerMessage.JoinRefused(cause: .channelFull, phrase: "full", retryAfter: .seconds(20))
+        #expect(
+            machine.handle(.refused(refusal), at: now)
+                == [.close(.joinRefused), .tell(.unavailable(.full("full"), retryAfter: .seconds(20)))])
+    }
+
+    @Test mutating func `two machines with one key do not fight for the place, and a foreign relay is not hammered`() {
+        for error in [RelayLinkError.replaced, .wrongRelayKey] {
+            machine = RelayClientStateMachine()
+            becomeReady()
+            #expect(
+                machine.handle(.connectionEnded(error), at: now).last
+                    == .tell(.unavailable(error, retryAfter: .seconds(30))))
+        }
+    }
+
+    @Test mutating func `leaving says goodbye from any state and stops trying`() {
+        _ = machine.handle(.join, at: now)
+        #expect(machine.handle(.leave, at: now) == [.sayGoodbye, .tell(.stopped)])
+        #expect(machine.nextDeadline == nil)
+        becomeReady()
+        #expect(machine.handle(.leave, at: now) == [.linkLost, .sayGoodbye, .tell(.stopped)])
+        #expect(machine.handle(.connectionEnded(.lost("closed")), at: now).isEmpty)
+        #expect(machine.handle(.leave, at: now).isEmpty)
+    }
+
+    @Test mutating func `a relay that breaks the protocol is left and tried again`() {
+        becomeReady()
+        #expect(
+            machine.handle(.violation("nonsense"), at: now) == [
+                .linkLost, .close(.protocolViolation),
+                .tell(.unavailable(.protocolViolation("nonsense"), retryAfter: .milliseconds(250))),
+            ])
+    }
+}

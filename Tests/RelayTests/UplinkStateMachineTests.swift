@@ -1,0 +1,259 @@
+// The rules of the way out: holding, catching up, ending.
+import MonotonicTime
+import RelayProtocol
+import Testing
+
+@testable import RelayClient
+
+private typealias Action = UplinkStateMachine.Action
+
+@Suite struct UplinkStateMachineTests {
+    private var machine = UplinkStateMachine(firstSequence: 65_530, firstTimestamp: 1_000)
+    private var now = Instant(nanoseconds: 5_000_000_000)
+    private let first = FloorRequestID(rawValue: 1)
+
+    init() { _ = machine.handle(.linkReady, at: now) }
+
+    private func frame(_ number: Int) -> OutgoingFrame {
+        OutgoingFrame(
+            payload: [UInt8(truncatingIfNeeded: number), 1, 2], samples: 960,
+            capturedAt: Instant(nanoseconds: 5_000_000_000) + .milliseconds(20 * number))
+    }
+
+    private mutating func begin(_ number: UInt32 = 1) -> [Action] {
+        machine.handle(.begin(BurstID(number: number), priority: 0), at: now)
+    }
+
+    private mutating func send(_ count: Int, from start: Int = 0) -> [Action] {
+        (start..<start + count).flatMap { machine.handle(.frame(frame($0)), at: now) }
+    }
+
+    private func media(_ actions: [Action]) -> [UplinkStateMachine.MediaFrame] {
+        actions.compactMap { if case .sendMedia(_, let frame) = $0 { frame } else { nil } }
+    }
+
+    private func endings(_ actions: [Action]) -> [(BurstID, TransmissionEnd, TransmissionReport)] {
+        actions.compactMap {
+            if case .tell(.transmissionEnded(let id, let end, let report)) = $0 { (id, end, report) } else { nil }
+        }
+    }
+
+    private mutating func runDeadlines(for duration: Duration) -> [Action] {
+        let end = now + duration
+        var actions: [Action] = []
+        while let due = machine.nextDeadline, due <= end {
+            now = max(now, due)
+            actions += machine.handle(.deadline, at: now)
+        }
+        now = end
+        return actions
+    }
+
+    @Test mutating func `nothing is sent before the grant, and then everything in order, faster than real time`() {
+        #expect(begin() == [.requestFloor(first, priority: 0)])
+        #expect(send(10).isEmpty)
+        let granted = machine.handle(.granted(first, duration: .seconds(60)), at: now)
+        #expect(granted.first == .tell(.floorGranted(BurstID(number: 1), limit: .seconds(60))))
+        #expect(media(granted).count == 2)
+        let start = now
+        let later = runDeadlines(for: .milliseconds(20))
+        let all = media(granted) + media(later)
+        #expect(all.map(\.payload) == (0..<10).map { frame($0).payload })
+        #expect(all.map(\.sequence) == (0..<10).map { UInt16(65_530) &+ UInt16($0) })
+        #expect(all.map(\.timestamp) == (0..<10).map { 1_000 + 960 * UInt32($0) })
+        #expect(all.map(\.marker) == [true] + [Bool](repeating: false, count: 9))
+        #expect(now - start == .milliseconds(20))
+        #expect(machine.nextDeadline == nil, "caught up: no timer runs")
+        now = now + .milliseconds(20)
+        #expect(media(send(1, from: 10)).count == 1, "a frame goes at once when nothing is held")
+    }
+
+    @Test mutating func `the release follows the last frame and names its sequence`() {
+        _ = begin()
+        _ = machine.handle(.granted(first, duration: .seconds(60)), at: now)
+        _ = send(1)
+        let actions = machine.handle(.end, at: now)
+        #expect(actions.first == .releaseFloor(first, lastSequence: 65_530))
+        #expect(endings(actions).first?.1 == .completed)
+        #expect(endings(actions).first?.2.sent == 1)
+        #expect(machine.isIdle)
+    }
+
+    @Test mutating func `a burst that ended before its grant is sent whole on the grant`() {
+        _ = begin()
+        _ = send(5)
+        #expect(machine.handle(.end, at: now).isEmpty)
+        now = now + .milliseconds(300)
+        var actions = machine.handle(.granted(first, duration: .seconds(60)), at: now)
+        actions += runDeadlines(for: .milliseconds(50))
+        #expect(media(actions).count == 5)
+        #expect(actions.contains(.releaseFloor(first, lastSequence: 65_534)))
+        #expect(endings(actions).first?.2.sent == 5)
+    }
+
+    @Test mutating func `denial erases what is held`() {
+        _ = begin()
+        _ = send(7)
+        let actions = machine.handle(.denied(first, .taken), at: now)
+        #expect(media(actions).isEmpty)
+        #expect(endings(actions).first?.1 == .denied(.taken))
+        #expect(endings(actions).first?.2.erased == 7)
+        #expect(send(2).isEmpty)
+        #expect(machine.strayFrames == 2)
+        #expect(machine.handle(.end, at: now).isEmpty)
+    }
+
+    @Test mutating func `no answer within two seconds gives the wish back`() {
+        _ = begin()
+        _ = send(1)
+        let actions = runDeadlines(for: .seconds(2))
+        #expect(actions.first == .releaseFloor(first, lastSequence: nil))
+        #expect(endings(actions).first?.1 == .notAnswered)
+        #expect(machine.handle(.granted(first, duration: .seconds(1)), at: now).isEmpty, "too late")
+    }
+
+    @Test mutating func `more than one second of held audio is not sent late but erased`() {
+        _ = begin()
+        #expect(send(50).isEmpty)
+        let actions = send(1, from: 50)
+        #expect(actions.first == .releaseFloor(first, lastSequence: nil))
+        #expect(endings(actions).first?.1 == .notAnswered)
+        #expect(endings(actions).first?.2.erased == 51)
+    }
+
+    @Test mutating func `revocation ends the burst and names the last packet sent`() {
+        _ = begin()
+        _ = machine.handle(.granted(first, duration: .seconds(60)), at: now)
+        _ = send(2)
+        let actions = machine.handle(.revoked(first, .talkTimeLimit), at: now)
+        #expect(actions.first == .releaseFloor(first, lastSequence: 65_531))
+        #expect(endings(actions).first?.1 == .revoked(.talkTimeLimit))
+    }
+
+    @Test mutating func `a lost link ends every burst, once`() {
+        _ = begin()
+        _ = send(3)
+        _ = machine.handle(.end, at: now)
+        _ = begin(2)
+        let ended = endings(machine.handle(.linkLost, at: now))
+        #expect(ended.map(\.0) == [BurstID(number: 1), BurstID(number: 2)])
+        #expect(ended.allSatisfy { $0.1 == .linkUnavailable })
+        #expect(ended.first?.2.erased == 3)
+        #expect(machine.isIdle)
+        #expect(endings(begin(3)).first?.1 == .linkUnavailable, "and none begins without a link")
+    }
+
+    @Test mutating func `a press before the last burst is out waits its turn and loses nothing`() {
+        _ = begin()
+        _ = send(4)
+        _ = machine.handle(.end, at: now)
+        #expect(begin(2).isEmpty)
+        #expect(send(3, from: 20).isEmpty)
+        var actions = machine.handle(.granted(first, duration: .seconds(60)), at: now)
+        actions += runDeadlines(for: .milliseconds(20))
+        #expect(media(actions).count == 4)
+        let second = FloorRequestID(rawValue: 2)
+        #expect(actions.suffix(3).contains(.requestFloor(second, priority: 0)))
+        _ = machine.handle(.end, at: now)
+        var rest = machine.handle(.granted(second, duration: .seconds(60)), at: now)
+        rest += runDeadlines(for: .milliseconds(20))
+        #expect(media(rest).map(\.payload) == (20..<23).map { frame($0).payload })
+        #expect(media(rest).first?.marker == true)
+        #expect(media(rest).first?.sequence == 65_534)
+        #expect(media(rest).first?.timestamp == 1_000 + 20 * 960, "the RTP clock goes on through the pause")
+    }
+
+    @Test mutating func `bursts on their way are bounded`() {
+        for number in 1...4 {
+            _ = begin(UInt32(number))
+            _ = send(1)
+        }
+        #expect(endings(begin(5)).first?.1 == .tooManyBursts)
+    }
+
+    @Test mutating func `a press without a frame gives the floor back`() {
+        _ = begin()
+        let actions = machine.handle(.end, at: now)
+        #expect(actions.first == .releaseFloor(first, lastSequence: nil))
+        #expect(endings(actions).first?.1 == .completed)
+    }
+
+    @Test mutating func `an aborted burst sends nothing more`() {
+        _ = begin()
+        _ = machine.handle(.granted(first, duration: .seconds(60)), at: now)
+        _ = send(5)
+        let actions = machine.handle(.abort, at: now)
+        #expect(actions.first == .releaseFloor(first, lastSequence: 65_531))
+        #expect(endings(actions).first?.2.sent == 2)
+        #expect(endings(actions).first?.2.erased == 3)
+    }
+
+    @Test mutating func `frames that no datagram carries are dropped and counted`() {
+        _ = begin()
+        _ = machine.handle(.granted(first, duration: .seconds(60)), at: now)
+        for payload in [[], [UInt8](repeating: 0, count: 1_001)] {
+            let frame = OutgoingFrame(payload: payload, samples: 960, capturedAt: now)
+            #expect(machine.handle(.frame(frame), at: now).isEmpty)
+        }
+        #expect(endings(machine.handle(.end, at: now)).first?.2.dropped == 2)
+    }
+
+    @Test func `every burst ends exactly once and every frame is accounted for, whatever happens`() {
+        let seed = testSeed()
+        print("uplink model seed \(seed)")
+        var random = SeededGenerator(seed: seed)
+        var machine = UplinkStateMachine(firstSequence: 0, firstTimestamp: 0)
+        var now = Instant(nanoseconds: 1)
+        var begun: UInt32 = 0
+        var ended: [BurstID: TransmissionReport] = [:]
+        var framesGiven = 0
+        var asked: [FloorRequestID] = []
+        var sent = 0
+        var lastSequence: UInt16?
+
+        func take(_ actions: [Action]) {
+            for action in actions {
+                switch action {
+                case .tell(.transmissionEnded(let id, _, let report)):
+                    #expect(ended[id] == nil, "\(id) ended twice; seed \(seed)")
+                    ended[id] = report
+                case .sendMedia(_, let frame):
+                    if let lastSequence { #expect(frame.sequence == lastSequence &+ 1) }
+                    lastSequence = frame.sequence
+                    sent += 1
+                case .requestFloor(let id, _):
+                    #expect(asked.last.map { $0 < id } ?? true)
+                    asked.append(id)
+                default: break
+                }
+            }
+        }
+        for _ in 0..<100_000 {
+            now = now + .milliseconds(Int.random(in: 0...10, using: &random))
+            if let due = machine.nextDeadline, due <= now { take(machine.handle(.deadline, at: now)) }
+            let request = asked.last ?? FloorRequestID(rawValue: 0)
+            switch Int.random(in: 0..<100, using: &random) {
+            case 0..<10:
+                begun += 1
+                take(machine.handle(.begin(BurstID(number: begun), priority: 0), at: now))
+            case 10..<55:
+                framesGiven += 1
+                take(machine.handle(.frame(.init(payload: [1], samples: 960, capturedAt: now)), at: now))
+            case 55..<65: take(machine.handle(.end, at: now))
+            case 65..<68: take(machine.handle(.abort, at: now))
+            case 68..<85: take(machine.handle(.granted(request, duration: .seconds(1)), at: now))
+            case 85..<90: take(machine.handle(.denied(request, .taken), at: now))
+            case 90..<94: take(machine.handle(.revoked(request, .noMedia), at: now))
+            case 94..<95: take(machine.handle(.linkLost, at: now))
+            default: take(machine.handle(.linkReady, at: now))
+            }
+        }
+        take(machine.handle(.linkLost, at: now))
+        #expect(machine.isIdle)
+        #expect(ended.count == Int(begun))
+        #expect(ended.values.reduce(0) { $0 + $1.sent } == sent)
+        let accounted = ended.values.reduce(0) { $0 + $1.sent + $1.erased + $1.dropped } + machine.strayFrames
+        #expect(accounted == framesGiven, "seed \(seed)")
+        #expect(sent > 1_000)
+    }
+}
