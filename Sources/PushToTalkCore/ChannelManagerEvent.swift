@@ -27,6 +27,8 @@ extension ChannelManagerStateMachine {
         case captureFailed(reason: String)
         /// The tail asked for by `stopCapture(.afterTail)` is over and its last frame delivered.
         case captureEnded
+        /// The speaker failed; what it could not play is lost, and the next sound tries it again.
+        case playbackFailed(reason: String)
         /// The relay did not grant what began (floor denied): what was captured must not be heard.
         case transmissionRefused(PTChannelError)
         /// The relay took the grant back during the transmission (floor revoked).

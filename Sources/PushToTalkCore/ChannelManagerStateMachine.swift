@@ -125,6 +125,7 @@ public struct ChannelManagerStateMachine: Sendable {
         case .captureBegan: captureBegan()
         case .captureFailed(let reason): captureFailed(reason, at: now)
         case .captureEnded: tailEnded()
+        case .playbackFailed(let reason): actions.append(.notice(.audioSessionFailed(reason: reason)))
         case .transmissionRefused(let error): endTransmission(.refused(error), capture: .discarding, at: now)
         case .transmissionRevoked(let error): endTransmission(.revoked(error), capture: .discarding, at: now)
         case .audioSessionInterrupted(let reason): interrupted(reason, at: now)
