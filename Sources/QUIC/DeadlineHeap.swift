@@ -1,0 +1,85 @@
+// Deadlines of many connections, of which each moves often: a binary heap whose entries know their place. Pure.
+import MonotonicTime
+
+/// One deadline; its owner moves it, the heap orders it.
+final class Deadline {
+    fileprivate var index = -1
+    /// When it is due; meaningful while it is in the heap.
+    fileprivate(set) var at = Instant.zero
+    /// Called by whoever pops it.
+    var handler: () -> Void
+
+    init(handler: @escaping () -> Void = {}) { self.handler = handler }
+
+    var isScheduled: Bool { index >= 0 }
+}
+
+/// A heap of deadlines with removal and change in O(log n), so that moved ones leave nothing behind.
+struct DeadlineHeap {
+    private var entries: [Deadline] = []
+
+    var next: Instant? { entries.first?.at }
+    var count: Int { entries.count }
+
+    /// Puts `deadline` in, or moves it.
+    mutating func schedule(_ deadline: Deadline, at instant: Instant) {
+        let earlier = deadline.index < 0 || instant < deadline.at
+        guard deadline.index < 0 || instant != deadline.at else { return }
+        deadline.at = instant
+        if deadline.index < 0 {
+            deadline.index = entries.count
+            entries.append(deadline)
+        }
+        if earlier { siftUp(deadline.index) } else { siftDown(deadline.index) }
+    }
+
+    /// Takes `deadline` out; no effect when it is not in.
+    mutating func remove(_ deadline: Deadline) {
+        let index = deadline.index
+        guard index >= 0 else { return }
+        deadline.index = -1
+        let last = entries.removeLast()
+        guard last !== deadline else { return }
+        place(last, at: index)
+        siftUp(index)
+        siftDown(last.index)
+    }
+
+    /// Takes out the earliest deadline if it is due.
+    mutating func popDue(at now: Instant) -> Deadline? {
+        guard let first = entries.first, first.at <= now else { return nil }
+        remove(first)
+        return first
+    }
+
+    private mutating func place(_ deadline: Deadline, at index: Int) {
+        entries[index] = deadline
+        deadline.index = index
+    }
+
+    private mutating func siftUp(_ start: Int) {
+        var index = start
+        let moving = entries[index]
+        while index > 0 {
+            let parent = (index - 1) / 2
+            guard moving.at < entries[parent].at else { break }
+            place(entries[parent], at: index)
+            index = parent
+        }
+        place(moving, at: index)
+    }
+
+    private mutating func siftDown(_ start: Int) {
+        var index = start
+        let moving = entries[index]
+        while true {
+            var child = 2 * index + 1
+            guard child < entries.count else { break }
+            if child + 1 < entries.count, entries[child + 1].at < entries[child].at { child += 1 }
+            guard entries[child].at < moving.at else { break }
+            place(entries[child], at: index)
+            index = child
+        }
+        place(moving, at: index)
+    }
+}

@@ -1,0 +1,39 @@
+// What is left of a connection that has ended, for a moment: an answer to packets that are still on their way.
+import CLinux
+import CNgtcp2
+import Glibc
+
+/// The closing and draining periods of RFC 9000, section 10.2, without the connection's memory.
+final class Farewell {
+    let ids: [ConnectionID]
+    private let packet: [UInt8]
+    private let socket: UDPSocket
+    private var address = sockaddr_storage()
+    private let addressLength: socklen_t
+    private var heard = 0
+    let deadline = Deadline()
+
+    /// - Parameter packet: The last word; empty where the peer knows (draining).
+    init(of connection: QUICConnection, packet: [UInt8], whenOver: @escaping (Farewell) -> Void) {
+        ids = connection.ids
+        self.packet = packet
+        socket = connection.socket
+        addressLength = connection.remoteLength
+        withUnsafeMutableBytes(of: &address) {
+            $0.copyMemory(
+                from: UnsafeRawBufferPointer(start: connection.remoteStorage, count: Int(connection.remoteLength)))
+        }
+        deadline.handler = { [unowned self] in whenOver(self) }
+    }
+
+    /// Says it (again).
+    func say(through sender: PacketSender) {
+        packet.withUnsafeBytes { sender.send($0, on: socket, to: &address, length: addressLength) }
+    }
+
+    /// A packet came after the end: the last word is repeated ever more rarely.
+    func packetArrived(_ sender: PacketSender) {
+        heard += 1
+        if heard & (heard - 1) == 0 { say(through: sender) }
+    }
+}

@@ -1,0 +1,120 @@
+// Packets on their way out, sent many at a time.
+import CLinux
+import CNgtcp2
+import Glibc
+
+/// Collects packets and sends them with sendmmsg(2). When the kernel takes no more it keeps what is left and says so
+/// until the socket is writable again.
+final class PacketSender {
+    /// What the QUIC library may write at once.
+    static let largestPacket = 1_472
+    private static let capacity = 32
+
+    private let bytes: UnsafeMutableRawPointer
+    private let addresses: UnsafeMutablePointer<sockaddr_storage>
+    private let vectors: UnsafeMutablePointer<iovec>
+    private let messages: UnsafeMutablePointer<mmsghdr>
+    private var sockets: [UDPSocket?] = Array(repeating: nil, count: capacity)
+    private var head = 0
+    private var count = 0
+    /// The socket that took no more.
+    private(set) var blocked: UDPSocket?
+    /// Called when a socket takes no more: its owner waits until it is writable, then calls `resume`.
+    var didBlock: (UDPSocket) -> Void = { _ in }
+    private(set) var packetsSent = 0
+    private(set) var packetsFailed = 0
+
+    init() {
+        bytes = .allocate(byteCount: Self.capacity * Self.largestPacket, alignment: 16)
+        addresses = .allocate(capacity: Self.capacity)
+        addresses.initialize(repeating: sockaddr_storage(), count: Self.capacity)
+        vectors = .allocate(capacity: Self.capacity)
+        vectors.initialize(repeating: iovec(), count: Self.capacity)
+        messages = .allocate(capacity: Self.capacity)
+        messages.initialize(repeating: mmsghdr(), count: Self.capacity)
+        for index in 0..<Self.capacity {
+            vectors[index].iov_base = bytes + index * Self.largestPacket
+            messages[index].msg_hdr.msg_iov = vectors + index
+            messages[index].msg_hdr.msg_iovlen = 1
+            messages[index].msg_hdr.msg_name = UnsafeMutableRawPointer(addresses + index)
+        }
+    }
+
+    deinit {
+        bytes.deallocate()
+        addresses.deallocate()
+        vectors.deallocate()
+        messages.deallocate()
+    }
+
+    /// Room for one packet, the same until `commit`; nil while the kernel takes no more.
+    func reserve() -> UnsafeMutableRawBufferPointer? {
+        if count == Self.capacity { send() }
+        guard blocked == nil else { return nil }
+        return UnsafeMutableRawBufferPointer(
+            start: bytes + count * Self.largestPacket, count: Self.largestPacket)
+    }
+
+    /// The packet in the reserved room goes to `address`.
+    func commit(_ length: Int, on socket: UDPSocket, to address: UnsafeRawPointer, length addressLength: socklen_t) {
+        let size = min(Int(addressLength), MemoryLayout<sockaddr_storage>.size)
+        UnsafeMutableRawPointer(addresses + count).copyMemory(from: address, byteCount: size)
+        messages[count].msg_hdr.msg_namelen = socklen_t(size)
+        vectors[count].iov_len = length
+        sockets[count] = socket
+        count += 1
+    }
+
+    /// Sends a copy of `packet` if there is room; else it is lost, as packets are.
+    func send(_ packet: UnsafeRawBufferPointer, on socket: UDPSocket, to address: UnsafeRawPointer, length: socklen_t) {
+        guard !packet.isEmpty, packet.count <= Self.largestPacket, let room = reserve() else { return }
+        room.copyMemory(from: packet)
+        commit(packet.count, on: socket, to: address, length: length)
+    }
+
+    /// Hands everything to the kernel.
+    func send() {
+        while head < count, blocked == nil {
+            guard let socket = sockets[head] else { break }
+            var end = head + 1
+            while end < count, sockets[end] === socket { end += 1 }
+            let sent = ptt_sendmmsg(socket.descriptor, messages + head, UInt32(end - head), 0)
+            if sent > 0 {
+                packetsSent += Int(sent)
+                head += Int(sent)
+            } else {
+                switch errno {
+                case EINTR: continue
+                case EAGAIN:
+                    blocked = socket
+                    didBlock(socket)
+                default:
+                    // This packet cannot go there (no route, say); QUIC treats it as lost.
+                    packetsFailed += 1
+                    head += 1
+                }
+            }
+        }
+        if head == count {
+            for index in 0..<count { sockets[index] = nil }
+            head = 0
+            count = 0
+        }
+    }
+
+    /// The socket is writable again.
+    func resume() {
+        blocked = nil
+        send()
+    }
+
+    /// Forgets what was meant for `socket`, which is being closed.
+    func abandon(_ socket: UDPSocket) {
+        if blocked === socket { blocked = nil }
+        send()
+        if head < count, sockets[head..<count].contains(where: { $0 === socket }) {
+            head = 0
+            count = 0
+        }
+    }
+}

@@ -1,0 +1,251 @@
+// A connection's turns: packets in, time passing, events out to the owner, and its end.
+import CNgtcp2
+import Glibc
+import MonotonicTime
+
+extension QUICConnection {
+    /// What is said to the peer at the end.
+    enum Goodbye {
+        /// Nothing: the peer knows, or is gone.
+        case none
+        case application((code: UInt64, reason: String))
+        case tlsAlert(UInt8)
+        case library(Int32)
+    }
+
+    /// Takes one packet that came for this connection.
+    func receive(
+        _ packet: UnsafeRawBufferPointer, on socket: UDPSocket, from remote: UnsafeMutableRawPointer, length: socklen_t
+    ) {
+        guard let conn else { return }
+        var info = ngtcp2_pkt_info()
+        let status = socket.withPath(to: remote, length: length) {
+            ngtcp2_conn_read_pkt_versioned(
+                conn, $0, NGTCP2_PKT_INFO_VERSION_V1, &info, packet.baseAddress?.assumingMemoryBound(to: UInt8.self),
+                packet.count, endpoint.timestamp())
+        }
+        settle(status)
+    }
+
+    /// Called when the library's next deadline has come.
+    func handleExpiry() {
+        guard let conn else { return }
+        settle(ngtcp2_conn_handle_expiry(conn, endpoint.timestamp()))
+    }
+
+    private func settle(_ status: Int32) {
+        guard status == 0 else {
+            end(afterError: status)
+            return
+        }
+        followPath()
+        if resumptionChanged { postResumption() }
+        endpoint.markDirty(self)
+    }
+
+    /// Adopts a path that was validated, if it is the one in use: a validated one may be the old one.
+    private func followPath() {
+        guard let validated = validatedPath, let conn else { return }
+        validatedPath = nil
+        guard let path = ngtcp2_conn_get_path(conn)?.pointee,
+            let remote = SocketAddress(path.remote.addr, length: Int(path.remote.addrlen)),
+            let local = SocketAddress(path.local.addr, length: Int(path.local.addrlen)),
+            remote == validated.remote, local == validated.local
+        else { return }
+        let old = remoteAddress
+        if let new = endpoint.socket(at: local) { socket = new }
+        remoteLength = min(path.remote.addrlen, socklen_t(MemoryLayout<sockaddr_storage>.size))
+        UnsafeMutableRawPointer(remoteStorage).copyMemory(from: path.remote.addr, byteCount: Int(remoteLength))
+        remoteAddress = remote
+        if migrationTarget != nil {
+            migrationTarget = nil
+            endpoint.closeUnusedSockets()
+        }
+        if remote != old { post(.moved(from: old)) }
+    }
+
+    private func postResumption() {
+        resumptionChanged = false
+        guard hasTicket, let conn, let key = peerKeySHA256, let data = session?.resumptionData,
+            let parameters = ngtcp2_conn_get_remote_transport_params(conn)
+        else { return }
+        var encoded = [UInt8](repeating: 0, count: 512)
+        let length = ngtcp2_encode_transport_params_versioned(
+            &encoded, encoded.count, NGTCP2_TRANSPORT_PARAMS_TYPE_ENCRYPTED_EXTENSIONS,
+            NGTCP2_TRANSPORT_PARAMS_VERSION_V1, parameters)
+        guard length > 0 else { return }
+        let state = ResumptionState(
+            session: data, transportParameters: Array(encoded.prefix(length)), token: addressToken,
+            serverKeySHA256: key)
+        if state.isStorable { post(.resumption(state)) }
+    }
+
+    func updateDeadline() {
+        guard let conn else { return }
+        let expiry = ngtcp2_conn_get_expiry(conn)
+        if expiry >= UInt64(Int64.max) {
+            endpoint.deadlines.remove(deadline)
+        } else {
+            endpoint.deadlines.schedule(deadline, at: Instant(nanoseconds: Int64(expiry)))
+        }
+    }
+
+    // MARK: Events
+
+    /// Tells the owner what has happened since the last turn.
+    func deliverEvents() {
+        guard announce() else { return }
+        let batch = events
+        events = []
+        queuedDatagramEvents = 0
+        for event in batch { deliver(event) }
+    }
+
+    /// A server's newcomer is shown to the endpoint's owner as soon as it is known who it is; false while it is not.
+    private func announce() -> Bool {
+        guard !isAnnounced else { return true }
+        if closeReason != nil {
+            events = []
+            endpoint.statistics.handshakesFailed += 1
+            return false
+        }
+        if !isReady {
+            guard let hash = session?.peerKeyHash, accept(hash) else { return false }
+        }
+        isAnnounced = true
+        endpoint.handshakes -= 1
+        endpoint.statistics.accepted += 1
+        endpoint.delegate?.endpoint(endpoint, didAccept: self)
+        return true
+    }
+
+    private func deliver(_ event: Event) {
+        switch event {
+        case .ready: delegate?.connectionDidBecomeReady(self)
+        case .opened(let stream): delegate?.connection(self, didOpen: stream)
+        case .readable(let stream):
+            stream.readableQueued = false
+            delegate?.connection(self, streamDidBecomeReadable: stream)
+        case .writable(let stream): delegate?.connection(self, streamDidBecomeWritable: stream)
+        case .streamClosed(let stream, let code): delegate?.connection(self, didClose: stream, errorCode: code)
+        case .datagram(let bytes, let early):
+            delegate?.connection(self, didReceiveDatagram: bytes, isEarlyData: early)
+        case .moved(let old): delegate?.connection(self, didMoveFrom: old)
+        case .resumption(let state): delegate?.connection(self, didReceive: state)
+        case .closed(let reason): delegate?.connection(self, didClose: reason)
+        }
+    }
+
+    // MARK: The end
+
+    /// Ends the connection because the library said `status` on reading, writing or expiry.
+    func end(afterError status: Int32) {
+        guard let conn else { return }
+        switch status {
+        case NGTCP2_ERR_DRAINING: end(resetReceived ? .statelessReset : peersReason(conn), send: .none)
+        case NGTCP2_ERR_IDLE_CLOSE: end(.idleTimeout, send: .none)
+        case NGTCP2_ERR_HANDSHAKE_TIMEOUT: end(.handshakeTimeout, send: .none)
+        case NGTCP2_ERR_RECV_VERSION_NEGOTIATION: end(.versionMismatch, send: .none)
+        case NGTCP2_ERR_DROP_CONN, NGTCP2_ERR_RETRY:
+            end(libraryReason(status), send: .none)
+        case NGTCP2_ERR_CRYPTO:
+            let alert = ngtcp2_conn_get_tls_alert(conn)
+            end(failure ?? Self.reason(alert: alert, fromPeer: false), send: .tlsAlert(alert))
+        default:
+            // A refusal by `handshakeCompleted` carries no alert of its own.
+            if let failure {
+                end(failure, send: .tlsAlert(Self.alert(for: failure)))
+            } else {
+                end(libraryReason(status), send: .library(status))
+            }
+        }
+    }
+
+    private func libraryReason(_ status: Int32) -> QUICCloseReason {
+        .transportError(
+            code: ngtcp2_err_infer_quic_transport_error_code(status), reason: String(cString: ngtcp2_strerror(status)),
+            fromPeer: false)
+    }
+
+    private func peersReason(_ conn: OpaquePointer) -> QUICCloseReason {
+        var error = ngtcp2_connection_close_error()
+        ngtcp2_conn_get_connection_close_error(conn, &error)
+        let text = String(decoding: UnsafeBufferPointer(start: error.reason, count: error.reasonlen), as: UTF8.self)
+        if error.type == NGTCP2_CONNECTION_CLOSE_ERROR_CODE_TYPE_APPLICATION {
+            return .closedByPeer(code: error.error_code, reason: text)
+        }
+        if error.error_code & ~0xFF == UInt64(NGTCP2_CRYPTO_ERROR) {
+            return Self.reason(alert: UInt8(truncatingIfNeeded: error.error_code), fromPeer: true)
+        }
+        return .transportError(code: error.error_code, reason: text, fromPeer: true)
+    }
+
+    /// Alerts of RFC 8446, section 6, that say something about this product's use.
+    private static func reason(alert: UInt8, fromPeer: Bool) -> QUICCloseReason {
+        switch alert {
+        case 116: fromPeer ? .ownCertificateMissing : .peerCertificateMissing
+        case 120: .applicationProtocolMismatch
+        case 42...46 where fromPeer, 48...49 where fromPeer: .ownKeyRejected
+        default: .tlsAlert(alert, fromPeer: fromPeer)
+        }
+    }
+
+    private static func alert(for failure: QUICCloseReason) -> UInt8 {
+        switch failure {
+        case .peerCertificateMissing: 116
+        case .applicationProtocolMismatch: 120
+        default: 42
+        }
+    }
+
+    /// Ends the connection: tells the peer, frees what it holds, and leaves an answer for stragglers behind.
+    func end(_ reason: QUICCloseReason, send goodbye: Goodbye) {
+        guard let conn else { return }
+        let packet = write(goodbye, conn)
+        let patience = Duration.nanoseconds(3 * Int64(clamping: ngtcp2_conn_get_pto(conn)))
+        endpoint.deadlines.remove(deadline)
+        endpoint.replace(self, by: packet, for: patience)
+        ngtcp2_conn_del(conn)
+        self.conn = nil
+        session = nil
+        for stream in streams.values { stream.isOver = true }
+        streams = [:]
+        sendQueue = []
+        datagrams = []
+        isReady = false
+        migrationTarget = nil
+        closeReason = reason
+        post(.closed(reason))
+    }
+
+    private func write(_ goodbye: Goodbye, _ conn: OpaquePointer) -> [UInt8] {
+        var error = ngtcp2_connection_close_error()
+        ngtcp2_connection_close_error_default(&error)
+        var text: [UInt8] = []
+        switch goodbye {
+        case .none: return []
+        case .application(let request):
+            text = Array(request.reason.utf8)
+            ngtcp2_connection_close_error_set_application_error(&error, request.code, nil, 0)
+        case .tlsAlert(let alert):
+            ngtcp2_connection_close_error_set_transport_error_tls_alert(&error, alert, nil, 0)
+        case .library(let status):
+            ngtcp2_connection_close_error_set_transport_error_liberr(&error, status, nil, 0)
+        }
+        var packet = [UInt8](repeating: 0, count: PacketSender.largestPacket)
+        var path = ngtcp2_path_storage()
+        ngtcp2_path_storage_zero(&path)
+        var info = ngtcp2_pkt_info()
+        let length = text.withUnsafeMutableBufferPointer { text in
+            error.reason = text.baseAddress
+            error.reasonlen = text.count
+            return ngtcp2_conn_write_connection_close_versioned(
+                conn, &path.path, NGTCP2_PKT_INFO_VERSION_V1, &info, &packet, packet.count, &error,
+                endpoint.timestamp())
+        }
+        // Before there are keys, nothing can be written; the peer's time-out tells it.
+        guard length > 0 else { return [] }
+        packet.removeLast(packet.count - length)
+        return packet
+    }
+}

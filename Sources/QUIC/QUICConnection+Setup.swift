@@ -1,0 +1,147 @@
+// Making the library's objects for a connection: limits, callbacks, TLS.
+import CGnuTLS
+import CNgtcp2
+import MonotonicTime
+
+extension QUICConnection {
+    /// What a server has learnt from the packet that starts a connection.
+    struct Initial {
+        /// The id that the client chose for the server, in this packet.
+        var destination: ngtcp2_cid
+        /// The client's own id.
+        var source: ngtcp2_cid
+        /// The id that the client chose first, when a Retry came in between.
+        var originalDestination: ngtcp2_cid?
+        var version: UInt32
+        var token: ngtcp2_vec
+    }
+
+    private static let quicVersion1: UInt32 = 1
+    /// Ids that the peer may give this side in advance: a spare for each path change of the next moment.
+    private static let spareConnectionIDs: UInt64 = 7
+
+    /// Creates the server's side of the connection that `initial` starts.
+    func startServer(_ initial: Initial, options: QUICServerOptions) throws(QUICError) {
+        var settings = makeSettings()
+        settings.token = initial.token
+        var parameters = makeParameters()
+        var source = ngtcp2_cid()
+        let own = endpoint.makeConnectionID(&source)
+        if let original = initial.originalDestination {
+            parameters.original_dcid = original
+            parameters.retry_scid = initial.destination
+            parameters.retry_scid_present = 1
+        } else {
+            parameters.original_dcid = initial.destination
+        }
+        parameters.stateless_reset_token_present = 1
+        withUnsafeMutableBytes(of: &parameters.stateless_reset_token) {
+            endpoint.makeResetToken(for: &source, into: $0)
+        }
+        var callbacks = Self.makeCallbacks()
+        callbacks.recv_client_initial = ngtcp2_crypto_recv_client_initial_cb
+        var peer = initial.source
+        var created: OpaquePointer?
+        let status = socket.withPath(to: remoteStorage, length: remoteLength) { path in
+            ngtcp2_conn_server_new_versioned(
+                &created, &peer, &source, path, initial.version, NGTCP2_CALLBACKS_VERSION_V1, &callbacks,
+                NGTCP2_SETTINGS_VERSION_V1, &settings, NGTCP2_TRANSPORT_PARAMS_VERSION_V1, &parameters, nil,
+                Unmanaged.passUnretained(self).toOpaque())
+        }
+        guard status == 0, let created else { throw QUICError.ngtcp2("ngtcp2_conn_server_new", status) }
+        conn = created
+        let session = try TLSSession.server(tlsSetup, options: options)
+        self.session = session
+        ngtcp2_conn_set_tls_native_handle(created, UnsafeMutableRawPointer(session.handle))
+        register(own)
+    }
+
+    /// Creates the client's side; its first packet goes out with the next flush, and early data with it.
+    func startClient(_ options: QUICClientOptions) throws(QUICError) {
+        var settings = makeSettings()
+        var parameters = makeParameters()
+        var source = ngtcp2_cid()
+        let own = endpoint.makeConnectionID(&source)
+        var destination = ngtcp2_cid()
+        endpoint.makeRandomConnectionID(&destination)
+        var callbacks = Self.makeCallbacks()
+        callbacks.client_initial = ngtcp2_crypto_client_initial_cb
+        callbacks.recv_retry = ngtcp2_crypto_recv_retry_cb
+        // State of another server, or one that must not be trusted any more, is as good as none.
+        let resumption = options.resumption.flatMap {
+            options.verification.accepts($0.serverKeySHA256) ? $0 : nil
+        }
+        var created: OpaquePointer?
+        var token = resumption?.token ?? []
+        let status = token.withUnsafeMutableBufferPointer { token in
+            settings.token = ngtcp2_vec(base: token.baseAddress, len: token.count)
+            return socket.withPath(to: remoteStorage, length: remoteLength) { path in
+                ngtcp2_conn_client_new_versioned(
+                    &created, &destination, &source, path, Self.quicVersion1, NGTCP2_CALLBACKS_VERSION_V1,
+                    &callbacks, NGTCP2_SETTINGS_VERSION_V1, &settings, NGTCP2_TRANSPORT_PARAMS_VERSION_V1,
+                    &parameters, nil, Unmanaged.passUnretained(self).toOpaque())
+            }
+        }
+        guard status == 0, let created else { throw QUICError.ngtcp2("ngtcp2_conn_client_new", status) }
+        conn = created
+        let session = try TLSSession.client(tlsSetup, options: options)
+        self.session = session
+        ngtcp2_conn_set_tls_native_handle(created, UnsafeMutableRawPointer(session.handle))
+        if let resumption { offerEarlyData(resumption, session, created) }
+        register(own)
+    }
+
+    private func offerEarlyData(_ resumption: ResumptionState, _ session: TLSSession, _ conn: OpaquePointer) {
+        guard session.resume(resumption.session) else { return }
+        var parameters = ngtcp2_transport_params()
+        let status = resumption.transportParameters.withUnsafeBufferPointer {
+            ngtcp2_decode_transport_params_versioned(
+                NGTCP2_TRANSPORT_PARAMS_VERSION_V1, &parameters, NGTCP2_TRANSPORT_PARAMS_TYPE_ENCRYPTED_EXTENSIONS,
+                $0.baseAddress, $0.count)
+        }
+        guard status == 0 else { return }
+        ngtcp2_conn_set_early_remote_transport_params_versioned(
+            conn, NGTCP2_TRANSPORT_PARAMS_VERSION_V1, &parameters)
+        earlyData = .offered
+    }
+
+    private var tlsSetup: TLSSession.Setup {
+        TLSSession.Setup(
+            credentials: endpoint.credentials,
+            applicationProtocol: Array(endpoint.configuration.applicationProtocol.utf8), reference: reference)
+    }
+
+    private func makeSettings() -> ngtcp2_settings {
+        var settings = ngtcp2_settings()
+        ngtcp2_settings_default_versioned(NGTCP2_SETTINGS_VERSION_V1, &settings)
+        settings.initial_ts = endpoint.timestamp()
+        settings.handshake_timeout = UInt64(clamping: endpoint.configuration.handshakeTimeout.nanoseconds)
+        // Voice packets are small; probing for more would only wake radios.
+        settings.no_pmtud = 1
+        return settings
+    }
+
+    private func makeParameters() -> ngtcp2_transport_params {
+        let configuration = endpoint.configuration
+        var parameters = ngtcp2_transport_params()
+        ngtcp2_transport_params_default_versioned(NGTCP2_TRANSPORT_PARAMS_VERSION_V1, &parameters)
+        parameters.initial_max_stream_data_bidi_local = UInt64(configuration.streamReceiveWindow)
+        parameters.initial_max_stream_data_bidi_remote = UInt64(configuration.streamReceiveWindow)
+        parameters.initial_max_data = UInt64(configuration.connectionReceiveWindow)
+        parameters.initial_max_streams_bidi = UInt64(configuration.maximumPeerStreams)
+        parameters.initial_max_streams_uni = 0
+        parameters.max_idle_timeout = UInt64(clamping: configuration.idleTimeout.nanoseconds)
+        parameters.max_udp_payload_size = UInt64(PacketReceiver.largestPacket)
+        parameters.max_datagram_frame_size =
+            configuration.maximumDatagram == 0 ? 0 : UInt64(configuration.maximumDatagram + Self.datagramFrameOverhead)
+        parameters.active_connection_id_limit = Self.spareConnectionIDs
+        // The port is shared with RTP by the first byte: the QUIC bit must stay what it is (RFC 9443, section 3).
+        parameters.grease_quic_bit = 0
+        return parameters
+    }
+
+    func register(_ id: ConnectionID) {
+        ids.append(id)
+        endpoint.routes[id] = .connection(self)
+    }
+}

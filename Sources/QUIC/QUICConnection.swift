@@ -1,0 +1,243 @@
+// A QUIC connection as its owner sees it.
+import CNgtcp2
+import Glibc
+import MonotonicTime
+import Reactor
+
+/// A QUIC version 1 connection (RFC 9000) of a `QUICEndpoint`.
+///
+/// It is `Sendable` only so that actors on the endpoint's loop can hold it: all use is on that loop (checked). What
+/// calls queue is sent at the end of the loop's turn.
+public final class QUICConnection: @unchecked Sendable {
+    /// What became of a client's early data.
+    public enum EarlyData: Sendable, Equatable {
+        /// There was nothing to resume with.
+        case notOffered
+        /// Sent; the server has not answered yet.
+        case offered
+        /// Taken.
+        case accepted
+        /// Refused; streams were sent again after the handshake, datagrams are lost.
+        case rejected
+    }
+
+    /// What has been counted since the start.
+    public struct Statistics: Sendable, Equatable {
+        /// Datagrams that were dropped because the send queue was full, or with refused early data.
+        public internal(set) var datagramsDroppedSending = 0
+        /// Datagrams from the peer that were dropped because the receive queue was full.
+        public internal(set) var datagramsDroppedReceiving = 0
+        /// Foreign packets that the kernel took.
+        public internal(set) var foreignPacketsSent = 0
+        /// Foreign packets that the kernel refused.
+        public internal(set) var foreignPacketsFailed = 0
+    }
+
+    enum Event {
+        case ready
+        case opened(QUICStream)
+        case readable(QUICStream)
+        case writable(QUICStream)
+        case streamClosed(QUICStream, errorCode: UInt64?)
+        case datagram([UInt8], early: Bool)
+        case moved(from: SocketAddress)
+        case resumption(ResumptionState)
+        case closed(QUICCloseReason)
+    }
+
+    enum Role {
+        case client(QUICClientOptions)
+        case server(QUICServerOptions)
+    }
+
+    /// The endpoint it belongs to.
+    public let endpoint: QUICEndpoint
+    /// Who is told what happens.
+    public weak var delegate: (any QUICConnectionDelegate)?
+    /// The application's, for what it keeps about the connection.
+    public var context: AnyObject?
+    /// Whether the handshake is complete and the connection open.
+    public internal(set) var isReady = false
+    /// Where the peer is, as last validated.
+    public internal(set) var remoteAddress: SocketAddress
+    /// SHA-256 of the SubjectPublicKeyInfo of the peer's certificate; nil until it is known.
+    public internal(set) var peerKeySHA256: [UInt8]?
+    /// A client: what became of early data.
+    public internal(set) var earlyData = EarlyData.notOffered
+    /// Why it ended; nil while it has not.
+    public internal(set) var closeReason: QUICCloseReason?
+    /// Counters.
+    public internal(set) var statistics = Statistics()
+
+    let role: Role
+    var conn: OpaquePointer?
+    var session: TLSSession?
+    let reference: UnsafeMutablePointer<ngtcp2_crypto_conn_ref>
+    /// Where foreign packets go: the validated path, in the kernel's form for the path's socket.
+    let remoteStorage: UnsafeMutablePointer<sockaddr_storage>
+    var remoteLength: socklen_t = 0
+    var socket: UDPSocket
+    var ids: [ConnectionID] = []
+    lazy var deadline = Deadline { [unowned self] in self.handleExpiry() }
+    var streams: [Int64: QUICStream] = [:]
+    var sendQueue: [QUICStream] = []
+    var datagrams: [[UInt8]] = []
+    var events: [Event] = []
+    var queuedDatagramEvents = 0
+    var isEventful = false
+    var isDirty = false
+    var isAnnounced: Bool
+    var closeRequest: (code: UInt64, reason: String)?
+    /// Set where a TLS callback knows better than the library why it fails.
+    var failure: QUICCloseReason?
+    var resetReceived = false
+    var earlyDataStreamsLost = false
+    var validatedPath: (remote: SocketAddress, local: SocketAddress)?
+    var resumptionChanged = false
+    var hasTicket = false
+    var addressToken: [UInt8] = []
+
+    init(endpoint: QUICEndpoint, role: Role, remote: SocketAddress, socket: UDPSocket) {
+        self.endpoint = endpoint
+        self.role = role
+        self.socket = socket
+        remoteAddress = remote
+        remoteStorage = .allocate(capacity: 1)
+        remoteStorage.initialize(to: sockaddr_storage())
+        remoteLength = remote.encode(family: socket.family, into: remoteStorage)
+        reference = .allocate(capacity: 1)
+        if case .client = role { isAnnounced = true } else { isAnnounced = false }
+        reference.initialize(
+            to: ngtcp2_crypto_conn_ref(
+                get_conn: { reference in
+                    guard let data = reference?.pointee.user_data else { return nil }
+                    return Unmanaged<QUICConnection>.fromOpaque(data).takeUnretainedValue().conn
+                }, user_data: Unmanaged.passUnretained(self).toOpaque()))
+    }
+
+    deinit {
+        if let conn { ngtcp2_conn_del(conn) }
+        session = nil
+        reference.deallocate()
+        remoteStorage.deallocate()
+    }
+
+    func checkLoop() { endpoint.loop.checkIsolated() }
+
+    // MARK: What the owner does
+
+    /// Whether it can be used: connecting or ready, and not closed.
+    public var isOpen: Bool { conn != nil && closeRequest == nil }
+
+    /// Whether this side accepted it.
+    public var isServer: Bool { if case .server = role { true } else { false } }
+
+    /// Opens a bidirectional stream. A client may do so, and write, before the handshake is complete: with
+    /// `resumption` it is early data, without it waits.
+    ///
+    /// - Throws: `QUICError.streamLimitReached`, also by a client without resumption before it is ready; `.closed`.
+    public func openStream() throws(QUICError) -> QUICStream {
+        checkLoop()
+        guard let conn, isOpen else { throw QUICError.closed }
+        var id: Int64 = -1
+        let status = ngtcp2_conn_open_bidi_stream(conn, &id, nil)
+        guard status == 0 else {
+            if status == NGTCP2_ERR_STREAM_ID_BLOCKED { throw QUICError.streamLimitReached }
+            throw QUICError.ngtcp2("ngtcp2_conn_open_bidi_stream", status)
+        }
+        let stream = QUICStream(
+            id: id, connection: self, isPeerInitiated: false, sendLimit: endpoint.configuration.streamSendBuffer)
+        streams[id] = stream
+        return stream
+    }
+
+    /// Queues a datagram (RFC 9221): it arrives whole, late, twice never, or not at all. When the queue is full the
+    /// oldest one goes.
+    ///
+    /// - Throws: `QUICError.datagramTooLarge`; `.datagramsNotSupported`; `.closed`.
+    public func sendDatagram(_ datagram: [UInt8]) throws(QUICError) {
+        checkLoop()
+        guard isOpen else { throw QUICError.closed }
+        if let maximum = maximumDatagramLength {
+            guard maximum > 0 else { throw QUICError.datagramsNotSupported }
+            guard datagram.count <= maximum else { throw QUICError.datagramTooLarge(maximum: maximum) }
+        } else if datagram.count > Self.packetRoomForDatagram {
+            throw QUICError.datagramTooLarge(maximum: Self.packetRoomForDatagram)
+        }
+        if datagrams.count >= endpoint.configuration.datagramSendQueue {
+            datagrams.removeFirst()
+            statistics.datagramsDroppedSending += 1
+        }
+        datagrams.append(datagram)
+        endpoint.markDirty(self)
+    }
+
+    /// The longest datagram that can be sent; 0 when the peer takes none, nil while its limits are not known.
+    public var maximumDatagramLength: Int? {
+        guard let conn, isReady || earlyData == .offered,
+            let parameters = ngtcp2_conn_get_remote_transport_params(conn)
+        else { return nil }
+        let frame = Int(clamping: parameters.pointee.max_datagram_frame_size)
+        return max(0, min(frame - Self.datagramFrameOverhead, Self.packetRoomForDatagram))
+    }
+
+    /// A DATAGRAM frame's type byte and two-byte length.
+    static let datagramFrameOverhead = 3
+    /// What a packet of 1200 bytes leaves for a datagram: header byte, id, packet number, tag and frame are taken off.
+    static let packetRoomForDatagram =
+        1_200 - 1 - ConnectionID.maximumLength - 4 - 16 - datagramFrameOverhead
+
+    /// Datagrams that wait to be sent.
+    public var queuedDatagramCount: Int { datagrams.count }
+
+    /// Closes it with the application's `code` and `reason` (of which 256 bytes are sent). What is queued and fits the
+    /// congestion window is sent before. The delegate's `didClose` follows.
+    public func close(code: UInt64, reason: String = "") {
+        checkLoop()
+        guard isOpen else { return }
+        // A QUIC variable-length integer has 62 bits.
+        closeRequest = (min(code, 1 << 62 - 1), String(reason.utf8.prefix(256)) ?? "")
+        isReady = false
+        endpoint.markDirty(self)
+    }
+
+    /// Smoothed round-trip time; nil before it was measured.
+    public var roundTripTime: Duration? {
+        checkLoop()
+        guard let conn, isReady else { return nil }
+        var statistics = ngtcp2_conn_stat()
+        ngtcp2_conn_get_conn_stat_versioned(conn, NGTCP2_CONN_STAT_VERSION_V1, &statistics)
+        guard statistics.first_rtt_sample_ts != UInt64.max else { return nil }
+        return .nanoseconds(Int64(clamping: statistics.smoothed_rtt))
+    }
+
+    /// A client: moves the connection to a new local socket (on another network, say) after validating that path
+    /// (RFC 9000, section 9). Until then, and when it fails, the old one stays in use.
+    ///
+    /// - Parameter local: The address to bind; port 0 lets the kernel choose.
+    /// - Throws: `QUICError.invalidState` when the handshake is not confirmed, the server is out of spare connection
+    ///   ids or this is a server; `.socket`; `.closed`.
+    public func migrate(to local: SocketAddress) throws(QUICError) {
+        checkLoop()
+        guard let conn, isOpen else { throw QUICError.closed }
+        guard !isServer else { throw QUICError.invalidState("only a client can move a connection") }
+        let new = try endpoint.openSocket(local, like: socket)
+        let status = new.withPath(to: remoteStorage, length: remoteLength) {
+            ngtcp2_conn_initiate_migration(conn, $0, endpoint.timestamp())
+        }
+        guard status == 0 else {
+            endpoint.closeUnusedSockets()
+            throw QUICError.invalidState("cannot move now: \(String(cString: ngtcp2_strerror(status)))")
+        }
+        migrationTarget = new
+        endpoint.markDirty(self)
+    }
+
+    var migrationTarget: UDPSocket?
+}
+
+extension QUICError {
+    static func ngtcp2(_ call: String, _ status: Int32) -> QUICError {
+        .library(call: call, reason: String(cString: ngtcp2_strerror(status)))
+    }
+}

@@ -1,0 +1,64 @@
+// How an endpoint tells its owner what happened. All calls come on the endpoint's loop, never from within a call
+// that the owner makes.
+import MonotonicTime
+
+/// The owner of an endpoint.
+///
+/// Calls come on the loop's thread, one at a time, so an actor on the same loop enters itself by
+/// `assumeIsolated`. The delegate may call anything on the endpoint and its connections from there.
+public protocol QUICEndpointDelegate: AnyObject {
+    /// A client is there, and its key is known: `connection.peerKeySHA256`. Set `connection.delegate` now; what the
+    /// client sent follows. `connection.isReady` is false when it is early data that came first.
+    func endpoint(_ endpoint: QUICEndpoint, didAccept connection: QUICConnection)
+
+    /// A packet came whose first byte is 128…191 (RFC 9443: not QUIC), from anyone. `packet` is valid during the call.
+    func endpoint(
+        _ endpoint: QUICEndpoint, didReceiveForeignPacket packet: UnsafeRawBufferPointer, from address: SocketAddress)
+}
+
+extension QUICEndpointDelegate {
+    /// By default connections are refused: nobody would own them.
+    public func endpoint(_ endpoint: QUICEndpoint, didAccept connection: QUICConnection) {
+        connection.close(code: 0, reason: "not accepting")
+    }
+
+    /// By default foreign packets are ignored.
+    public func endpoint(
+        _ endpoint: QUICEndpoint, didReceiveForeignPacket packet: UnsafeRawBufferPointer, from address: SocketAddress
+    ) {}
+}
+
+/// The owner of a connection. Only `didClose` must be written; the others have empty defaults.
+public protocol QUICConnectionDelegate: AnyObject {
+    /// The handshake is complete: the peer is who it should be, and everything may be sent. A client may still be
+    /// refused by the server after it; `didClose` tells.
+    func connectionDidBecomeReady(_ connection: QUICConnection)
+    /// The peer opened a stream.
+    func connection(_ connection: QUICConnection, didOpen stream: QUICStream)
+    /// Bytes or the end of a stream can be read with `stream.read()`.
+    func connection(_ connection: QUICConnection, streamDidBecomeReadable stream: QUICStream)
+    /// A send buffer that was more than half full, or too full for a write, has half of its room again.
+    func connection(_ connection: QUICConnection, streamDidBecomeWritable stream: QUICStream)
+    /// Both directions are over; `errorCode` is nil after a proper end, else the reset's code. What was received may
+    /// still be read.
+    func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?)
+    /// A datagram (RFC 9221) came; `isEarlyData` when it may be a replay.
+    func connection(_ connection: QUICConnection, didReceiveDatagram datagram: [UInt8], isEarlyData: Bool)
+    /// The peer has moved and its new address is validated: `connection.remoteAddress`.
+    func connection(_ connection: QUICConnection, didMoveFrom oldAddress: SocketAddress)
+    /// A client got something to resume with; the newest replaces the older ones.
+    func connection(_ connection: QUICConnection, didReceive resumption: ResumptionState)
+    /// The connection is over; the last call about it.
+    func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason)
+}
+
+extension QUICConnectionDelegate {
+    public func connectionDidBecomeReady(_ connection: QUICConnection) {}
+    public func connection(_ connection: QUICConnection, didOpen stream: QUICStream) {}
+    public func connection(_ connection: QUICConnection, streamDidBecomeReadable stream: QUICStream) {}
+    public func connection(_ connection: QUICConnection, streamDidBecomeWritable stream: QUICStream) {}
+    public func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?) {}
+    public func connection(_ connection: QUICConnection, didReceiveDatagram datagram: [UInt8], isEarlyData: Bool) {}
+    public func connection(_ connection: QUICConnection, didMoveFrom oldAddress: SocketAddress) {}
+    public func connection(_ connection: QUICConnection, didReceive resumption: ResumptionState) {}
+}

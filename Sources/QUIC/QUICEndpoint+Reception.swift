@@ -1,0 +1,301 @@
+// Where each packet that arrives goes: to a connection, to the owner, into a new connection, or nowhere.
+import CGnuTLS
+import CLinux
+import CNgtcp2
+import Glibc
+import Logging
+import MonotonicTime
+
+extension QUICEndpoint {
+    /// Batches that one socket may fill in a turn.
+    private static let batchesPerTurn = 4
+    /// A packet that could be a stateless reset must stay longer than ours, or two endpoints could go on for ever
+    /// (RFC 9000, section 10.3.3).
+    private static let resetLength = 40
+    private static let retryTokenLifetime: UInt64 = 10_000_000_000
+    private static let addressTokenLifetime: UInt64 = 86_400_000_000_000
+
+    func receive(from socket: UDPSocket) {
+        for _ in 0..<Self.batchesPerTurn {
+            let count = receiver.receive(from: socket)
+            for index in 0..<count {
+                handle(receiver[index], on: socket)
+                // The owner may have closed the endpoint on hearing of a foreign packet.
+                if isClosed { return }
+            }
+            if count < PacketReceiver.batch { return }
+        }
+    }
+
+    private func handle(_ packet: PacketReceiver.Packet, on socket: UDPSocket) {
+        statistics.packetsReceived += 1
+        guard let first = packet.bytes.first, !packet.isTruncated else {
+            statistics.malformedPackets += 1
+            return
+        }
+        switch PacketClass(firstByte: first) {
+        case .foreign:
+            statistics.foreignPacketsReceived += 1
+            guard let address = SocketAddress(packet.address, length: Int(packet.addressLength)) else { return }
+            delegate?.endpoint(self, didReceiveForeignPacket: packet.bytes, from: address)
+        case .shortHeader: handleShortHeader(packet, on: socket)
+        case .longHeader: handleLongHeader(packet, on: socket)
+        case .unknown: statistics.malformedPackets += 1
+        }
+    }
+
+    private func dispatch(_ packet: PacketReceiver.Packet, to route: Route, on socket: UDPSocket) {
+        switch route {
+        case .connection(let connection):
+            connection.receive(packet.bytes, on: socket, from: packet.address, length: packet.addressLength)
+        case .farewell(let farewell): farewell.packetArrived(sender)
+        }
+    }
+
+    private func handleShortHeader(_ packet: PacketReceiver.Packet, on socket: UDPSocket) {
+        guard let id = ConnectionID(shortHeader: packet.bytes) else {
+            statistics.malformedPackets += 1
+            return
+        }
+        if let route = routes[id] { return dispatch(packet, to: route, on: socket) }
+        statistics.strayPackets += 1
+        if configuration.server != nil {
+            sendStatelessReset(for: packet, on: socket)
+        } else if let address = SocketAddress(packet.address, length: Int(packet.addressLength)) {
+            // A stateless reset names no connection: let those with this peer look at it. Clients have few.
+            for connection in connections.values where connection.remoteAddress == address {
+                dispatch(packet, to: .connection(connection), on: socket)
+            }
+        }
+    }
+
+    private func handleLongHeader(_ packet: PacketReceiver.Packet, on socket: UDPSocket) {
+        var header = ngtcp2_version_cid()
+        let bytes = packet.bytes.assumingMemoryBound(to: UInt8.self)
+        let status = ngtcp2_pkt_decode_version_cid(&header, bytes.baseAddress, bytes.count, ConnectionID.ownLength)
+        guard status == 0 || status == NGTCP2_ERR_VERSION_NEGOTIATION else {
+            statistics.malformedPackets += 1
+            return
+        }
+        let destination = UnsafeRawBufferPointer(start: header.dcid, count: header.dcidlen)
+        if let id = ConnectionID(destination), let route = routes[id] {
+            return dispatch(packet, to: route, on: socket)
+        }
+        guard let options = configuration.server, !isClosed else {
+            statistics.strayPackets += 1
+            return
+        }
+        if status == NGTCP2_ERR_VERSION_NEGOTIATION {
+            sendVersionNegotiation(header, packet, on: socket)
+        } else {
+            accept(packet, options, on: socket)
+        }
+    }
+
+    // MARK: Newcomers
+
+    private func accept(_ packet: PacketReceiver.Packet, _ options: QUICServerOptions, on socket: UDPSocket) {
+        let bytes = packet.bytes.assumingMemoryBound(to: UInt8.self)
+        var header = ngtcp2_pkt_hd()
+        guard ngtcp2_accept(&header, bytes.baseAddress, bytes.count) == 0 else {
+            statistics.strayPackets += 1
+            return
+        }
+        guard connections.count < options.maximumConnections, handshakes < options.maximumHandshakes,
+            let address = SocketAddress(packet.address, length: Int(packet.addressLength))
+        else {
+            statistics.refusedForLoad += 1
+            return
+        }
+        var initial = QUICConnection.Initial(
+            destination: header.dcid, source: header.scid, originalDestination: nil, version: header.version,
+            token: ngtcp2_vec())
+        switch examineToken(header, packet, options) {
+        case .proven(let original):
+            initial.originalDestination = original
+            initial.token = header.token
+        case .unproven:
+            if mustProveAddress(options) { return sendRetry(header, packet, options, on: socket) }
+        case .forged: return sendInvalidToken(header, packet, on: socket)
+        }
+        let connection = QUICConnection(endpoint: self, role: .server(options), remote: address, socket: socket)
+        do {
+            try connection.startServer(initial, options: options)
+        } catch {
+            logger.error("cannot accept a connection", metadata: ["error": "\(error)", "peer": "\(address)"])
+            for id in connection.ids { routes[id] = nil }
+            return
+        }
+        if let id = ConnectionID(header.dcid) { connection.register(id) }
+        handshakes += 1
+        adopt(connection)
+        connection.receive(packet.bytes, on: socket, from: packet.address, length: packet.addressLength)
+    }
+
+    private func mustProveAddress(_ options: QUICServerOptions) -> Bool {
+        switch options.addressValidation {
+        case .never: false
+        case .always: true
+        case .whenHandshakesExceed(let limit): handshakes > limit
+        }
+    }
+
+    private enum TokenVerdict {
+        /// From a Retry (with the id that the client chose first) or an earlier connection.
+        case proven(original: ngtcp2_cid?)
+        case unproven
+        case forged
+    }
+
+    private func examineToken(
+        _ header: ngtcp2_pkt_hd, _ packet: PacketReceiver.Packet, _ options: QUICServerOptions
+    ) -> TokenVerdict {
+        guard header.token.len > 0, let token = header.token.base else { return .unproven }
+        let key = options.keys.tokenKey
+        let address = packet.address.assumingMemoryBound(to: sockaddr.self)
+        var header = header
+        if token.pointee == UInt8(NGTCP2_CRYPTO_TOKEN_MAGIC_RETRY) {
+            var original = ngtcp2_cid()
+            let status = ngtcp2_crypto_verify_retry_token(
+                &original, token, header.token.len, key, key.count, header.version, address, packet.addressLength,
+                &header.dcid, Self.retryTokenLifetime, Self.wallClock())
+            return status == 0 ? .proven(original: original) : .forged
+        }
+        guard token.pointee == UInt8(NGTCP2_CRYPTO_TOKEN_MAGIC_REGULAR) else { return .unproven }
+        let status = ngtcp2_crypto_verify_regular_token(
+            token, header.token.len, key, key.count, address, packet.addressLength, Self.addressTokenLifetime,
+            Self.wallClock())
+        return status == 0 ? .proven(original: nil) : .unproven
+    }
+
+    // MARK: Answers without a connection
+
+    private func answer(
+        _ packet: PacketReceiver.Packet, on socket: UDPSocket, _ write: (UnsafeMutablePointer<UInt8>, Int) -> Int
+    ) -> Bool {
+        guard let room = sender.reserve(), let base = room.baseAddress else { return false }
+        let length = write(base.assumingMemoryBound(to: UInt8.self), room.count)
+        guard length > 0 else { return false }
+        sender.commit(length, on: socket, to: packet.address, length: packet.addressLength)
+        return true
+    }
+
+    private func sendVersionNegotiation(
+        _ header: ngtcp2_version_cid, _ packet: PacketReceiver.Packet, on socket: UDPSocket
+    ) {
+        // Shorter ones cannot begin a connection, and an answer would amplify (RFC 9000, section 5.2.2).
+        guard packet.bytes.count >= 1_200, header.version != 0 else {
+            statistics.strayPackets += 1
+            return
+        }
+        let versions: [UInt32] = [1]
+        _ = answer(packet, on: socket) { buffer, size in
+            ngtcp2_pkt_write_version_negotiation(
+                buffer, size, UInt8.random(in: 0...255), header.scid, header.scidlen, header.dcid, header.dcidlen,
+                versions, versions.count)
+        }
+    }
+
+    private func sendRetry(
+        _ header: ngtcp2_pkt_hd, _ packet: PacketReceiver.Packet, _ options: QUICServerOptions, on socket: UDPSocket
+    ) {
+        var header = header
+        var source = ngtcp2_cid()
+        _ = makeConnectionID(&source)
+        var token = [UInt8](repeating: 0, count: 256)
+        let key = options.keys.tokenKey
+        let length = ngtcp2_crypto_generate_retry_token(
+            &token, key, key.count, header.version, packet.address.assumingMemoryBound(to: sockaddr.self),
+            packet.addressLength, &source, &header.dcid, Self.wallClock())
+        guard length > 0 else { return }
+        let sent = answer(packet, on: socket) { buffer, size in
+            ngtcp2_crypto_write_retry(
+                buffer, size, header.version, &header.scid, &source, &header.dcid, token, length)
+        }
+        if sent { statistics.retriesSent += 1 }
+    }
+
+    private func sendInvalidToken(_ header: ngtcp2_pkt_hd, _ packet: PacketReceiver.Packet, on socket: UDPSocket) {
+        var header = header
+        statistics.strayPackets += 1
+        _ = answer(packet, on: socket) { buffer, size in
+            ngtcp2_crypto_write_connection_close(
+                buffer, size, header.version, &header.scid, &header.dcid, UInt64(NGTCP2_INVALID_TOKEN), nil, 0)
+        }
+    }
+
+    private func sendStatelessReset(for packet: PacketReceiver.Packet, on socket: UDPSocket) {
+        guard packet.bytes.count > Self.resetLength, resetBudget.take(at: .now) else { return }
+        var id = ngtcp2_cid()
+        let base = packet.bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
+        guard let base else { return }
+        ngtcp2_cid_init(&id, base + 1, ConnectionID.ownLength)
+        var token = [UInt8](repeating: 0, count: 16)
+        token.withUnsafeMutableBytes { makeResetToken(for: &id, into: $0) }
+        var random = [UInt8](repeating: 0, count: Self.resetLength - token.count)
+        fillWithRandom(&random)
+        let sent = answer(packet, on: socket) { buffer, _ in
+            ngtcp2_pkt_write_stateless_reset(buffer, Self.resetLength, token, random, random.count)
+        }
+        if sent { statistics.resetsSent += 1 }
+    }
+
+    // MARK: Ids and secrets
+
+    /// Fills in a new id of this endpoint: its worker's number, then chance.
+    func makeConnectionID(_ id: inout ngtcp2_cid) -> ConnectionID {
+        let worker = configuration.server?.worker ?? 0
+        var bytes = [UInt8](repeating: 0, count: ConnectionID.ownLength)
+        fillWithRandom(&bytes)
+        bytes[0] = UInt8(worker >> 8)
+        bytes[1] = UInt8(truncatingIfNeeded: worker)
+        ngtcp2_cid_init(&id, bytes, bytes.count)
+        guard let own = bytes.withUnsafeBytes({ ConnectionID($0) }) else { preconditionFailure("ids are short") }
+        return own
+    }
+
+    /// Fills in the id that a client gives the server for a start (RFC 9000, section 7.2).
+    func makeRandomConnectionID(_ id: inout ngtcp2_cid) {
+        var bytes = [UInt8](repeating: 0, count: ConnectionID.ownLength)
+        fillWithRandom(&bytes)
+        ngtcp2_cid_init(&id, bytes, bytes.count)
+    }
+
+    /// The stateless reset token of one of this endpoint's ids; derived, so that it can be given after a restart.
+    func makeResetToken(for id: inout ngtcp2_cid, into token: UnsafeMutableRawBufferPointer) {
+        let status = ngtcp2_crypto_generate_stateless_reset_token(
+            token.baseAddress?.assumingMemoryBound(to: UInt8.self), localSecret, localSecret.count, &id)
+        precondition(status == 0, "HKDF-SHA256 works")
+    }
+
+    /// Nanoseconds since 1970: tokens outlive the machine's uptime.
+    static func wallClock() -> UInt64 {
+        var time = timespec()
+        clock_gettime(CLOCK_REALTIME, &time)
+        return UInt64(max(0, time.tv_sec)) &* 1_000_000_000 &+ UInt64(max(0, time.tv_nsec))
+    }
+}
+
+/// A bucket of permissions that refills evenly. Pure.
+struct RateLimit {
+    private let perSecond: Int64
+    private var available: Int64
+    private var refilled = Instant.zero
+
+    init(perSecond: Int64) {
+        self.perSecond = perSecond
+        available = perSecond
+    }
+
+    /// Whether it may be done once more.
+    mutating func take(at now: Instant) -> Bool {
+        let earned = (now - refilled).nanoseconds / max(1, 1_000_000_000 / perSecond)
+        if earned > 0 {
+            available = min(perSecond, available + earned)
+            refilled = now
+        }
+        guard available > 0 else { return false }
+        available -= 1
+        return true
+    }
+}

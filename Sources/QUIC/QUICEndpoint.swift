@@ -1,0 +1,338 @@
+// One UDP port with the QUIC connections on it, and the packets that share the port.
+import CGnuTLS
+import CLinux
+import CNgtcp2
+import Glibc
+import Logging
+import MonotonicTime
+import Reactor
+
+/// A UDP socket that serves as a QUIC version 1 (RFC 9000) server, client, or both, and carries foreign packets
+/// (RFC 9443) beside.
+///
+/// It is `Sendable` only so that actors on its loop can hold it: all use is on that loop (checked). It lives until
+/// `close`. Work is done in turns: what arrived is read, the owner is told, what all of that queued is sent.
+public final class QUICEndpoint: @unchecked Sendable {
+    /// What has been counted since the start.
+    public struct Statistics: Sendable, Equatable {
+        /// Packets that came from the network.
+        public internal(set) var packetsReceived = 0
+        /// Of these, the ones of class "foreign".
+        public internal(set) var foreignPacketsReceived = 0
+        /// Dropped: no protocol of this port, longer than allowed, or a header that cannot be read.
+        public internal(set) var malformedPackets = 0
+        /// Dropped: for no connection that is known here, and no beginning of one.
+        public internal(set) var strayPackets = 0
+        /// Dropped: a beginning beyond the bounds on connections or handshakes.
+        public internal(set) var refusedForLoad = 0
+        /// Handshakes of clients that did not succeed.
+        public internal(set) var handshakesFailed = 0
+        /// Connections accepted.
+        public internal(set) var accepted = 0
+        /// Retry packets sent.
+        public internal(set) var retriesSent = 0
+        /// Stateless resets sent.
+        public internal(set) var resetsSent = 0
+    }
+
+    enum Route {
+        case connection(QUICConnection)
+        case farewell(Farewell)
+    }
+
+    /// Ended connections that still answer stragglers; beyond, the oldest is forgotten.
+    private static let maximumFarewells = 1_024
+    /// Rounds of "tell the owner, send" within one turn, before other work on the loop has its turn.
+    private static let roundsPerTurn = 8
+
+    /// The loop that it lives on.
+    public let loop: EventLoop
+    /// What it was made with.
+    public let configuration: QUICConfiguration
+    /// Who is told what happens.
+    public weak var delegate: (any QUICEndpointDelegate)?
+    /// Counters.
+    public internal(set) var statistics = Statistics()
+    /// Whether `close` was called.
+    public private(set) var isClosed = false
+
+    let logger: Logger
+    let credentials: TLSCredentials
+    let sender = PacketSender()
+    let receiver = PacketReceiver()
+    private let fanOutBuffers = FanOut()
+    private(set) var sockets: [UDPSocket] = []
+    private let reusePort: Bool
+    var routes: [ConnectionID: Route] = [:]
+    private(set) var connections: [ObjectIdentifier: QUICConnection] = [:]
+    private var farewells: [Farewell] = []
+    var deadlines = DeadlineHeap()
+    private var dirty: [QUICConnection] = []
+    private var eventful: [QUICConnection] = []
+    private var inTurn = false
+    private var turnTimer: EventLoop.Timer?
+    private let timer: Int32
+    private var timerWatch: EventLoop.Watch?
+    private var armed: Instant?
+    let localSecret: [UInt8]
+    var resetBudget = RateLimit(perSecond: 100)
+
+    /// An endpoint on `address`, bound and listening from now on. Called on the loop.
+    ///
+    /// - Parameters:
+    ///   - address: `.any(port:)` serves IPv4 and IPv6; port 0 lets the kernel choose.
+    ///   - reusePort: Lets several endpoints (workers) bind the same port (SO_REUSEPORT).
+    /// - Throws: `QUICError.socket`, `.unusableIdentity`, `.serverWithoutIdentity`, `.invalidSetting`.
+    public init(
+        loop: EventLoop, bind address: SocketAddress, reusePort: Bool = false, configuration: QUICConfiguration,
+        logger: Logger
+    ) throws(QUICError) {
+        loop.checkIsolated()
+        guard 1...255 ~= configuration.applicationProtocol.utf8.count else {
+            throw QUICError.invalidSetting("the application protocol's name must have 1 to 255 bytes")
+        }
+        if configuration.server != nil, configuration.identity == nil { throw QUICError.serverWithoutIdentity }
+        self.loop = loop
+        self.configuration = configuration
+        self.logger = logger
+        self.reusePort = reusePort
+        credentials = try TLSCredentials(identity: configuration.identity)
+        localSecret = configuration.server?.keys.tokenKey ?? ServerKeys.generate().tokenKey
+        timer = timerfd_create(CLOCK_MONOTONIC, Int32(TFD_NONBLOCK) | Int32(TFD_CLOEXEC))
+        guard timer >= 0 else {
+            throw QUICError.socket(SystemError("timerfd_create"), during: "opening UDP \(address)")
+        }
+        do throws(QUICError) {
+            sockets = [try watched(UDPSocket(address, reusePort: reusePort, bufferSize: configuration.socketBuffer))]
+            timerWatch = try Self.socketErrors("watching the timer") { () throws(SystemError) in
+                try loop.watch(timer, for: .readable) { [self] _ in turn { timerFired() } }
+            }
+        } catch {
+            for socket in sockets { socket.watch?.cancel() }
+            Glibc.close(timer)
+            throw error
+        }
+        sender.didBlock = { $0.watch?.update([.readable, .writable]) }
+    }
+
+    /// The address it is bound to, with the port that the kernel chose.
+    public var localAddress: SocketAddress { sockets.first?.localAddress ?? .any() }
+
+    /// Connections, those in handshake included.
+    public var connectionCount: Int { connections.count }
+
+    /// Begins a connection to a server at `address`; the returned one tells its delegate how it goes. Set that now, and
+    /// open streams and write now what is to go as early data.
+    ///
+    /// - Throws: `QUICError.invalidSetting` when the socket's family cannot reach the address; `.closed`.
+    public func connect(to address: SocketAddress, options: QUICClientOptions) throws(QUICError) -> QUICConnection {
+        loop.checkIsolated()
+        guard !isClosed, let socket = sockets.first else { throw QUICError.closed }
+        let connection = QUICConnection(endpoint: self, role: .client(options), remote: address, socket: socket)
+        guard connection.remoteLength > 0 else {
+            throw QUICError.invalidSetting("\(address) cannot be reached from a socket on \(socket.localAddress)")
+        }
+        try connection.startClient(options)
+        adopt(connection)
+        markDirty(connection)
+        return connection
+    }
+
+    /// Sends `packet` followed by a trailer of each one's own to the validated address of every connection in
+    /// `connections` that is ready. Sent at once, not at the end of the turn; nothing is allocated.
+    ///
+    /// - Parameters:
+    ///   - packet: Must begin with a byte 128…191 (RFC 9443), else receivers take it for QUIC (checked).
+    ///   - trailerLength: 0 to 64 bytes.
+    ///   - trailer: Fills the trailer of `connections[number]`; called for every one that is not skipped.
+    public func fanOut(
+        _ packet: UnsafeRawBufferPointer, to connections: [QUICConnection], trailerLength: Int = 0,
+        trailer: (_ number: Int, _ bytes: UnsafeMutableRawBufferPointer) -> Void = { _, _ in }
+    ) -> FanOutResult {
+        loop.checkIsolated()
+        precondition(packet.first.map(PacketClass.init(firstByte:)) == .foreign, "a foreign packet begins with 128…191")
+        precondition(0...FanOut.longestTrailer ~= trailerLength, "a trailer has at most \(FanOut.longestTrailer) bytes")
+        return fanOutBuffers.send(packet, to: connections, trailerLength: trailerLength, trailer: trailer)
+    }
+
+    /// Closes every connection (their delegates hear `.endpointClosed`) and the sockets. The peers are told.
+    public func close(code: UInt64 = 0, reason: String = "") {
+        loop.checkIsolated()
+        guard !isClosed else { return }
+        isClosed = true
+        turn {
+            for connection in connections.values { connection.end(.endpointClosed, send: .application((code, reason))) }
+            sender.send()
+        }
+        turnTimer?.cancel()
+        timerWatch?.cancel()
+        timerWatch = nil
+        Glibc.close(timer)
+        for socket in sockets { socket.watch?.cancel() }
+        sockets = []
+        routes = [:]
+        farewells = []
+    }
+
+    // MARK: Turns
+
+    /// Does `body`, tells owners what came of it, and sends what all of them queued.
+    func turn(_ body: () -> Void) {
+        guard !inTurn else { return body() }
+        inTurn = true
+        body()
+        var rounds = 0
+        repeat {
+            deliverEvents()
+            flushConnections()
+            rounds += 1
+        } while !eventful.isEmpty && rounds < Self.roundsPerTurn
+        sender.send()
+        inTurn = false
+        guard !isClosed else { return }
+        if !eventful.isEmpty || (!dirty.isEmpty && sender.blocked == nil) { scheduleTurn() }
+        armTimer()
+    }
+
+    private func deliverEvents() {
+        let batch = eventful
+        eventful = []
+        for connection in batch {
+            connection.isEventful = false
+            connection.deliverEvents()
+        }
+    }
+
+    private func flushConnections() {
+        let batch = dirty
+        dirty = []
+        for connection in batch {
+            connection.isDirty = false
+            connection.flush()
+        }
+    }
+
+    private func scheduleTurn() {
+        guard turnTimer == nil else { return }
+        turnTimer = loop.schedule(at: .zero) { [self] in
+            turnTimer = nil
+            if !isClosed { turn {} }
+        }
+    }
+
+    /// The connection has something to send, or may have.
+    func markDirty(_ connection: QUICConnection) {
+        guard !connection.isDirty, !isClosed else { return }
+        connection.isDirty = true
+        dirty.append(connection)
+        if !inTurn { scheduleTurn() }
+    }
+
+    /// The connection has something to tell.
+    func markEventful(_ connection: QUICConnection) {
+        guard !connection.isEventful else { return }
+        connection.isEventful = true
+        eventful.append(connection)
+        if !inTurn { scheduleTurn() }
+    }
+
+    // MARK: Time
+
+    func timestamp() -> UInt64 { UInt64(Instant.now.nanoseconds) }
+
+    private func timerFired() {
+        var expirations: UInt64 = 0
+        _ = read(timer, &expirations, MemoryLayout<UInt64>.size)
+        armed = nil
+        let now = Instant.now
+        while let due = deadlines.popDue(at: now) { due.handler() }
+    }
+
+    private func armTimer() {
+        let next = deadlines.next
+        guard next != armed else { return }
+        armed = next
+        var setting = itimerspec()
+        if let next {
+            // Zero would switch the timer off; the past is "now".
+            let nanoseconds = max(1, next.nanoseconds)
+            setting.it_value = timespec(
+                tv_sec: Int(nanoseconds / 1_000_000_000), tv_nsec: Int(nanoseconds % 1_000_000_000))
+        }
+        timerfd_settime(timer, Int32(TFD_TIMER_ABSTIME), &setting, nil)
+    }
+
+    // MARK: Connections
+
+    func adopt(_ connection: QUICConnection) { connections[ObjectIdentifier(connection)] = connection }
+
+    /// `connection` has ended: its ids lead to what is left of it for `patience`.
+    func replace(_ connection: QUICConnection, by packet: [UInt8], for patience: Duration) {
+        connections[ObjectIdentifier(connection)] = nil
+        if connection.isServer, !connection.isAnnounced { handshakes -= 1 }
+        let farewell = Farewell(of: connection, packet: packet) { [unowned self] in forget($0) }
+        farewell.say(through: sender)
+        guard !isClosed else { return }
+        if farewells.count >= Self.maximumFarewells { forget(farewells[0]) }
+        farewells.append(farewell)
+        for id in farewell.ids { routes[id] = .farewell(farewell) }
+        deadlines.schedule(farewell.deadline, at: .now + patience)
+    }
+
+    private func forget(_ farewell: Farewell) {
+        deadlines.remove(farewell.deadline)
+        for id in farewell.ids { routes[id] = nil }
+        farewells.removeAll { $0 === farewell }
+        closeUnusedSockets()
+    }
+
+    /// Server handshakes under way.
+    var handshakes = 0
+
+    // MARK: Sockets
+
+    private static func socketErrors<T>(
+        _ during: String, _ body: () throws(SystemError) -> T
+    ) throws(QUICError) -> T {
+        do { return try body() } catch { throw QUICError.socket(error, during: during) }
+    }
+
+    private func watched(_ socket: UDPSocket) throws(QUICError) -> UDPSocket {
+        socket.watch = try Self.socketErrors("watching UDP \(socket.localAddress)") { () throws(SystemError) in
+            try loop.watch(socket.descriptor, for: .readable) { [self, unowned socket] readiness in
+                turn {
+                    if readiness.contains(.writable), sender.blocked === socket {
+                        socket.watch?.update(.readable)
+                        sender.resume()
+                    }
+                    receive(from: socket)
+                }
+            }
+        }
+        return socket
+    }
+
+    /// A further socket, for a connection that moves.
+    func openSocket(_ address: SocketAddress, like old: UDPSocket) throws(QUICError) -> UDPSocket {
+        let address = address.isUnspecified && old.family == AF_INET ? address.asIPv4 : address
+        let new = try UDPSocket(address, reusePort: reusePort, bufferSize: configuration.socketBuffer)
+        guard new.family == old.family else {
+            throw QUICError.invalidSetting("\(address) is of another address family than the connection")
+        }
+        sockets.append(try watched(new))
+        return new
+    }
+
+    func socket(at local: SocketAddress) -> UDPSocket? { sockets.first { $0.localAddress == local } }
+
+    /// Closes the sockets that were opened for moves and that no connection is on any more; the first one stays.
+    func closeUnusedSockets() {
+        guard sockets.count > 1 else { return }
+        for socket in sockets.dropFirst()
+        where !connections.values.contains(where: { $0.socket === socket || $0.migrationTarget === socket }) {
+            sender.abandon(socket)
+            socket.watch?.cancel()
+            sockets.removeAll { $0 === socket }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+// What a client keeps to resume a connection: ticket, the server's limits, an address token, whose server it was. Pure.
+
+/// What a client needs to greet a server that it knows, with early data in its first packet (0-RTT, RFC 9001,
+/// section 4.6). It contains secrets; keep `bytes` as carefully as a private key.
+public struct ResumptionState: Sendable, Equatable {
+    private static let formatVersion: UInt8 = 1
+    /// Bounds the parts of `bytes`; a ticket holds the client's certificate.
+    private static let maximumPartLength = 65_535
+
+    /// GnuTLS's session data.
+    var session: [UInt8]
+    /// The server's transport parameters in wire form; early data keeps to their limits.
+    var transportParameters: [UInt8]
+    /// From NEW_TOKEN; spares the Retry. May be empty.
+    var token: [UInt8]
+    /// SHA-256 of the SPKI of the server that gave it.
+    public internal(set) var serverKeySHA256: [UInt8]
+
+    init(session: [UInt8], transportParameters: [UInt8], token: [UInt8], serverKeySHA256: [UInt8]) {
+        self.session = session
+        self.transportParameters = transportParameters
+        self.token = token
+        self.serverKeySHA256 = serverKeySHA256
+    }
+
+    /// The state in one piece, for a file.
+    public var bytes: [UInt8] {
+        var result = [Self.formatVersion]
+        for part in [session, transportParameters, token, serverKeySHA256] {
+            result.append(UInt8(truncatingIfNeeded: part.count >> 8))
+            result.append(UInt8(truncatingIfNeeded: part.count))
+            result += part
+        }
+        return result
+    }
+
+    /// The state that `bytes` holds, or nil when it is damaged or of another version: connect without it then.
+    public init?(bytes: [UInt8]) {
+        guard bytes.first == Self.formatVersion else { return nil }
+        var rest = bytes.dropFirst()
+        var parts: [[UInt8]] = []
+        for _ in 0..<4 {
+            guard rest.count >= 2 else { return nil }
+            let length = Int(rest[rest.startIndex]) << 8 | Int(rest[rest.startIndex + 1])
+            rest = rest.dropFirst(2)
+            guard rest.count >= length else { return nil }
+            parts.append(Array(rest.prefix(length)))
+            rest = rest.dropFirst(length)
+        }
+        guard rest.isEmpty, parts[3].count == 32 else { return nil }
+        self.init(session: parts[0], transportParameters: parts[1], token: parts[2], serverKeySHA256: parts[3])
+    }
+
+    /// Whether every part can be written into `bytes`.
+    var isStorable: Bool {
+        [session, transportParameters, token].allSatisfy { $0.count <= Self.maximumPartLength }
+    }
+}

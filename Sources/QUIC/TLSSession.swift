@@ -1,0 +1,115 @@
+// One connection's TLS 1.3 handshake, as GnuTLS does it on behalf of the QUIC library.
+import CGnuTLS
+import CNgtcp2
+import Glibc
+
+/// Owns a `gnutls_session_t` that is wired to an `ngtcp2_conn`.
+final class TLSSession {
+    let handle: gnutls_session_t
+
+    /// What a session is made from; `reference` leads GnuTLS's callbacks to the connection and outlives the session.
+    struct Setup {
+        var credentials: TLSCredentials
+        var applicationProtocol: [UInt8]
+        var reference: UnsafeMutablePointer<ngtcp2_crypto_conn_ref>
+    }
+
+    /// A server's side; tickets are sealed with `keys`.
+    static func server(_ setup: Setup, options: QUICServerOptions) throws(QUICError) -> TLSSession {
+        var flags = GNUTLS_SERVER.rawValue | GNUTLS_NO_AUTO_SEND_TICKET.rawValue
+        flags |= GNUTLS_NO_END_OF_EARLY_DATA.rawValue
+        if options.acceptsEarlyData { flags |= GNUTLS_ENABLE_EARLY_DATA.rawValue }
+        let session = try TLSSession(setup, flags: flags)
+        let status = TLSCredentials.withDatum(options.keys.ticketKey) {
+            gnutls_session_ticket_enable_server(session.handle, $0)
+        }
+        guard status == 0 else { throw QUICError.gnutls("gnutls_session_ticket_enable_server", status) }
+        // QUIC bounds early data by flow control; RFC 9001, section 4.6.1 wants this value.
+        if options.acceptsEarlyData { gnutls_record_set_max_early_data_size(session.handle, Int(UInt32.max)) }
+        gnutls_certificate_server_set_request(session.handle, GNUTLS_CERT_REQUIRE)
+        gnutls_certificate_send_x509_rdn_sequence(session.handle, 1)
+        gnutls_handshake_set_hook_function(
+            session.handle, GNUTLS_HANDSHAKE_CLIENT_HELLO.rawValue, Int32(GNUTLS_HOOK_POST)
+        ) { session, _, _, _, _ in
+            // "Mandatory" below lets a client through that names no protocol at all.
+            guard let session else { return GNUTLS_E_INTERNAL_ERROR }
+            return TLSSession.hasApplicationProtocol(session) ? 0 : GNUTLS_E_NO_APPLICATION_PROTOCOL
+        }
+        return session
+    }
+
+    /// A client's side; tickets that come are given to the connection.
+    static func client(_ setup: Setup, options: QUICClientOptions) throws(QUICError) -> TLSSession {
+        let flags =
+            GNUTLS_CLIENT.rawValue | GNUTLS_ENABLE_EARLY_DATA.rawValue | GNUTLS_NO_END_OF_EARLY_DATA.rawValue
+            | GNUTLS_FORCE_CLIENT_CERT.rawValue
+        let session = try TLSSession(setup, flags: flags)
+        gnutls_handshake_set_hook_function(
+            session.handle, GNUTLS_HANDSHAKE_NEW_SESSION_TICKET.rawValue, Int32(GNUTLS_HOOK_POST)
+        ) { session, _, _, incoming, _ in
+            if let session, incoming != 0 { QUICConnection.of(session)?.ticketArrived() }
+            return 0
+        }
+        if let name = options.serverName {
+            let status = gnutls_server_name_set(session.handle, GNUTLS_NAME_DNS, name, name.utf8.count)
+            guard status == 0 else { throw QUICError.gnutls("gnutls_server_name_set", status) }
+        }
+        return session
+    }
+
+    private init(_ setup: Setup, flags: UInt32) throws(QUICError) {
+        let priorities = try TLSCredentials.priorities.get()
+        var handle: gnutls_session_t?
+        var status = gnutls_init(&handle, flags)
+        guard status == 0, let handle else { throw QUICError.gnutls("gnutls_init", status) }
+        self.handle = handle
+        status = gnutls_priority_set(handle, priorities.handle)
+        guard status == 0 else { throw QUICError.gnutls("gnutls_priority_set", status) }
+        status = gnutls_credentials_set(
+            handle, GNUTLS_CRD_CERTIFICATE, UnsafeMutableRawPointer(setup.credentials.handle))
+        guard status == 0 else { throw QUICError.gnutls("gnutls_credentials_set", status) }
+        status = TLSCredentials.withDatum(setup.applicationProtocol) {
+            gnutls_alpn_set_protocols(handle, $0, 1, GNUTLS_ALPN_MANDATORY.rawValue)
+        }
+        guard status == 0 else { throw QUICError.gnutls("gnutls_alpn_set_protocols", status) }
+        let configured =
+            flags & GNUTLS_SERVER.rawValue != 0
+            ? ngtcp2_crypto_gnutls_configure_server_session(handle)
+            : ngtcp2_crypto_gnutls_configure_client_session(handle)
+        guard configured == 0 else {
+            throw QUICError.library(call: "ngtcp2_crypto_gnutls_configure_session", reason: "refused")
+        }
+        gnutls_session_set_ptr(handle, setup.reference)
+    }
+
+    deinit { gnutls_deinit(handle) }
+
+    /// Whether the sides have agreed on this side's protocol.
+    static func hasApplicationProtocol(_ session: gnutls_session_t) -> Bool {
+        var selected = gnutls_datum_t()
+        return gnutls_alpn_get_selected_protocol(session, &selected) == 0 && selected.size > 0
+    }
+
+    var hasApplicationProtocol: Bool { Self.hasApplicationProtocol(handle) }
+
+    var peerKeyHash: [UInt8]? { TLSCredentials.peerKeyHash(handle) }
+
+    /// A client: whether the server took the early data.
+    var earlyDataAccepted: Bool { gnutls_session_get_flags(handle) & GNUTLS_SFLAGS_EARLY_DATA.rawValue != 0 }
+
+    /// A client: takes up an earlier session; false when its data is damaged, and the handshake is a full one then.
+    func resume(_ data: [UInt8]) -> Bool {
+        data.withUnsafeBytes { gnutls_session_set_data(handle, $0.baseAddress, $0.count) == 0 }
+    }
+
+    /// A client: the session's data once a ticket has come.
+    var resumptionData: [UInt8]? {
+        var data = gnutls_datum_t()
+        guard gnutls_session_get_data2(handle, &data) == 0, let bytes = data.data else { return nil }
+        defer { ptt_gnutls_free(bytes) }
+        return Array(UnsafeBufferPointer(start: bytes, count: Int(data.size)))
+    }
+
+    /// A server: gives the client a ticket.
+    func sendTicket() -> Bool { gnutls_session_ticket_send(handle, 1, 0) == 0 }
+}

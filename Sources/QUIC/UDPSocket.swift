@@ -1,0 +1,97 @@
+// A UDP socket with its own address in the forms that the kernel and the QUIC library want.
+import CLinux
+import CNgtcp2
+import Glibc
+import Reactor
+
+/// A bound, non-blocking UDP socket. IPv6 sockets serve IPv4 too, unless bound to one IPv6 address.
+final class UDPSocket {
+    let descriptor: Int32
+    let family: Int32
+    let localAddress: SocketAddress
+    private let local: UnsafeMutablePointer<sockaddr_storage>
+    private let localLength: socklen_t
+    var watch: EventLoop.Watch?
+
+    init(_ address: SocketAddress, reusePort: Bool, bufferSize: Int) throws(QUICError) {
+        let storage = UnsafeMutablePointer<sockaddr_storage>.allocate(capacity: 1)
+        storage.initialize(to: sockaddr_storage())
+        do throws(QUICError) {
+            // Where IPv6 is switched off, "every address" means every IPv4 address.
+            let wanted = address.isIPv4 ? AF_INET : AF_INET6
+            let kind = Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue) | Int32(SOCK_CLOEXEC.rawValue)
+            var descriptor = Glibc.socket(wanted, kind, 0)
+            var family = wanted
+            if descriptor < 0, address.isUnspecified {
+                family = AF_INET
+                descriptor = Glibc.socket(family, kind, 0)
+            }
+            guard descriptor >= 0 else { throw Self.failure("socket", address) }
+            var complete = false
+            defer { if !complete { close(descriptor) } }
+            try Self.setOptions(descriptor, family, address, reusePort: reusePort, bufferSize: bufferSize)
+            let length = address.encode(family: family, into: storage)
+            let bound = UnsafeRawPointer(storage).withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(descriptor, $0, length)
+            }
+            guard bound == 0 else { throw Self.failure("bind", address) }
+            var actual = socklen_t(MemoryLayout<sockaddr_storage>.size)
+            let named = UnsafeMutableRawPointer(storage).withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                getsockname(descriptor, $0, &actual)
+            }
+            guard named == 0, let localAddress = SocketAddress(storage, length: Int(actual)) else {
+                throw Self.failure("getsockname", address)
+            }
+            complete = true
+            self.descriptor = descriptor
+            self.family = family
+            self.localAddress = localAddress
+            local = storage
+            localLength = actual
+        } catch {
+            storage.deallocate()
+            throw error
+        }
+    }
+
+    deinit {
+        close(descriptor)
+        local.deallocate()
+    }
+
+    private static func failure(_ call: String, _ address: SocketAddress) -> QUICError {
+        .socket(SystemError(call), during: "opening UDP \(address)")
+    }
+
+    private static func setOptions(
+        _ descriptor: Int32, _ family: Int32, _ address: SocketAddress, reusePort: Bool, bufferSize: Int
+    ) throws(QUICError) {
+        func set(_ level: Int32, _ option: Int32, _ value: Int32) -> Bool {
+            var value = value
+            return setsockopt(descriptor, level, option, &value, socklen_t(MemoryLayout<Int32>.size)) == 0
+        }
+        if family == AF_INET6 {
+            guard set(Int32(IPPROTO_IPV6), IPV6_V6ONLY, 0) else { throw failure("IPV6_V6ONLY", address) }
+        }
+        if reusePort {
+            guard set(SOL_SOCKET, SO_REUSEPORT, 1) else { throw failure("SO_REUSEPORT", address) }
+        }
+        // QUIC packets must not be fragmented (RFC 9000, section 14); best effort, as are the buffers.
+        if family == AF_INET6 { _ = set(Int32(IPPROTO_IPV6), IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE) }
+        _ = set(Int32(IPPROTO_IP), IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
+        _ = set(SOL_SOCKET, SO_RCVBUF, Int32(clamping: bufferSize))
+        _ = set(SOL_SOCKET, SO_SNDBUF, Int32(clamping: bufferSize))
+    }
+
+    /// The path from this socket to `remote`, for one call of the QUIC library.
+    func withPath<T>(
+        to remote: UnsafeMutableRawPointer, length: socklen_t, _ body: (UnsafePointer<ngtcp2_path>) -> T
+    ) -> T {
+        var path = ngtcp2_path()
+        path.local.addr = UnsafeMutableRawPointer(local).assumingMemoryBound(to: sockaddr.self)
+        path.local.addrlen = localLength
+        path.remote.addr = remote.assumingMemoryBound(to: sockaddr.self)
+        path.remote.addrlen = length
+        return body(&path)
+    }
+}
