@@ -24,9 +24,11 @@ func executable(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .executableTarget(name: name, dependencies: dependencies, swiftSettings: swiftSettings)
 }
 
-func tests(_ room: Target.Dependency, named name: String, _ dependencies: [Target.Dependency] = []) -> Target {
+func tests(
+    _ room: Target.Dependency, named name: String, _ dependencies: [Target.Dependency] = [], exclude: [String] = []
+) -> Target {
     .testTarget(
-        name: "\(name)Tests", dependencies: [room] + dependencies, exclude: [], swiftSettings: swiftSettings)
+        name: "\(name)Tests", dependencies: [room] + dependencies, exclude: exclude, swiftSettings: swiftSettings)
 }
 
 let log = Target.Dependency.product(name: "Logging", package: "swift-log")
@@ -86,7 +88,7 @@ let package = Package(
 
         // Floor 3
         room("BlueZ", ["CBluetooth", "DBus", "MonotonicTime", "Reactor", log]),
-        room("PTTBus", ["DBus", "PushToTalkCore"], resources: [.embedInCode("Interfaces")]),
+        room("PTTBus", ["DBus", "PushToTalkCore", "Reactor", log], resources: [.embedInCode("Interfaces")]),
         room("Audio", ["CALSA", "COpus", "CLinux", "MonotonicTime", log]),
         room("RelayClient", ["QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
 
@@ -107,11 +109,7 @@ let package = Package(
                 log,
             ]),
         room(
-            "DaemonAPI",
-            [
-                "PTTBus", "DBus", "ChannelService", "Accessories", "PushToTalkCore", "Bridge", "MonotonicTime",
-                "Reactor", log,
-            ]),
+            "DaemonAPI", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
 
         // Floor 6: arguments, configuration, assembly.
         executable(
@@ -122,7 +120,7 @@ let package = Package(
                 "Reactor",
                 arguments, lifecycle, log,
             ]),
-        executable("pttctl", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", arguments]),
+        executable("pttctl", ["PTTBus", "DBus", "Terminal", "MonotonicTime", "Reactor", "Logs", arguments, log]),
         executable(
             "pttrelay",
             ["RelayServer", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Reactor", arguments, lifecycle, log]),
@@ -141,7 +139,9 @@ let package = Package(
         tests("LinuxInput", named: "LinuxInput", ["MonotonicTime", "Reactor"]),
         tests("BlueZ", named: "BlueZ", ["DBus", "MonotonicTime", "Reactor"]),
         tests("Audio", named: "Audio", ["MonotonicTime"]),
-        tests("Accessories", named: "Accessories", ["BlueZ", "DBus", "Settings", "MonotonicTime", "Reactor"]),
+        tests(
+            "Accessories", named: "Accessories", ["BlueZ", "DBus", "Settings", "MonotonicTime", "Reactor"],
+            exclude: ["Traces"]),
         tests("ChannelService", named: "ChannelService", ["PushToTalkCore", "Audio", "MonotonicTime", "Reactor"]),
         tests(
             "RelayServer", named: "Relay",

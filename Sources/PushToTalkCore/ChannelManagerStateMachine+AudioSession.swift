@@ -80,11 +80,11 @@ extension ChannelManagerStateMachine {
         tellDeactivated()
     }
 
-    mutating func sessionFailed(_ reason: String) {
+    mutating func sessionFailed(_ reason: String, at now: Instant) {
         switch audioSession {
         case .inactive: return
         case .deactivating: sessionDeactivated()
-        case .activating, .active: failSession(reason, leaving: .inactive)
+        case .activating, .active: failSession(reason, leaving: .inactive, at: now)
         }
     }
 
@@ -92,7 +92,7 @@ extension ChannelManagerStateMachine {
         actions.append(.deactivateAudioSession(.drop))
         failSession(
             "the sound device did not open within \(configuration.activationLimit)",
-            leaving: .deactivating(until: now + configuration.settleLimit))
+            leaving: .deactivating(until: now + configuration.settleLimit), at: now)
     }
 
     mutating func deactivationTimedOut() {
@@ -100,12 +100,12 @@ extension ChannelManagerStateMachine {
         sessionDeactivated()
     }
 
-    private mutating func failSession(_ reason: String, leaving state: AudioSessionState) {
+    private mutating func failSession(_ reason: String, leaving state: AudioSessionState, at now: Instant) {
         actions.append(.notice(.audioSessionFailed(reason: reason)))
         activationBlocked = true
         let hadTail = capture != .idle && transmission == nil
         capture = .idle
-        endTransmission(.audioFailed(reason: reason), capture: .immediately, at: .zero)
+        endTransmission(.audioFailed(reason: reason), capture: .immediately, at: now)
         if hadTail { finishAudio(erased: false) }
         pendingTone = nil
         tellDeactivated()

@@ -130,13 +130,13 @@ extension ChannelManagerStateMachine {
         finishAudio(erased: false)
     }
 
-    mutating func captureFailed(_ reason: String) {
+    mutating func captureFailed(_ reason: String, at now: Instant) {
         switch capture {
         case .idle: break
         case .running:
             // Nothing is left to stop; `endTransmission` must not ask for it.
             capture = .idle
-            endTransmission(.audioFailed(reason: reason), capture: .immediately, at: .zero)
+            endTransmission(.audioFailed(reason: reason), capture: .immediately, at: now)
         case .tail: tailEnded()
         }
     }

@@ -1,0 +1,123 @@
+// An ALSA PCM as a microphone.
+import CALSA
+import MonotonicTime
+
+#if canImport(Glibc)
+import Glibc
+#else
+import Musl
+#endif
+
+/// A microphone of ALSA, at whatever rate and with as many channels as it gives.
+final class ALSACapture: CaptureSource {
+    /// How much the device may hold while the thread is late. It adds no latency.
+    private static let bufferMicroseconds = 200_000
+    private static let waitMilliseconds: Int32 = 100
+    /// The most frames that one read takes: 20 ms at the highest rate.
+    private static let readFramesMax = Resampler.rateMax / 50
+
+    private let name: String
+    private let period: Duration
+    private var pcm: ALSAPCM?
+    private var resampler: Resampler?
+    /// What was read, as bytes of the device; and as mono at the device's rate.
+    private let bytes: UnsafeMutableRawPointer
+    private let native: UnsafeMutablePointer<Float>
+    private(set) var recoveries = 0
+    private var startedAt = Instant.zero
+    private var framesRead = 0
+
+    init(name: String, period: Duration) {
+        self.name = name
+        self.period = max(.milliseconds(1), min(period, .milliseconds(50)))
+        bytes = .allocate(byteCount: Self.readFramesMax * SampleFormat.channelsMax * 4, alignment: 16)
+        native = .allocate(capacity: Self.readFramesMax)
+    }
+
+    deinit {
+        bytes.deallocate()
+        native.deallocate()
+    }
+
+    // 4 kHz, the lowest rate, becomes twelve times as many samples.
+    var readMax: Int { Self.readFramesMax * 12 + 2 }
+
+    func open() throws(AudioFault) {
+        guard pcm == nil else { return }
+        let opened = try ALSAPCM(
+            name: name, stream: SND_PCM_STREAM_CAPTURE, periodMicroseconds: Int(period.nanoseconds / 1000),
+            bufferMicroseconds: { _ in Self.bufferMicroseconds })
+        do throws(AudioFault) {
+            try opened.setWakeUp(frames: opened.period)
+            try opened.makeReady()
+        } catch {
+            opened.close()
+            throw error
+        }
+        pcm = opened
+        resampler =
+            opened.rate == audioClockRate
+            ? nil : Resampler(from: opened.rate, to: audioClockRate, inputMax: Self.readFramesMax)
+    }
+
+    func start() throws(AudioFault) {
+        try open()
+        guard let pcm else { return }
+        resampler?.reset()
+        framesRead = 0
+        startedAt = .now
+        try pcm.makeReady()
+        let result = snd_pcm_start(pcm.handle)
+        if result < 0 { throw AudioFault(.start, result) }
+    }
+
+    func read(into output: UnsafeMutablePointer<Float>) throws(AudioFault) -> Int {
+        guard let pcm else { throw AudioFault(.transfer, ENODEV) }
+        // A PCM without a clock of its own (null, file) would deliver at once and for ever.
+        let ahead = startedAt + .nanoseconds(framesRead * 1_000_000_000 / pcm.rate)
+        if ahead - .now > .milliseconds(50) { sleep(until: ahead) }
+        let ready = snd_pcm_wait(pcm.handle, Self.waitMilliseconds)
+        if ready == 0 { return 0 }
+        let count =
+            ready < 0
+            ? snd_pcm_sframes_t(ready)
+            : snd_pcm_readi(
+                pcm.handle, bytes, snd_pcm_uframes_t(min(pcm.period, Self.readFramesMax)))
+        if count == -Int(EAGAIN) || count == 0 { return 0 }
+        if count < 0 {
+            try pcm.recover(from: count)
+            recoveries += 1
+            let result = snd_pcm_start(pcm.handle)
+            if result < 0 { throw AudioFault(.resume, result) }
+            return 0
+        }
+        framesRead += count
+        if let resampler {
+            pcm.format.decode(bytes, frames: count, channels: pcm.channels, into: native)
+            return resampler.process(native, count: count, into: output)
+        }
+        pcm.format.decode(bytes, frames: count, channels: pcm.channels, into: output)
+        return count
+    }
+
+    var nextSampleTime: Instant {
+        guard let pcm else { return .now }
+        var waiting: snd_pcm_sframes_t = 0
+        // What waits in the device was at the microphone that much earlier.
+        if snd_pcm_delay(pcm.handle, &waiting) < 0 { waiting = 0 }
+        let frames = min(max(0, waiting), pcm.rate)
+        return .now - .nanoseconds(frames * 1_000_000_000 / pcm.rate)
+    }
+
+    func stop() {
+        guard let pcm else { return }
+        // Prepared again at once, so that the next start is quick. Where that fails the device is opened anew.
+        if snd_pcm_drop(pcm.handle) < 0 || snd_pcm_prepare(pcm.handle) < 0 { close() }
+    }
+
+    func close() {
+        pcm?.close()
+        pcm = nil
+        resampler = nil
+    }
+}

@@ -1,0 +1,30 @@
+// The PCM names that ALSA knows, for the error message of a name that it does not.
+import CALSA
+
+#if canImport(Glibc)
+import Glibc
+#else
+import Musl
+#endif
+
+enum ALSANames {
+    /// At most so many names are told.
+    static let countMax = 32
+
+    /// The names of ALSA's hints (`aplay -L`), each once, in ALSA's order. Empty when ALSA has no configuration.
+    static func all() -> [String] {
+        var hints: UnsafeMutablePointer<UnsafeMutableRawPointer?>?
+        guard snd_device_name_hint(-1, "pcm", &hints) == 0, let hints else { return [] }
+        defer { snd_device_name_free_hint(hints) }
+        var names: [String] = []
+        var index = 0
+        while names.count < countMax, let hint = hints[index] {
+            index += 1
+            guard let text = snd_device_name_get_hint(hint, "NAME") else { continue }
+            defer { free(text) }
+            let name = String(cString: text)
+            if !names.contains(name) { names.append(name) }
+        }
+        return names
+    }
+}

@@ -1,0 +1,138 @@
+// An open ALSA PCM and what it agreed to: format, channels, rate, period, buffer. Common to both directions.
+import CALSA
+
+#if canImport(Glibc)
+import Glibc
+#else
+import Musl
+#endif
+
+/// One open PCM (alsa-lib's `snd_pcm_t`), non-blocking, interleaved. Confined to the thread that uses it.
+final class ALSAPCM {
+    /// Time given to a suspended device to resume, in steps of 10 ms.
+    private static let resumeAttemptsMax = 100
+    /// Formats in order of preference; all are converted from and to Float.
+    private static let formats: [(snd_pcm_format_t, SampleFormat)] = [
+        (SND_PCM_FORMAT_S16_LE, .signed16), (SND_PCM_FORMAT_FLOAT_LE, .float32), (SND_PCM_FORMAT_S32_LE, .signed32),
+        (SND_PCM_FORMAT_S24_3LE, .signed24Packed),
+    ]
+
+    let handle: OpaquePointer
+    private(set) var format = SampleFormat.signed16
+    private(set) var channels = 1
+    private(set) var rate = audioClockRate
+    /// Frames between two wake-ups of the device.
+    private(set) var period = 0
+    /// Frames that the device holds.
+    private(set) var buffer = 0
+    /// Whether it is a plug-in with a server behind it (PulseAudio, PipeWire, JACK), not a card.
+    let isServer: Bool
+
+    var bytesPerFrame: Int { channels * format.bytesPerSample }
+
+    init(name: String, stream: snd_pcm_stream_t, periodMicroseconds: Int, bufferMicroseconds: (Bool) -> Int)
+        throws(AudioFault)
+    {
+        var opened: OpaquePointer?
+        // Non-blocking, or opening a busy card would wait until it is free.
+        let result = snd_pcm_open(&opened, name, stream, SND_PCM_NONBLOCK)
+        guard result >= 0, let opened else { throw AudioFault(.open, result) }
+        handle = opened
+        isServer = snd_pcm_type(opened) == SND_PCM_TYPE_IOPLUG
+        do throws(AudioFault) {
+            try configure(
+                periodMicroseconds: periodMicroseconds, bufferMicroseconds: bufferMicroseconds(isServer))
+        } catch {
+            snd_pcm_close(opened)
+            throw error
+        }
+    }
+
+    /// Closes the PCM. Not in `deinit`, because closing may take long and belongs where it is seen.
+    func close() { snd_pcm_close(handle) }
+
+    private func configure(periodMicroseconds: Int, bufferMicroseconds: Int) throws(AudioFault) {
+        func check(_ result: Int32) throws(AudioFault) {
+            if result < 0 { throw AudioFault(.configure, result) }
+        }
+        var made: OpaquePointer?
+        try check(snd_pcm_hw_params_malloc(&made))
+        guard let parameters = made else { throw AudioFault(.configure, ENOMEM) }
+        defer { snd_pcm_hw_params_free(parameters) }
+        try check(snd_pcm_hw_params_any(handle, parameters))
+        // The device's own rate: its samples are converted here, better than by most of ALSA's converters.
+        try check(snd_pcm_hw_params_set_rate_resample(handle, parameters, 0))
+        try check(snd_pcm_hw_params_set_access(handle, parameters, SND_PCM_ACCESS_RW_INTERLEAVED))
+        guard
+            let found = Self.formats.first(where: { snd_pcm_hw_params_test_format(handle, parameters, $0.0) == 0 })
+        else { throw AudioFault(.configure, ENOTSUP) }
+        try check(snd_pcm_hw_params_set_format(handle, parameters, found.0))
+        format = found.1
+        var channelCount: UInt32 = 1
+        try check(snd_pcm_hw_params_set_channels_near(handle, parameters, &channelCount))
+        guard (1...SampleFormat.channelsMax).contains(Int(channelCount)) else { throw AudioFault(.configure, ENOTSUP) }
+        channels = Int(channelCount)
+        var rateFound = UInt32(audioClockRate)
+        try check(snd_pcm_hw_params_set_rate_near(handle, parameters, &rateFound, nil))
+        guard (Resampler.rateMin...Resampler.rateMax).contains(Int(rateFound)) else {
+            throw AudioFault(.configure, ENOTSUP)
+        }
+        rate = Int(rateFound)
+        var periodTime = UInt32(periodMicroseconds)
+        try check(snd_pcm_hw_params_set_period_time_near(handle, parameters, &periodTime, nil))
+        var bufferTime = UInt32(max(bufferMicroseconds, 2 * Int(periodTime)))
+        try check(snd_pcm_hw_params_set_buffer_time_near(handle, parameters, &bufferTime, nil))
+        try check(snd_pcm_hw_params(handle, parameters))
+        var periodFrames: snd_pcm_uframes_t = 0
+        var bufferFrames: snd_pcm_uframes_t = 0
+        try check(snd_pcm_hw_params_get_period_size(parameters, &periodFrames, nil))
+        try check(snd_pcm_hw_params_get_buffer_size(parameters, &bufferFrames))
+        guard periodFrames > 0, bufferFrames >= periodFrames, bufferFrames < 1 << 24 else {
+            throw AudioFault(.configure, ENOTSUP)
+        }
+        period = Int(periodFrames)
+        buffer = Int(bufferFrames)
+    }
+
+    /// Says how many frames are to be there (or free) before the device wakes its thread. It starts only by `snd_pcm_start`.
+    func setWakeUp(frames: Int) throws(AudioFault) {
+        var made: OpaquePointer?
+        guard snd_pcm_sw_params_malloc(&made) >= 0, let parameters = made else { throw AudioFault(.configure, ENOMEM) }
+        defer { snd_pcm_sw_params_free(parameters) }
+        var boundary: snd_pcm_uframes_t = 0
+        let results = [
+            snd_pcm_sw_params_current(handle, parameters),
+            snd_pcm_sw_params_get_boundary(parameters, &boundary),
+            snd_pcm_sw_params_set_avail_min(handle, parameters, snd_pcm_uframes_t(max(1, frames))),
+            snd_pcm_sw_params_set_start_threshold(handle, parameters, boundary),
+            snd_pcm_sw_params(handle, parameters),
+        ]
+        for result in results where result < 0 { throw AudioFault(.configure, result) }
+    }
+
+    /// Makes the PCM ready to start, from whatever state it is in.
+    func makeReady() throws(AudioFault) {
+        if snd_pcm_state(handle) == SND_PCM_STATE_PREPARED { return }
+        let result = snd_pcm_prepare(handle)
+        if result < 0 { throw AudioFault(.configure, result) }
+    }
+
+    /// Brings the PCM back after an overrun or underrun (-EPIPE) or a suspension (-ESTRPIPE): prepared, not running.
+    ///
+    /// - Throws: Any other `error`, or what came of the attempt.
+    func recover(from error: Int) throws(AudioFault) {
+        let code = Int32(clamping: -error)
+        guard code == EPIPE || code == ESTRPIPE else { throw AudioFault(.transfer, code) }
+        if code == ESTRPIPE {
+            // The card comes back when the kernel has woken it; EAGAIN until then, another error when it cannot resume.
+            var attempts = 0
+            while snd_pcm_resume(handle) == -EAGAIN, attempts < Self.resumeAttemptsMax {
+                usleep(10_000)
+                attempts += 1
+            }
+            snd_pcm_drop(handle)
+        }
+        let result = snd_pcm_prepare(handle)
+        if result < 0 { throw AudioFault(.resume, result) }
+    }
+}

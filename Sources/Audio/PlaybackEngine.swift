@@ -1,0 +1,212 @@
+// The speaker as the rest of the house sees it: packets, tones and commands in, events out. The work is the worker's.
+import Logging
+import MonotonicTime
+import Synchronization
+
+#if canImport(Glibc)
+import Glibc
+#else
+import Musl
+#endif
+
+/// How the speaker is used.
+public struct PlaybackConfiguration: Sendable {
+    /// The device's period that is asked for; the device may give another.
+    public var period = Duration.milliseconds(5)
+    /// How much sound is kept queued in the device; it grows by a period with every underrun.
+    public var deviceQueue = Duration.milliseconds(15)
+    /// How long received packets wait for later ones.
+    public var jitter = JitterBufferSettings()
+    /// Whether the device is closed, not just stopped, while nothing plays. Opening costs time at the next burst.
+    public var closeWhenIdle = false
+    /// WAV files only: whether a sound's place in the file is its time since the engine was made (gaps are silence).
+    /// Otherwise the file holds only what was played, one sound after the other.
+    public var recordingKeepsTime = true
+    /// The tones' loudness, 0…1.
+    public var toneVolume: Float = 0.25
+
+    /// 5 ms periods, 15 ms queued, device kept open.
+    public init() {}
+}
+
+/// Why a received burst is over.
+public enum PlaybackEnd: UInt8, Sendable {
+    /// All of it was played, up to the last sequence number that `end` named.
+    case complete
+    /// Nothing came any more, and no end was named (or not all up to it).
+    case silence
+    /// The next burst began.
+    case superseded
+    /// `flush()` or `close()`.
+    case flushed
+    /// The device failed.
+    case deviceFailed
+}
+
+/// Counts of received speech: of one burst in `PlaybackEvent.ended`, since the engine was made in `statistics`.
+public struct PlaybackStatistics: Sendable, Equatable, BitwiseCopyable {
+    /// Packets accepted into the jitter buffer.
+    public var received = 0
+    /// Packets decoded.
+    public var played = 0
+    /// Sequence numbers that never came in time and were passed over.
+    public var lost = 0
+    /// Of those, how many the next packet's copy (FEC) stood in for.
+    public var recovered = 0
+    /// Packets that came when their time was over.
+    public var late = 0
+    /// Packets that had come before.
+    public var duplicate = 0
+    /// Packets that are no Opus, are too long, or did not decode.
+    public var malformed = 0
+    /// Packets dropped because the engine or its buffer was full.
+    public var dropped = 0
+    /// Samples (48 kHz) invented in place of missing ones, or to wait for late ones.
+    public var concealedSamples = 0
+    /// Samples taken out to catch up.
+    public var acceleratedSamples = 0
+    /// Times the device ran empty.
+    public var underruns = 0
+    /// The jitter buffer's present target, in milliseconds.
+    public var targetMilliseconds = 0
+}
+
+/// What comes out of a `PlaybackEngine`, in order.
+public enum PlaybackEvent: Sendable {
+    /// The device is open; `took` is how long opening lasted.
+    case prepared(took: Duration)
+    /// A burst's first sample was handed to the device. It is (or was) at the speaker at `firstSampleAt`, which is the
+    /// device's own `delay` after the handing over; its packet was received at `receivedAt`.
+    case began(burst: UInt32, firstSampleAt: Instant, delay: Duration, receivedAt: Instant)
+    /// The burst's last sample was handed to the device, and leaves the speaker at `lastSampleAt`.
+    case ended(burst: UInt32, PlaybackEnd, PlaybackStatistics, lastSampleAt: Instant)
+    /// The tone's first sample is at the speaker at `firstSampleAt`.
+    case toneBegan(Tone, firstSampleAt: Instant)
+    /// The tone's last sample leaves the speaker at `lastSampleAt`.
+    case toneEnded(Tone, lastSampleAt: Instant)
+    /// The device failed; what was playing has ended. The next packet or tone tries it again.
+    case failed(AudioError)
+}
+
+/// A jitter buffer, an Opus decoder, tones and a speaker on a thread of their own.
+///
+/// The thread sleeps, and the device stands still, while nothing plays. Commands return at once and are called from one
+/// thread at a time (the owner's loop). Watch `descriptor` for reading and call `drain` then.
+///
+///     let speaker = try PlaybackEngine(device: AudioDevice("default"), logger: logger)
+///     loop.watch(speaker.descriptor, for: .readable) { _ in speaker.drain { handle($0) } }
+///     speaker.play(.micOn)
+///     speaker.enqueue(packet)                   // for each received packet
+///     speaker.end(lastSequence: 4711)           // when the talker's end is announced
+public final class PlaybackEngine: Sendable {
+    /// The speaker.
+    public let device: AudioDevice
+    private let worker: PlaybackWorker
+    private let thread: RealTimeThread
+    private let logger: Logger
+    private let closed = Atomic<Bool>(false)
+
+    /// Makes the engine and its sleeping thread. An ALSA device is not opened; a WAV file is made.
+    ///
+    /// - Throws: `AudioError` when the file cannot be made or the process has no thread or descriptor left.
+    public init(device: AudioDevice, configuration: PlaybackConfiguration = .init(), logger: Logger) throws(AudioError)
+    {
+        self.device = device
+        self.logger = logger
+        let decoder = try OpusDecoder()
+        do throws(AudioFault) {
+            let sink = try makePlaybackSink(device, configuration: configuration)
+            worker = try PlaybackWorker(sink: sink, decoder: decoder, configuration: configuration)
+            let worker = self.worker
+            thread = try RealTimeThread(name: "ptt-playback") { worker.run() }
+        } catch {
+            throw AudioError(error, device: device)
+        }
+        if thread.priorityError != 0 {
+            logger.debug(
+                "playback runs without real-time priority; allow it by LimitRTPRIO= (systemd) or limits.d(5)",
+                metadata: ["errno": "\(thread.priorityError)"])
+        }
+        if let origin = recordingOrigin {
+            logger.info("recording to \(device)", metadata: ["t": "\(origin.nanoseconds)"])
+        }
+    }
+
+    deinit { close() }
+
+    /// Readable when `drain` has something to give.
+    public var descriptor: Int32 { worker.eventReady.descriptor }
+
+    /// When the first sample of the WAV file is (with `recordingKeepsTime`): sample n was heard n/48000 s later. Nil for
+    /// an ALSA device.
+    public var recordingOrigin: Instant? { worker.recordingOrigin }
+
+    /// Opens and configures the device, so that the first burst finds it ready. `prepared` or `failed` follows.
+    public func prepare() { worker.command(.prepare) }
+
+    /// Takes a received packet.
+    ///
+    /// - Returns: `false` when it was dropped, being longer than an Opus packet or the engine being overrun; counted.
+    @discardableResult
+    public func enqueue(_ packet: ReceivedPacket) -> Bool { worker.enqueue(packet) }
+
+    /// Says that the talker's burst ends with `lastSequence`: once that was played, or is overdue, the burst is over.
+    public func end(lastSequence: UInt16) { worker.command(.end(lastSequence: lastSequence)) }
+
+    /// Discards all speech and tones that were not handed to the device yet.
+    public func flush() { worker.command(.flush) }
+
+    /// Plays a tone, over whatever is playing.
+    public func play(_ tone: Tone) { worker.command(.play(tone)) }
+
+    /// Takes all events since the last call. On the owner's thread, when `descriptor` is readable.
+    public func drain(_ handler: (PlaybackEvent) -> Void) {
+        worker.eventReady.clear()
+        while let event = worker.nextEvent(device: device) {
+            log(event)
+            handler(event)
+        }
+    }
+
+    /// Counts since the engine was made. From any thread.
+    public var statistics: PlaybackStatistics { worker.statistics }
+
+    /// Whether the device runs at this moment. From any thread.
+    public var isPlaying: Bool { worker.isRunning }
+
+    /// Stops and closes the device, completes a WAV file, and ends the thread. Nothing can be done with the engine
+    /// afterwards.
+    public func close() {
+        guard closed.exchange(true, ordering: .relaxed) == false else { return }
+        worker.shutDown()
+        thread.join()
+    }
+
+    private func log(_ event: PlaybackEvent) {
+        switch event {
+        case .prepared(let took):
+            logger.debug("speaker prepared", metadata: ["device": "\(device)", "took_ms": "\(took.milliseconds)"])
+        case .began(let burst, let first, let delay, let receivedAt):
+            logger.info(
+                "playback began",
+                metadata: [
+                    "t": "\(first.nanoseconds)", "burst": "\(burst)", "device_delay_ms": "\(delay.milliseconds)",
+                    "after_packet_ms": "\((first - receivedAt).milliseconds)",
+                ])
+        case .ended(let burst, let reason, let counts, let last):
+            logger.info(
+                "playback ended",
+                metadata: [
+                    "t": "\(last.nanoseconds)", "burst": "\(burst)", "reason": "\(reason)",
+                    "played": "\(counts.played)", "lost": "\(counts.lost)", "late": "\(counts.late)",
+                    "concealed_ms": "\(counts.concealedSamples * 1000 / audioClockRate)",
+                    "target_ms": "\(counts.targetMilliseconds)",
+                ])
+        case .toneBegan(let tone, let first):
+            logger.debug("tone", metadata: ["t": "\(first.nanoseconds)", "tone": "\(tone)"])
+        case .toneEnded: break
+        case .failed(let error):
+            logger.error("speaker failed: \(error)", metadata: ["t": "\(Instant.now.nanoseconds)"])
+        }
+    }
+}

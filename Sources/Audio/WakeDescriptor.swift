@@ -1,0 +1,40 @@
+// An eventfd: how one thread tells another, or an event loop, that there is something to take.
+import CLinux
+
+#if canImport(Glibc)
+import Glibc
+#else
+import Musl
+#endif
+
+/// An eventfd(2). Signalling is one system call and never blocks; it may be done from any thread.
+final class WakeDescriptor: Sendable {
+    let descriptor: Int32
+
+    init() throws(AudioFault) {
+        descriptor = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
+        guard descriptor >= 0 else { throw AudioFault(.open, errno) }
+    }
+
+    deinit { _ = close(descriptor) }
+
+    /// Makes the descriptor readable.
+    func signal() {
+        var one: UInt64 = 1
+        // EAGAIN means 2^64-2 signals are pending: it is readable already.
+        _ = write(descriptor, &one, MemoryLayout<UInt64>.size)
+    }
+
+    /// Makes the descriptor not readable. To be done before taking what was signalled, so that no signal is lost.
+    func clear() {
+        var count: UInt64 = 0
+        _ = read(descriptor, &count, MemoryLayout<UInt64>.size)
+    }
+
+    /// Sleeps until signalled, then clears.
+    func wait() {
+        var waited = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        _ = poll(&waited, 1, -1)
+        clear()
+    }
+}

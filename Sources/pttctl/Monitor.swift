@@ -1,0 +1,134 @@
+// pttctl monitor: what happens, as it happens.
+import ArgumentParser
+import DBus
+import Glibc
+import MonotonicTime
+import PTTBus
+
+/// `pttctl monitor`.
+struct Monitor: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Print what happens, line by line, until interrupted.",
+        discussion: "With --json each line is an object; its 't' is CLOCK_MONOTONIC in nanoseconds.")
+
+    @OptionGroup var options: BusOptions
+    @Flag(help: "Print JSON, one object a line.") var json = false
+
+    func run() async throws {
+        try await options.withDaemon { daemon in
+            let (events, feed) = AsyncStream.makeStream(
+                of: (Instant, DaemonClient.Event).self, bufferingPolicy: .bufferingNewest(1_024))
+            try await daemon.watch { feed.yield((.now, $0)) }
+            if !json { for line in Status.lines(await daemon.snapshot) { Output.line(line) } }
+            for await (time, event) in events {
+                for happening in Self.happenings(event) {
+                    Output.line(json ? try jsonText(happening.at(time)) : "\(Self.clock())  \(happening.text)")
+                }
+            }
+        }
+    }
+
+    /// Local time of day to the millisecond.
+    static func clock() -> String {
+        var now = timespec()
+        clock_gettime(CLOCK_REALTIME, &now)
+        var seconds = now.tv_sec
+        var local = tm()
+        localtime_r(&seconds, &local)
+        func two(_ value: Int32) -> String { (value < 10 ? "0" : "") + "\(value)" }
+        let milliseconds = String(1_000 + now.tv_nsec / 1_000_000).dropFirst()
+        return "\(two(local.tm_hour)):\(two(local.tm_min)):\(two(local.tm_sec)).\(milliseconds)"
+    }
+
+    static func happenings(_ event: DaemonClient.Event) -> [Happening] {
+        switch event {
+        case .running(false): return [Happening("daemon", "pttd has left the bus")]
+        case .running(true): return [Happening("daemon", "pttd is there")]
+        case .transmissionFailed(_, let code, let message):
+            return [Happening("failed", "not transmitted: \(message)", detail: "PTChannelError \(code)")]
+        case .changed(let old, let new):
+            return channels(old, new) + accessories(old, new)
+        }
+    }
+
+    private static func channels(_ old: DaemonSnapshot, _ new: DaemonSnapshot) -> [Happening] {
+        var result: [Happening] = []
+        for (path, channel) in new.channels.sorted(by: { $0.key < $1.key }) {
+            guard let before = old.channels[path] else {
+                result.append(Happening("joined", "joined \(channel.name)", detail: channel.name))
+                continue
+            }
+            if channel.serviceStatus != before.serviceStatus
+                || channel.serviceStatusDetail != before.serviceStatusDetail
+            {
+                let detail = channel.serviceStatusDetail.isEmpty ? "" : ": \(channel.serviceStatusDetail)"
+                result.append(
+                    Happening("service", "service \(channel.serviceStatus)\(detail)", detail: channel.serviceStatus))
+            }
+            if channel.transmitting != before.transmitting {
+                result.append(
+                    channel.transmitting
+                        ? Happening("begin", "transmitting (\(channel.transmitSource))", detail: channel.transmitSource)
+                        : Happening("end", "transmission ended"))
+            }
+            if channel.activeRemoteParticipant != before.activeRemoteParticipant {
+                let name = channel.activeRemoteParticipant
+                result.append(
+                    name.isEmpty
+                        ? Happening(
+                            "silent", "\(before.activeRemoteParticipant) has finished",
+                            detail: before.activeRemoteParticipant)
+                        : Happening("speaking", "\(name) is speaking", detail: name))
+            }
+        }
+        for (path, channel) in old.channels where new.channels[path] == nil {
+            result.append(Happening("left", "left \(channel.name)", detail: channel.name))
+        }
+        return result
+    }
+
+    private static func accessories(_ old: DaemonSnapshot, _ new: DaemonSnapshot) -> [Happening] {
+        var result: [Happening] = []
+        for (path, accessory) in new.accessories.sorted(by: { $0.key < $1.key }) {
+            let before = old.accessories[path] ?? AccessoryProperties()
+            let name = accessory.name.isEmpty ? accessory.address : accessory.name
+            if accessory.ready != before.ready {
+                result.append(
+                    Happening("accessory", "\(name) \(accessory.ready ? "is ready" : "is away")", detail: name))
+            }
+            if accessory.held != before.held {
+                result.append(
+                    Happening(
+                        accessory.held ? "press" : "release", "\(name) \(accessory.held ? "pressed" : "released")",
+                        detail: name))
+            }
+            if accessory.battery != before.battery, let battery = accessory.battery {
+                result.append(Happening("battery", "\(name) battery \(battery) %", detail: "\(battery)"))
+            }
+            if accessory.problem != before.problem, !accessory.problem.isEmpty {
+                result.append(Happening("problem", "\(name): \(accessory.problem)", detail: accessory.problem))
+            }
+        }
+        return result
+    }
+}
+
+/// Something that happened: its kind for scripts, its words for people.
+struct Happening: Encodable {
+    var event: String
+    var text: String
+    var detail: String
+    var t: Int64 = 0
+
+    init(_ event: String, _ text: String, detail: String = "") {
+        self.event = event
+        self.text = text
+        self.detail = detail
+    }
+
+    func at(_ time: Instant) -> Happening {
+        var copy = self
+        copy.t = time.nanoseconds
+        return copy
+    }
+}

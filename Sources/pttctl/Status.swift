@@ -1,0 +1,72 @@
+// pttctl status: the channel and the accessories at this moment.
+import ArgumentParser
+import FoundationEssentials
+import PTTBus
+
+/// `pttctl status`.
+struct Status: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Show the channel, who is speaking, and the accessories.")
+
+    @OptionGroup var options: BusOptions
+    @Flag(help: "Print JSON, for scripts.") var json = false
+
+    func run() async throws {
+        try await options.withDaemon { daemon in
+            let snapshot = await daemon.snapshot
+            if json {
+                Output.line(try StatusDocument(snapshot).text())
+            } else {
+                for line in Self.lines(snapshot) { Output.line(line) }
+            }
+        }
+    }
+
+    static func lines(_ snapshot: DaemonSnapshot) -> [String] {
+        var lines: [String] = []
+        if let (_, channel) = snapshot.activeChannel {
+            lines.append("Channel      \(channel.name)")
+            let detail = channel.serviceStatusDetail.isEmpty ? "" : ": \(channel.serviceStatusDetail)"
+            lines.append("Service      \(channel.serviceStatus)\(detail)")
+            if channel.transmissionMode != "halfDuplex" { lines.append("Mode         \(channel.transmissionMode)") }
+            lines.append("Now          \(doing(channel))")
+        } else {
+            lines.append("Channel      none joined")
+        }
+        let accessories = snapshot.accessories.sorted { $0.key < $1.key }.map(\.value)
+        if accessories.isEmpty { lines.append("Accessories  none configured") }
+        for (index, accessory) in accessories.enumerated() {
+            lines.append((index == 0 ? "Accessories  " : "             ") + AccessoryList.line(accessory))
+            if !accessory.problem.isEmpty { lines.append("             \(accessory.problem)") }
+        }
+        return lines
+    }
+
+    static func doing(_ channel: ChannelProperties) -> String {
+        var parts: [String] = []
+        if channel.transmitting { parts.append("transmitting (\(channel.transmitSource))") }
+        if !channel.activeRemoteParticipant.isEmpty { parts.append("\(channel.activeRemoteParticipant) is speaking") }
+        return parts.isEmpty ? "nobody is speaking" : parts.joined(separator: ", ")
+    }
+}
+
+/// The shape of `pttctl status --json`.
+struct StatusDocument: Codable {
+    var version: String
+    var channels: [ChannelProperties]
+    var accessories: [AccessoryProperties]
+
+    init(_ snapshot: DaemonSnapshot) {
+        version = snapshot.manager.version
+        channels = snapshot.channels.sorted { $0.key < $1.key }.map(\.value)
+        accessories = snapshot.accessories.sorted { $0.key < $1.key }.map(\.value)
+    }
+
+    func text() throws -> String { try jsonText(self) }
+}
+
+/// `value` as one line of JSON with sorted keys.
+func jsonText(_ value: some Encodable) throws -> String {
+    let encoder = JSONEncoder()
+    encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+    return String(decoding: try encoder.encode(value), as: UTF8.self)
+}

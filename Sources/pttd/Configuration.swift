@@ -1,0 +1,183 @@
+// pttd.toml: what it can say, and what holds when it says nothing.
+import Accessories
+import Audio
+import FoundationEssentials
+import Glibc
+import RelayProtocol
+import Settings
+
+/// The daemon's configuration. Everything has a default: without a file, `pttd` hosts a relay of its own.
+struct Configuration {
+    /// Which bus `org.pttd` is served on.
+    enum Bus: Equatable {
+        /// The system bus for root and system users, the session bus for everybody else.
+        case automatic
+        case system
+        case session
+        case address(String)
+    }
+
+    /// An accessory that this machine listens to.
+    struct Accessory: Equatable {
+        /// The Bluetooth address, upper case with colons; nil: found by name.
+        var address: String?
+        /// The advertised name, with `*` for anything.
+        var name: String?
+        /// The profile's id; nil: found by what the accessory offers.
+        var profile: String?
+        /// How its talk control works; nil: as the profile says.
+        var gesture: Gesture?
+    }
+
+    /// What others on the channel see.
+    var displayName: String
+    var bus = Bus.automatic
+    var blueZBus = Bus.system
+    /// Where the machine's key is kept; nil: the default of `stateDirectory`.
+    var state: String?
+    /// The invitation of the channel to join; nil: an embedded relay on loopback, with the channel "Local".
+    var link: InvitationLink?
+    var talkTimeLimit: Duration? = .seconds(60)
+    var microphone = AudioDevice.alsa("default")
+    var speaker = AudioDevice.alsa("default")
+    var releaseTail = Duration.milliseconds(200)
+    var tones = true
+    var accessories: [Accessory] = []
+    /// Trusted devices that match a shipped profile are used without being named here.
+    var acceptsKnownAccessories = true
+    var profileDirectory = "/etc/pttd/profiles.d"
+
+    /// The defaults.
+    init() { displayName = Self.hostName() }
+
+    /// Where the configuration is looked for when no file is named.
+    static var defaultPaths: [String] {
+        var paths: [String] = []
+        if let home = environment("XDG_CONFIG_HOME") ?? environment("HOME").map({ $0 + "/.config" }), getuid() != 0 {
+            paths.append(home + "/pttd/pttd.toml")
+        }
+        return paths + ["/etc/pttd/pttd.toml"]
+    }
+
+    /// Where state is kept: systemd's state directory, root's, or the user's.
+    static var defaultStateDirectory: String {
+        if let directory = environment("STATE_DIRECTORY") { return directory }
+        if getuid() == 0 { return "/var/lib/pttd" }
+        let base = environment("XDG_STATE_HOME") ?? (environment("HOME") ?? "/tmp") + "/.local/state"
+        return base + "/pttd"
+    }
+
+    static func environment(_ name: String) -> String? {
+        guard let value = getenv(name).map({ String(cString: $0) }), !value.isEmpty else { return nil }
+        return value
+    }
+
+    static func hostName() -> String {
+        var buffer = [CChar](repeating: 0, count: 256)
+        guard gethostname(&buffer, buffer.count - 1) == 0 else { return "pttd" }
+        let name = String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        return name.isEmpty ? "pttd" : name
+    }
+}
+
+extension Configuration {
+    /// The configuration in the file at `path`; every mistake in it is reported at once.
+    static func read(path: String) throws(SettingsError) -> Configuration {
+        try SettingsFile.read(path: path, read)
+    }
+
+    static func read(_ root: SettingsTable) -> Configuration {
+        var result = Configuration()
+        if let daemon = root.table("daemon") {
+            result.displayName = daemon.value("name", displayName, default: result.displayName)
+            result.bus = daemon.value("bus", bus, default: result.bus)
+            result.blueZBus = daemon.value("bluez-bus", bus, default: result.blueZBus)
+            result.state = daemon.optional("state", .string)
+            result.acceptsKnownAccessories = daemon.value("accept-known-accessories", .boolean, default: true)
+            result.profileDirectory = daemon.value("profiles", .string, default: result.profileDirectory)
+        }
+        if let channel = root.table("channel") {
+            result.link = channel.optional("link", invitation)
+            result.talkTimeLimit = channel.value(
+                "talk-time-limit", .duration(in: .seconds(5) ... .seconds(3_600)), default: .seconds(60))
+        }
+        if let audio = root.table("audio") {
+            result.microphone = audio.value("microphone", device, default: result.microphone)
+            result.speaker = audio.value("speaker", device, default: result.speaker)
+            result.releaseTail = audio.value(
+                "release-tail", .duration(in: .zero ... .seconds(2)), default: result.releaseTail)
+            result.tones = audio.value("tones", .boolean, default: true)
+        }
+        result.accessories = root.tables("accessory", countMax: 64).map(accessory)
+        return result
+    }
+
+    private static func accessory(_ table: SettingsTable) -> Accessory {
+        let accessory = Accessory(
+            address: table.optional("address", address), name: table.optional("name", .string(lengthMax: 248)),
+            profile: table.optional("profile", .string(lengthMax: 64)),
+            gesture: table.optional("gesture", .oneOf))
+        if accessory.address == nil, accessory.name == nil {
+            table.problem(
+                nil, "names no accessory", "add: address = \"C4:11:22:33:44:55\" (or name = \"PTT-Z*\")")
+        }
+        return accessory
+    }
+
+    private static var bus: SettingType<Bus> {
+        SettingType<String>.string(lengthMax: 1_024).map(placeholder: Bus.automatic) { text throws(SettingRefusal) in
+            switch text {
+            case "auto": .automatic
+            case "system": .system
+            case "session": .session
+            case let text where text.contains(":") && text.contains("="): .address(text)
+            default:
+                throw SettingRefusal(
+                    "\"\(text)\" is no bus", "write \"auto\", \"system\", \"session\", or an address such as \"unix:path=/run/bus\"")
+            }
+        }
+    }
+
+    private static var displayName: SettingType<String> {
+        SettingType<String>.string(lengthMax: 256).map(placeholder: "") { text throws(SettingRefusal) in
+            guard DisplayName(text) != nil else {
+                throw SettingRefusal(
+                    "is too long or has control characters", "write at most \(DisplayName.byteCountMaximum) bytes of plain text")
+            }
+            return text
+        }
+    }
+
+    private static var invitation: SettingType<InvitationLink?> {
+        SettingType<String>.string(lengthMax: InvitationLink.byteCountMaximum)
+            .map(placeholder: nil) { text throws(SettingRefusal) in
+                do throws(InvitationLinkError) {
+                    return try InvitationLink(text)
+                } catch {
+                    throw SettingRefusal("is no invitation: \(error)", "paste the whole ptt:// link that 'pttrelay invite' printed")
+                }
+            }
+    }
+
+    private static var device: SettingType<AudioDevice> {
+        SettingType<String>.string(lengthMax: 1_024)
+            .map(placeholder: AudioDevice.alsa("default")) { text throws(SettingRefusal) in
+                do {
+                    return try AudioDevice(text)
+                } catch {
+                    throw SettingRefusal("\(error)", "write an ALSA name such as \"default\" or \"plughw:Headset\", or \"wav:/path\"")
+                }
+            }
+    }
+
+    /// Six bytes in hexadecimal with colons; lower case is accepted.
+    private static var address: SettingType<String> {
+        SettingType<String>.string(lengthMax: 17).map(placeholder: "") { text throws(SettingRefusal) in
+            let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+            guard parts.count == 6, parts.allSatisfy({ $0.utf8.count == 2 && UInt8($0, radix: 16) != nil }) else {
+                throw SettingRefusal("\"\(text)\" is no Bluetooth address", "write it like \"C4:11:22:33:44:55\"")
+            }
+            return text.uppercased()
+        }
+    }
+}

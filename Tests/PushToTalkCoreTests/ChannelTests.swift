@@ -1,0 +1,253 @@
+// Joining, leaving, receiving, and who has the audio session.
+
+import FoundationEssentials
+import MonotonicTime
+import PushToTalkCore
+import Testing
+
+@Suite struct ChannelTests {
+    typealias Harness = ChannelManagerHarness
+    let channel = Harness.channel
+
+    @Test func aDeviceHasOneChannelAtMost() {
+        var harness = Harness(joined: false)
+        let first = harness.request(.join(channelUUID: channel, Harness.descriptor, reason: .channelRestoration))
+        #expect(first.actions == [.callback(.didJoinChannel(channel, reason: .channelRestoration))])
+        #expect(first.answer == .done)
+        for uuid in [Harness.other, channel] {
+            let second = harness.request(.join(channelUUID: uuid, Harness.descriptor))
+            #expect(second.actions.failure == .channelLimitReached)
+            #expect(second.answer == .failed(.channelLimitReached))
+        }
+        #expect(harness.machine.channel?.uuid == channel)
+    }
+
+    @Test func aChannelHasApplesDefaults() {
+        let harness = Harness()
+        #expect(harness.machine.channel?.transmissionMode == .halfDuplex)
+        #expect(harness.machine.channel?.serviceStatus == .ready)
+        #expect(harness.machine.channel?.accessoryButtonEventsEnabled == true)
+        #expect(harness.machine.channel?.descriptor == Harness.descriptor)
+    }
+
+    @Test(arguments: PTChannelLeaveReason.allCases) func leavingSaysWhy(_ reason: PTChannelLeaveReason) {
+        var harness = Harness()
+        let leave = harness.request(.leave(channelUUID: channel, reason: reason))
+        #expect(leave.actions == [.callback(.didLeaveChannel(channel, reason: reason))])
+        #expect(harness.request(.leave(channelUUID: channel)).actions.failure == .channelNotFound)
+    }
+
+    @Test func leavingWhileTransmittingEndsItFirst() {
+        var harness = Harness()
+        harness.talk()
+        let leave = harness.request(.leave(channelUUID: channel, reason: .userRequest)).actions
+        #expect(
+            leave.callbacks == [
+                .didEndTransmitting(channel, source: .userRequest), .didDeactivateAudioSession,
+                .didLeaveChannel(channel, reason: .userRequest),
+            ])
+        #expect(leave.contains(.stopCapture(.immediately)))
+        #expect(leave.contains(.deactivateAudioSession(.drop)))
+        // A channel joined at once may be talked on at once, while the device is still closing.
+        _ = harness.request(.join(channelUUID: Harness.other, Harness.descriptor))
+        let begin = harness.request(.beginTransmitting(channelUUID: Harness.other, source: .userRequest)).actions
+        #expect(begin.last == .activateAudioSession)
+        #expect(harness.send(.audioSessionActivated).contains(.startCapture))
+    }
+
+    @Test func leavingWhileReceivingClearsTheParticipant() {
+        var harness = Harness()
+        _ = harness.setParticipant(Harness.ann)
+        _ = harness.send(.audioSessionActivated)
+        let leave = harness.request(.leave(channelUUID: channel)).actions
+        #expect(
+            leave == [
+                .notice(.activeRemoteParticipantChanged(nil)), .callback(.didDeactivateAudioSession),
+                .deactivateAudioSession(.drop), .callback(.didLeaveChannel(channel, reason: .developerRequest)),
+            ])
+    }
+
+    @Test func receivingRunsInTheDocumentedOrder() {
+        var harness = Harness()
+        let push = harness.request(.incomingPushResult(.activeRemoteParticipant(Harness.ann), channelUUID: channel))
+        #expect(
+            push.actions == [.notice(.activeRemoteParticipantChanged(Harness.ann)), .activateAudioSession])
+        #expect(push.answer == .done)
+        #expect(harness.send(.audioSessionActivated) == [.callback(.didActivateAudioSession)])
+        #expect(harness.setParticipant(Harness.bob).actions == [.notice(.activeRemoteParticipantChanged(Harness.bob))])
+        #expect(
+            harness.setParticipant(nil).actions == [
+                .notice(.activeRemoteParticipantChanged(nil)), .deactivateAudioSession(.finish),
+            ])
+        #expect(harness.send(.audioSessionDeactivated) == [.callback(.didDeactivateAudioSession)])
+        #expect(harness.setParticipant(nil).answer == .done)
+    }
+
+    @Test func aPushMayEndTheMembership() {
+        var harness = Harness()
+        let push = harness.request(.incomingPushResult(.leaveChannel, channelUUID: channel))
+        #expect(push.actions.callbacks == [.didLeaveChannel(channel, reason: .developerRequest)])
+        let late = harness.request(.incomingPushResult(.activeRemoteParticipant(Harness.ann), channelUUID: channel))
+        #expect(late.answer == .failed(.channelNotFound))
+        #expect(late.actions.isEmpty)
+    }
+
+    @Test func aParticipantDuringATransmissionInHalfDuplexIsAnError() {
+        var harness = Harness()
+        harness.talk()
+        #expect(harness.setParticipant(Harness.ann).answer == .failed(.transmissionInProgress))
+        #expect(harness.setParticipant(nil).answer == .done)
+        let push = harness.request(.incomingPushResult(.activeRemoteParticipant(Harness.ann), channelUUID: channel))
+        #expect(push.answer == .failed(.transmissionInProgress))
+        #expect(harness.machine.transmission != nil)
+    }
+
+    @Test func stopThenReceiveKeepsTheSession() {
+        var harness = Harness()
+        harness.talk()
+        _ = harness.stop()
+        #expect(
+            harness.setParticipant(Harness.ann).actions == [
+                .stopCapture(.immediately), .notice(.transmissionAudioFinished(erased: false)),
+                .notice(.activeRemoteParticipantChanged(Harness.ann)), .playTone(.microphoneOff),
+            ])
+        #expect(harness.machine.audioSession == .active)
+        #expect(harness.setParticipant(nil).actions.last == .deactivateAudioSession(.finish))
+    }
+
+    @Test func fullDuplexTransmitsWithoutASecondActivation() {
+        var harness = Harness(mode: .fullDuplex)
+        _ = harness.setParticipant(Harness.ann)
+        _ = harness.send(.audioSessionActivated)
+        let begin = harness.begin()
+        #expect(
+            begin.actions == [
+                .callback(.didBeginTransmitting(channel, source: .userRequest)), .startCapture,
+                .playTone(.microphoneOn),
+            ])
+        #expect(begin.answer == .done)
+        _ = harness.stop()
+        #expect(harness.send(.captureEnded).callbacks.isEmpty)
+        #expect(harness.setParticipant(nil).actions.last == .deactivateAudioSession(.finish))
+
+        harness.talk()
+        #expect(harness.setParticipant(Harness.bob).answer == .done)
+        #expect(harness.setParticipant(nil).actions == [.notice(.activeRemoteParticipantChanged(nil))])
+        #expect(harness.machine.transmission != nil)
+    }
+
+    @Test func aCallEndsTheTransmissionAndKeepsTheSessionDown() {
+        var harness = Harness()
+        harness.talk()
+        let call = harness.send(.callBegan)
+        #expect(call.transmissionEnd == .callActive)
+        #expect(call.callbacks == [.didEndTransmitting(channel, source: .unknown), .didDeactivateAudioSession])
+        #expect(call.tones.isEmpty)
+        #expect(harness.send(.callBegan).isEmpty)
+        _ = harness.send(.audioSessionDeactivated)
+        #expect(harness.setParticipant(Harness.ann).actions == [.notice(.activeRemoteParticipantChanged(Harness.ann))])
+        #expect(
+            harness.send(.callEnded) == [.notice(.audioSessionInterruptionEnded), .activateAudioSession])
+        #expect(harness.send(.audioSessionActivated) == [.callback(.didActivateAudioSession)])
+    }
+
+    @Test func anInterruptionDuringACallEndsWithTheLaterOfBoth() {
+        var harness = Harness()
+        _ = harness.setParticipant(Harness.ann)
+        _ = harness.send(.audioSessionActivated)
+        #expect(harness.send(.audioSessionInterrupted(reason: "suspend")).callbacks == [.didDeactivateAudioSession])
+        _ = harness.send(.callBegan)
+        _ = harness.send(.audioSessionDeactivated)
+        #expect(harness.send(.audioSessionInterruptionEnded).isEmpty)
+        #expect(harness.send(.callEnded).contains(.activateAudioSession))
+    }
+
+    @Test func aDeviceThatVanishesEndsTheTransmissionAndIsTriedAgain() {
+        var harness = Harness()
+        harness.talk()
+        let failed = harness.send(.audioSessionFailed(reason: "unplugged"))
+        #expect(
+            failed == [
+                .notice(.audioSessionFailed(reason: "unplugged")),
+                .notice(.transmissionEnding(.audioFailed(reason: "unplugged"))),
+                .callback(.didEndTransmitting(channel, source: .unknown)),
+                .notice(.transmissionAudioFinished(erased: false)), .callback(.didDeactivateAudioSession),
+            ])
+        #expect(harness.machine.audioSession == .inactive)
+        #expect(harness.begin().actions.last == .activateAudioSession)
+        #expect(harness.send(.audioSessionActivated).contains(.startCapture))
+    }
+
+    @Test func aDeviceThatDoesNotOpenFailsTheBegin() {
+        var harness = Harness()
+        _ = harness.begin()
+        let failed = harness.send(.audioSessionFailed(reason: "no such device"))
+        let error = PTChannelError(.unknown, explanation: "no such device")
+        #expect(failed.contains(.complete(RequestIdentifier(rawValue: 2), error)))
+        #expect(failed.callbacks == [.didEndTransmitting(channel, source: .unknown)])
+        #expect(failed.tones.isEmpty)
+        #expect(harness.machine.nextDeadline == nil)
+    }
+
+    @Test func aDeviceThatDoesNotAnswerFailsInTime() {
+        var harness = Harness()
+        _ = harness.begin()
+        let late = harness.passDeadline()
+        #expect(harness.now == Instant.zero + .seconds(5))
+        #expect(late.first == .deactivateAudioSession(.drop))
+        #expect(late.callbacks == [.didEndTransmitting(channel, source: .unknown)])
+        _ = harness.passDeadline()
+        #expect(harness.machine.audioSession == .inactive)
+    }
+
+    @Test func aDeviceThatFailsWhileReceivingIsNotTriedInALoop() {
+        var harness = Harness()
+        _ = harness.setParticipant(Harness.ann)
+        #expect(
+            harness.send(.audioSessionFailed(reason: "busy")) == [.notice(.audioSessionFailed(reason: "busy"))])
+        #expect(harness.machine.activeRemoteParticipant == Harness.ann)
+        #expect(harness.setParticipant(Harness.bob).actions.last == .activateAudioSession)
+    }
+
+    @Test func aMicrophoneThatFailsLeavesTheSpeakerForTheTone() {
+        var harness = Harness()
+        harness.talk()
+        let failed = harness.send(.captureFailed(reason: "no microphone"))
+        #expect(failed.transmissionEnd == .audioFailed(reason: "no microphone"))
+        #expect(failed.tones == [.denied])
+        #expect(!failed.contains(.stopCapture(.immediately)))
+        #expect(failed.last == .deactivateAudioSession(.finish))
+    }
+
+    @Test func aTailThatDoesNotEndIsCut() {
+        var harness = Harness()
+        harness.talk()
+        _ = harness.stop()
+        let cut = harness.passDeadline()
+        #expect(cut.first == .stopCapture(.immediately))
+        #expect(!harness.machine.isCapturing)
+        #expect(harness.passDeadline() == [.deactivateAudioSession(.drop), .callback(.didDeactivateAudioSession)])
+    }
+
+    @Test func settingsWantTheActiveChannel() {
+        var harness = Harness()
+        let requests: [Machine.Request] = [
+            .setChannelDescriptor(Harness.descriptor, channelUUID: Harness.other),
+            .setTransmissionMode(.fullDuplex, channelUUID: Harness.other),
+            .setServiceStatus(.connecting, channelUUID: Harness.other),
+            .setActiveRemoteParticipant(nil, channelUUID: Harness.other),
+            .setAccessoryButtonEventsEnabled(false, channelUUID: Harness.other),
+            .incomingPushResult(.activeRemoteParticipant(Harness.ann), channelUUID: Harness.other),
+        ]
+        for request in requests {
+            let result = harness.request(request)
+            #expect(result.answer == .failed(.channelNotFound))
+            #expect(result.actions.isEmpty)
+        }
+        let other = PTChannelDescriptor(name: "Night shift", image: PTImage(named: "weather-clear-night"))
+        let changed = harness.request(.setChannelDescriptor(other, channelUUID: channel))
+        #expect(changed.actions == [.notice(.channelDescriptorChanged(other))])
+        #expect(harness.request(.setChannelDescriptor(other, channelUUID: channel)).actions.isEmpty)
+        #expect(harness.machine.channel?.descriptor == other)
+    }
+}
