@@ -60,12 +60,12 @@ struct Daemon: Service {
 
         await accessories.setEventHandler { event in
             bridge.assumeIsolated { $0.accessory(event) }
-            publisher.assumeIsolated { $0.accessoriesChanged() }
+            publisher.assumeIsolated { $0.changed() }
         }
         await publisher.follow(accessories)
         try await bridge.start(descriptor: PTChannelDescriptor(name: link.channelName.text, image: nil)) { event in
             switch event {
-            case .changed: publisher.assumeIsolated { $0.channelChanged() }
+            case .changed: publisher.assumeIsolated { $0.changed() }
             case .failed(let error): publisher.assumeIsolated { $0.failed(error) }
             case .endedBySystem: accessories.assumeIsolated { $0.transmissionEndedBySystem() }
             }
@@ -114,15 +114,14 @@ struct Daemon: Service {
     private func embeddedRelay() async throws -> (server: RelayServer, invitation: InvitationLink)? {
         guard configuration.link == nil else { return nil }
         logger.notice("no channel is configured: a relay of this daemon's own serves channel 'Local' on loopback")
+        let local = RelayChannelConfiguration(
+            id: ChannelID(), name: DisplayName(cleaning: "Local", fallback: "Local"), token: InvitationToken())
         let server = try RelayServer(
             configuration: RelayServerConfiguration(
-                listenAddress: "127.0.0.1", listenPort: 0, identity: identity,
-                channels: [
-                    RelayChannelConfiguration(id: ChannelID(UUID()), name: DisplayName("Local")!, token: InvitationToken())
-                ]),
+                listenAddress: "127.0.0.1", listenPort: 0, identity: identity, channels: [local]),
             logger: Logger(label: "pttd.embedded-relay"))
         _ = try await server.start()
-        guard let invitation = await server.invitations(host: "127.0.0.1").first else { return nil }
+        let invitation = try await server.invitation(for: local.id, host: "127.0.0.1")
         return (server, invitation)
     }
 }
