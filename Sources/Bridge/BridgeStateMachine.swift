@@ -93,6 +93,8 @@ public struct BridgeStateMachine: Sendable {
     // MARK: From the channel manager
 
     private mutating func beginRefused(_ error: PTChannelError) {
+        // A transmission that ended before the microphone recorded has been reported by its notice.
+        guard key.isHeld else { return }
         key.transmissionEnded()
         actions.append(.endedBySystem)
         let isServiceAway = error.code == .transmissionNotAllowed && !serviceDetail.isEmpty
