@@ -43,6 +43,8 @@ extension ChannelService {
         case .transmissionEnding(let cause): log("transmission is ended: \(cause)", level: .notice)
         case .transmissionAudioFinished(let erased):
             log("transmission's audio is done", ["erased": "\(erased)"], level: .debug)
+        case .lastTransmissionNotCarried(let error):
+            log("the last transmission was not carried: \(error)", level: .notice)
         case .talkTimeWarning(let remaining): log("talk-time limit in \(remaining)")
         case .activeRemoteParticipantChanged(let participant):
             log(participant == nil ? "nobody is speaking" : "a participant is speaking", level: .debug)

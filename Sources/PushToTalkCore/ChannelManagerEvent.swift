@@ -29,7 +29,8 @@ extension ChannelManagerStateMachine {
         case captureEnded
         /// The speaker failed; what it could not play is lost, and the next sound tries it again.
         case playbackFailed(reason: String)
-        /// The relay did not grant what began (floor denied): what was captured must not be heard.
+        /// The relay did not grant what began (floor denied): what was captured must not be heard. It may come after
+        /// the end of a short transmission, but not when the next one has begun.
         case transmissionRefused(PTChannelError)
         /// The relay took the grant back during the transmission (floor revoked).
         case transmissionRevoked(PTChannelError)
@@ -119,6 +120,8 @@ extension ChannelManagerStateMachine {
         /// All audio of the last transmission has been delivered, or erased; exactly one for each
         /// `didBeginTransmitting`, after its `didEndTransmitting` and before the next begin.
         case transmissionAudioFinished(erased: Bool)
+        /// The relay refused the last transmission when it had ended already: (some of) it was not heard.
+        case lastTransmissionNotCarried(PTChannelError)
         /// The transmission will reach the talk-time limit in this time.
         case talkTimeWarning(remaining: Duration)
         /// The channel is shown differently.

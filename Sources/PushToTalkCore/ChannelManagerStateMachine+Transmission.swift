@@ -108,6 +108,23 @@ extension ChannelManagerStateMachine {
         if forbidden { endTransmission(.transmissionMode(mode), capture: .immediately, at: now) }
     }
 
+    /// The relay does not carry the transmission, or, when it has ended already, did not carry it.
+    mutating func refused(_ error: PTChannelError, _ cause: TransmissionEndCause, at now: Instant) {
+        guard transmission == nil else {
+            endTransmission(cause, capture: .discarding, at: now)
+            return
+        }
+        guard channel != nil, !isShutDown else { return }
+        if case .tail = capture {
+            capture = .idle
+            actions.append(.stopCapture(.discarding))
+            finishAudio(erased: true)
+        }
+        // The button is up again: without a tone nobody would know that nothing was heard.
+        actions.append(.notice(.lastTransmissionNotCarried(error)))
+        if !isSuspended { pendingTone = .denied }
+    }
+
     mutating func warnOfTalkTimeLimit(at now: Instant) {
         guard let endsAt = transmission?.endsAt else { return }
         transmission?.warnsAt = nil

@@ -152,7 +152,24 @@ import Testing
                 .deactivateAudioSession(.finish),
             ])
         #expect(harness.stop().answer == .failed(.transmissionNotFound))
-        #expect(harness.send(.transmissionRefused(busy)).isEmpty)
+    }
+
+    @Test func aRefusalAfterTheReleaseIsHeardToo() {
+        var harness = Harness()
+        harness.talk()
+        _ = harness.stop()
+        let busy = PTChannelError(.transmissionInProgress, explanation: "Ann has the floor")
+        #expect(
+            harness.send(.transmissionRefused(busy)) == [
+                .stopCapture(.discarding), .notice(.transmissionAudioFinished(erased: true)),
+                .notice(.lastTransmissionNotCarried(busy)), .playTone(.denied), .deactivateAudioSession(.finish),
+            ])
+        _ = harness.send(.audioSessionDeactivated)
+        #expect(
+            harness.send(.transmissionRefused(busy)) == [
+                .notice(.lastTransmissionNotCarried(busy)), .activateAudioSession,
+            ])
+        #expect(harness.send(.audioSessionActivated) == [.playTone(.denied), .deactivateAudioSession(.finish)])
     }
 
     @Test func aRefusalBeforeTheDeviceIsOpenFailsTheBeginAndIsHeard() {
