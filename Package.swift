@@ -34,6 +34,7 @@ func tests(
 let log = Target.Dependency.product(name: "Logging", package: "swift-log")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
+let signals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 let protobuf = Target.Dependency.product(name: "SwiftProtobuf", package: "swift-protobuf")
 let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collections")
 
@@ -117,8 +118,7 @@ let package = Package(
             [
                 "Bridge", "DaemonAPI", "Accessories", "ChannelService", "RelayClient", "RelayServer", "BlueZ", "DBus",
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "MonotonicTime",
-                "Reactor",
-                arguments, lifecycle, log,
+                "Reactor", "PTTBus", "Logs", arguments, lifecycle, signals, log,
             ]),
         executable("pttctl", ["PTTBus", "DBus", "Terminal", "MonotonicTime", "Reactor", "Logs", arguments, log]),
         executable(
