@@ -135,9 +135,9 @@ let package = Package(
         tests("SFrame", named: "SFrame", ["Cryptography", "MonotonicTime"]),
         tests("RelayProtocol", named: "RelayProtocol", ["SFrame", "MonotonicTime", "Cryptography", protobuf]),
         tests("QUIC", named: "QUIC", ["MonotonicTime", "Reactor", "Cryptography"]),
-        tests("DBus", named: "DBus", ["MonotonicTime", "Reactor"]),
+        tests("DBus", named: "DBus", ["BusTestSupport", "MonotonicTime", "Reactor", log]),
         tests("LinuxInput", named: "LinuxInput", ["MonotonicTime", "Reactor"]),
-        tests("BlueZ", named: "BlueZ", ["DBus", "MonotonicTime", "Reactor"]),
+        tests("BlueZ", named: "BlueZ", ["FakeBlueZ", "BusTestSupport", "DBus", "MonotonicTime", "Reactor", log]),
         tests("Audio", named: "Audio", ["MonotonicTime", "COpus", log]),
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
         .executableTarget(
@@ -154,6 +154,14 @@ let package = Package(
             "Bridge", named: "Bridge",
             ["Accessories", "ChannelService", "RelayClient", "PushToTalkCore", "Audio", "MonotonicTime", "Reactor"]),
         tests("DaemonAPI", named: "DaemonAPI", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor"]),
+
+        // What the tests of several rooms, the demonstration and the benchmark stand on.
+        .target(
+            name: "BusTestSupport", dependencies: ["DBus", "MonotonicTime", "Reactor", log],
+            path: "Tests/Support/BusTestSupport", swiftSettings: swiftSettings),
+        .target(
+            name: "FakeBlueZ", dependencies: ["DBus", "MonotonicTime", "Reactor", log],
+            path: "Tests/Support/FakeBlueZ", swiftSettings: swiftSettings),
     ],
     cxxLanguageStandard: .cxx17
 )
