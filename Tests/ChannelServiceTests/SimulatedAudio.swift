@@ -84,6 +84,7 @@ final class ServiceUnderTest: Sendable {
     let service: ChannelService
     private let log = Mutex<[ChannelServiceEvent]>([])
     private let frameLog = Mutex<[EncodedFrame]>([])
+    private let token = Mutex<ChannelObserverToken?>(nil)
 
     init(rules: ChannelManagerStateMachine.Configuration = .init()) throws {
         loop = try EventLoop(name: "test")
@@ -99,8 +100,9 @@ final class ServiceUnderTest: Sendable {
 
     /// Watches, and joins the channel.
     func start(mode: PTTransmissionMode = .halfDuplex) async throws {
-        _ = await service.addObserver { [self] event in log.withLock { $0.append(event) } }
-        await service.setFrameHandler { [self] frame in frameLog.withLock { $0.append(frame) } }
+        let token = await service.addObserver { [self] event in log.withLock { $0.append(event) } }
+        self.token.withLock { $0 = token }
+        await service.setFrameHandler { [self] frame in keep(frame) }
         try await service.join(channelUUID: Self.channel, descriptor: Self.descriptor, mode: mode)
     }
 
@@ -109,6 +111,8 @@ final class ServiceUnderTest: Sendable {
     var callbacks: [DelegateCallback] {
         events.compactMap { if case .callback(let callback) = $0 { callback } else { nil } }
     }
+
+    func keep(_ frame: EncodedFrame) { frameLog.withLock { $0.append(frame) } }
 
     func begin(_ source: PTChannelTransmitRequestSource = .userRequest) async throws(PTChannelError) {
         try await service.beginTransmitting(channelUUID: Self.channel, source: source)
@@ -125,7 +129,9 @@ final class ServiceUnderTest: Sendable {
 
     func finish() async {
         await service.shutdown()
+        // They hold this object.
         await service.setFrameHandler(nil)
+        if let token = token.withLock({ $0 }) { await service.removeObserver(token) }
     }
 }
 
