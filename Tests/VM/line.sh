@@ -60,21 +60,10 @@ say "systemd $(systemctl is-system-running), BlueZ $(/usr/libexec/bluetooth/blue
 
 # --- install, as a package would
 install -m 755 "$programs"/{pttd,pttctl,pttrelay} /usr/bin/ || { failed "no programs in $programs"; exit 1; }
-install -Dm 644 /host/systemd/pttd.service /usr/lib/systemd/system/pttd.service
-install -Dm 644 /host/systemd/pttrelay.service /usr/lib/systemd/system/pttrelay.service
-install -Dm 644 /host/systemd/user/pttd.service /usr/lib/systemd/user/pttd.service
-install -Dm 644 /host/systemd/pttd.sysusers /usr/lib/sysusers.d/pttd.conf
-install -Dm 644 /host/systemd/pttd.tmpfiles /usr/lib/tmpfiles.d/pttd.conf
-install -Dm 644 /host/systemd/org.pttd.conf /usr/share/dbus-1/system.d/org.pttd.conf
-install -Dm 644 /host/udev/60-pttd.rules /usr/lib/udev/rules.d/60-pttd.rules
-systemd-sysusers /usr/lib/sysusers.d/pttd.conf; systemd-tmpfiles --create /usr/lib/tmpfiles.d/pttd.conf
 mkdir -p /etc/systemd/system/pttd.service.d
 printf '[Service]\nExecStart=\nExecStart=/usr/bin/pttd %s\n' "$talker_arguments" > /etc/systemd/system/pttd.service.d/test.conf
 echo "PTTRELAY_OPTIONS=$relay_options" > /etc/default/pttrelay
-systemctl daemon-reload; systemctl reload dbus
-check "the units are correct" systemd-analyze verify --man=no pttd.service pttrelay.service
-check "the user unit is correct" systemd-analyze --user verify --man=no /usr/lib/systemd/user/pttd.service
-check "the udev rules are read" udevadm control --reload
+install_system_files
 
 # --- sound: mouth -> Loopback,0,0 | 1,0 -> talker …  listener -> 0,2 | 1,2 -> ear
 modprobe snd-aloop index=0 pcm_substreams=4 || { failed "snd-aloop"; exit 1; }
