@@ -49,7 +49,7 @@ import Testing
 
     @Test func aPeerThatTakesNoneIsRespected() async throws {
         let (server, client, connection) = try await connectedPair { $0.maximumDatagram = 0 }
-        try await client.on { _ in
+        try await client.on { _ -> Void in
             #expect(throws: QUICError.datagramsNotSupported) { try connection.sendDatagram([1]) }
         }
         try await client.stop()

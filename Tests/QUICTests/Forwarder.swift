@@ -83,7 +83,7 @@ final class Forwarder: @unchecked Sendable {
             var length = socklen_t(MemoryLayout<sockaddr_in>.size)
             let count = withUnsafeMutablePointer(to: &source) {
                 $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    recvfrom(socket, &buffer, buffer.count, doNotWait, $0, &length)
+                    recvfrom(socket, &buffer, buffer.count, Int32(MSG_DONTWAIT), $0, &length)
                 }
             }
             guard count >= 0 else { return }
@@ -138,6 +138,3 @@ final class Forwarder: @unchecked Sendable {
         return address
     }
 }
-
-/// MSG_DONTWAIT, recv(2); its Swift type depends on which module includes <sys/socket.h> first.
-private let doNotWait: Int32 = 0x40
