@@ -36,7 +36,9 @@ import Testing
         #expect(restored == state)
         let connection = try await connectEarly(client, to: server, restored)
         try await client.wait("ready") { $0.readyCount == 1 }
-        try await server.wait("early words") { $0.received.values.contains(Array("early".utf8)) && $0.datagrams == [[9]] }
+        try await server.wait("early words") {
+            $0.received.values.contains(Array("early".utf8)) && $0.datagrams == [[9]]
+        }
         #expect(try await client.on { _ in connection.earlyData } == .accepted)
         #expect(try await server.on { $0.earlyBytes } == Array("early".utf8))
         #expect(try await server.on { $0.earlyDatagrams } == [[9]])

@@ -44,7 +44,8 @@ import Testing
                     packet.removeLast(Int.random(in: 0...packet.count, using: &generator))
                 }
                 for _ in 0..<Int.random(in: 0...4, using: &generator) where !packet.isEmpty {
-                    packet[Int.random(in: 0..<packet.count, using: &generator)] ^= 1 << UInt8.random(in: 0...7, using: &generator)
+                    packet[Int.random(in: 0..<packet.count, using: &generator)] ^=
+                        1 << UInt8.random(in: 0...7, using: &generator)
                 }
             }
             try await path.inject(packet, round.isMultiple(of: 2) ? .toServer : .toClient)
@@ -180,7 +181,8 @@ import Testing
             memory.append(residentKilobytes())
             #expect(try await client.on { $0.reasons.count } == 200 * (round + 1))
         }
-        #expect(try await client.on { peer in peer.reasons.allSatisfy { $0 == .closedByPeer(code: 1, reason: "next") } })
+        #expect(
+            try await client.on { peer in peer.reasons.allSatisfy { $0 == .closedByPeer(code: 1, reason: "next") } })
         // The first round fills caches and pools; each connection costs tens of kilobytes, so a leak of them would show.
         #expect(memory[4] - memory[1] < 600 * 5, "resident kilobytes after each 200: \(memory)")
         try await client.stop()
