@@ -149,6 +149,14 @@ class Line:
         raise Failed(f"{name} did not get ready within {seconds} s; it says {status}; its log is "
                      f"{self.processes[name].log}:\n" + self.processes[name].log.read_text(errors='replace')[-1500:])
 
+    def wait_log(self, name, message, times=1, seconds=15):
+        """Waits until a program's log has had the message so often."""
+        deadline = time.monotonic() + seconds
+        while sum(event["message"] == message for event in read_log(self.processes[name].log)) < times:
+            if time.monotonic() > deadline:
+                raise Failed(f"{name} did not log '{message}' {times} times within {seconds} s; its log is {self.processes[name].log}")
+            time.sleep(0.05)
+
     def status(self, name):
         status = self.json_status(name)
         channel = status["channels"][0]
@@ -177,9 +185,8 @@ class Line:
         return pressed, released
 
     def stop(self):
-        for name in ["talker", "listener", "relay", "bluez", "talker-bus", "listener-bus"]:
-            if name in self.processes:
-                self.processes.pop(name).stop()
+        for name in sorted(self.processes, key=lambda name: (name.endswith("-bus"), name in ("bluez", "relay"))):
+            self.processes.pop(name).stop()
 
     # -- what came of it, once stopped
 
