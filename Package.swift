@@ -138,7 +138,11 @@ let package = Package(
         tests("DBus", named: "DBus", ["MonotonicTime", "Reactor"]),
         tests("LinuxInput", named: "LinuxInput", ["MonotonicTime", "Reactor"]),
         tests("BlueZ", named: "BlueZ", ["DBus", "MonotonicTime", "Reactor"]),
-        tests("Audio", named: "Audio", ["MonotonicTime"]),
+        tests("Audio", named: "Audio", ["MonotonicTime", "COpus", log]),
+        .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
+        .executableTarget(
+            name: "AudioProbe", dependencies: ["Audio", "CAllocationCounter", "MonotonicTime", log],
+            path: "Tests/AudioProbe", swiftSettings: swiftSettings),
         tests(
             "Accessories", named: "Accessories", ["BlueZ", "DBus", "Settings", "MonotonicTime", "Reactor"],
             exclude: ["Traces"]),

@@ -44,31 +44,32 @@ final class ALSACapture: CaptureSource {
 
     func open() throws(AudioFault) {
         guard pcm == nil else { return }
-        let opened = try ALSAPCM(
-            name: name, stream: SND_PCM_STREAM_CAPTURE, periodMicroseconds: Int(period.nanoseconds / 1000),
-            bufferMicroseconds: { _ in Self.bufferMicroseconds })
-        do throws(AudioFault) {
-            try opened.setWakeUp(frames: opened.period)
-            try opened.makeReady()
-        } catch {
-            opened.close()
-            throw error
-        }
+        let opened = try ALSAPCM(name: name, stream: SND_PCM_STREAM_CAPTURE)
         pcm = opened
-        resampler =
-            opened.rate == audioClockRate
-            ? nil : Resampler(from: opened.rate, to: audioClockRate, inputMax: Self.readFramesMax)
+        // A card stands still until it is started; a server might not (I1), so it is configured by `start`.
+        if !opened.isServer { try configure(opened) }
     }
 
     func start() throws(AudioFault) {
         try open()
         guard let pcm else { return }
+        if !pcm.isConfigured { try configure(pcm) }
         resampler?.reset()
         framesRead = 0
         startedAt = .now
         try pcm.makeReady()
         let result = snd_pcm_start(pcm.handle)
         if result < 0 { throw AudioFault(.start, result) }
+    }
+
+    private func configure(_ pcm: ALSAPCM) throws(AudioFault) {
+        try pcm.configure(
+            periodMicroseconds: Int(period.nanoseconds / 1000), bufferMicroseconds: Self.bufferMicroseconds)
+        try pcm.setWakeUp(frames: pcm.period)
+        try pcm.makeReady()
+        resampler =
+            pcm.rate == audioClockRate
+            ? nil : Resampler(from: pcm.rate, to: audioClockRate, inputMax: Self.readFramesMax)
     }
 
     func read(into output: UnsafeMutablePointer<Float>) throws(AudioFault) -> Int {
@@ -111,8 +112,13 @@ final class ALSACapture: CaptureSource {
 
     func stop() {
         guard let pcm else { return }
-        // Prepared again at once, so that the next start is quick. Where that fails the device is opened anew.
-        if snd_pcm_drop(pcm.handle) < 0 || snd_pcm_prepare(pcm.handle) < 0 { close() }
+        // A server's stream ends only with its handle; a new handle makes the next start quicker. A card is prepared
+        // again. Where either fails the next start opens it and says what is wrong.
+        if pcm.isServer || snd_pcm_drop(pcm.handle) < 0 || snd_pcm_prepare(pcm.handle) < 0 {
+            let wasServer = pcm.isServer
+            close()
+            if wasServer { try? open() }
+        }
     }
 
     func close() {

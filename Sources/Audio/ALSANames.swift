@@ -11,6 +11,8 @@ enum ALSANames {
     /// At most so many names are told.
     static let countMax = 32
 
+    private static let converters: Set = ["lavrate", "samplerate", "speexrate", "speex", "upmix", "vdownmix"]
+
     /// The names of ALSA's hints (`aplay -L`), each once, in ALSA's order. Empty when ALSA has no configuration.
     static func all() -> [String] {
         var hints: UnsafeMutablePointer<UnsafeMutableRawPointer?>?
@@ -23,6 +25,8 @@ enum ALSANames {
             guard let text = snd_device_name_get_hint(hint, "NAME") else { continue }
             defer { free(text) }
             let name = String(cString: text)
+            // Rate converters and mixers need a device of their own behind them: no use to who looks for one.
+            if converters.contains(name) { continue }
             if !names.contains(name) { names.append(name) }
         }
         return names

@@ -17,6 +17,8 @@ final class ALSAPCM {
         (SND_PCM_FORMAT_S24_3LE, .signed24Packed),
     ]
 
+    private static let silence: Void = ptt_alsa_silence()
+
     let handle: OpaquePointer
     private(set) var format = SampleFormat.signed16
     private(set) var channels = 1
@@ -25,33 +27,38 @@ final class ALSAPCM {
     private(set) var period = 0
     /// Frames that the device holds.
     private(set) var buffer = 0
-    /// Whether it is a plug-in with a server behind it (PulseAudio, PipeWire, JACK), not a card.
+    /// Whether it is something else than a card: mostly a sound server (PulseAudio, PipeWire, JACK).
+    ///
+    /// Their plug-ins may capture from the moment that parameters are set (PulseAudio's does), so they get them only
+    /// when they are to run.
     let isServer: Bool
+    private(set) var isConfigured = false
 
     var bytesPerFrame: Int { channels * format.bytesPerSample }
 
-    init(name: String, stream: snd_pcm_stream_t, periodMicroseconds: Int, bufferMicroseconds: (Bool) -> Int)
-        throws(AudioFault)
-    {
+    /// Opens the PCM, without parameters yet.
+    init(name: String, stream: snd_pcm_stream_t) throws(AudioFault) {
+        _ = Self.silence
         var opened: OpaquePointer?
         // Non-blocking, or opening a busy card would wait until it is free.
         let result = snd_pcm_open(&opened, name, stream, SND_PCM_NONBLOCK)
         guard result >= 0, let opened else { throw AudioFault(.open, result) }
         handle = opened
-        isServer = snd_pcm_type(opened) == SND_PCM_TYPE_IOPLUG
-        do throws(AudioFault) {
-            try configure(
-                periodMicroseconds: periodMicroseconds, bufferMicroseconds: bufferMicroseconds(isServer))
-        } catch {
-            snd_pcm_close(opened)
-            throw error
-        }
+        isServer = snd_pcm_type(opened) == SND_PCM_TYPE_IOPLUG || !Self.isCard(opened)
+    }
+
+    private static func isCard(_ handle: OpaquePointer) -> Bool {
+        var made: OpaquePointer?
+        guard snd_pcm_info_malloc(&made) >= 0, let information = made else { return false }
+        defer { snd_pcm_info_free(information) }
+        return snd_pcm_info(handle, information) >= 0 && snd_pcm_info_get_card(information) >= 0
     }
 
     /// Closes the PCM. Not in `deinit`, because closing may take long and belongs where it is seen.
     func close() { snd_pcm_close(handle) }
 
-    private func configure(periodMicroseconds: Int, bufferMicroseconds: Int) throws(AudioFault) {
+    /// Agrees with the device on 48 kHz, 16-bit, mono and these times, or on what is nearest.
+    func configure(periodMicroseconds: Int, bufferMicroseconds: Int) throws(AudioFault) {
         func check(_ result: Int32) throws(AudioFault) {
             if result < 0 { throw AudioFault(.configure, result) }
         }
@@ -92,6 +99,7 @@ final class ALSAPCM {
         }
         period = Int(periodFrames)
         buffer = Int(bufferFrames)
+        isConfigured = true
     }
 
     /// Says how many frames are to be there (or free) before the device wakes its thread. It starts only by `snd_pcm_start`.

@@ -15,6 +15,8 @@ final class ALSAPlayback: PlaybackSink {
     private static let waitMilliseconds: Int32 = 100
     /// A card's buffer: room for the queue to grow into.
     private static let cardBufferMicroseconds = 80_000
+    /// A server hands on in steps of its own: two blocks more are queued there.
+    private static let serverExtraMicroseconds = 10_000
 
     private let name: String
     private let period: Duration
@@ -48,40 +50,41 @@ final class ALSAPlayback: PlaybackSink {
 
     func open() throws(AudioFault) {
         guard pcm == nil else { return }
-        let queueMicroseconds = Int(queue.nanoseconds / 1000)
-        let opened = try ALSAPCM(
-            name: name, stream: SND_PCM_STREAM_PLAYBACK, periodMicroseconds: Int(period.nanoseconds / 1000),
-            // A sound server plays from its own copy of the buffer: there the buffer is the queue.
-            bufferMicroseconds: { isServer in
-                isServer ? queueMicroseconds : max(Self.cardBufferMicroseconds, 2 * queueMicroseconds)
-            })
-        let block = Self.blockFrames(opened)
-        target =
-            opened.isServer
-            ? opened.buffer
-            : min(opened.buffer, max(queueMicroseconds * opened.rate / 1_000_000, 2 * opened.period, 2 * block))
-        do throws(AudioFault) {
-            guard opened.buffer >= block else { throw AudioFault(.configure, ENOTSUP) }
-            try setWakeUp(opened)
-            try opened.makeReady()
-        } catch {
-            opened.close()
-            throw error
-        }
+        let opened = try ALSAPCM(name: name, stream: SND_PCM_STREAM_PLAYBACK)
         pcm = opened
-        resampler =
-            opened.rate == audioClockRate
-            ? nil : Resampler(from: audioClockRate, to: opened.rate, inputMax: playbackBlock)
+        // A server's stream keeps its device awake from the moment it is configured, so `start` does that.
+        if !opened.isServer { try configure(opened) }
     }
 
     func start() throws(AudioFault) {
         try open()
         guard let pcm else { return }
+        if !pcm.isConfigured { try configure(pcm) }
         resampler?.reset()
         framesWritten = 0
         startedAt = .now
         try pcm.makeReady()
         try fillAndRun(pcm)
+    }
+
+    private func configure(_ pcm: ALSAPCM) throws(AudioFault) {
+        let queueMicroseconds = Int(queue.nanoseconds / 1000)
+        // A sound server plays from its own copy of the buffer: there the buffer is the queue.
+        try pcm.configure(
+            periodMicroseconds: Int(period.nanoseconds / 1000),
+            bufferMicroseconds: pcm.isServer
+                ? queueMicroseconds + Self.serverExtraMicroseconds
+                : max(Self.cardBufferMicroseconds, 2 * queueMicroseconds))
+        let block = Self.blockFrames(pcm)
+        target =
+            pcm.isServer
+            ? pcm.buffer : min(pcm.buffer, max(queueMicroseconds * pcm.rate / 1_000_000, 2 * pcm.period, 2 * block))
+        guard pcm.buffer >= 2 * block else { throw AudioFault(.configure, ENOTSUP) }
+        try setWakeUp(pcm)
+        try pcm.makeReady()
+        resampler =
+            pcm.rate == audioClockRate
+            ? nil : Resampler(from: audioClockRate, to: pcm.rate, inputMax: playbackBlock)
     }
 
     func waitForRoom() throws(AudioFault) -> Bool {
@@ -124,7 +127,11 @@ final class ALSAPlayback: PlaybackSink {
 
     func stop() {
         guard let pcm else { return }
-        if snd_pcm_drop(pcm.handle) < 0 || snd_pcm_prepare(pcm.handle) < 0 { close() }
+        if pcm.isServer || snd_pcm_drop(pcm.handle) < 0 || snd_pcm_prepare(pcm.handle) < 0 {
+            let wasServer = pcm.isServer
+            close()
+            if wasServer { try? open() }
+        }
     }
 
     func close() {

@@ -9,7 +9,7 @@ struct DelayEstimator {
     /// The share of packets that are to come in time.
     private static let quantile: Float = 0.97
     /// What is known before the first packet counts as so many packets.
-    private static let initialWeight: Float = 5
+    private static let initialWeight: Float = 3
     /// Older packets are forgotten over about so many: four seconds of 20 ms frames.
     private static let memory: Float = 200
     /// The quickest packet is looked for in the last one to two of these.

@@ -218,8 +218,10 @@ struct JitterBufferStateMachine {
             guard let found else { return finish(.superseded, at: now) }
             let wait = due(slots[found].timestamp) - now
             // When half of the room is taken, or all has come, waiting gains nothing.
-            let isFull = slots.count(where: { $0.isUsed }) > Self.slotCount / 2
-            let isWhole = burst.endSequence.map { contiguous(from: slots[found].sequence, $0, burst.number) } ?? false
+            let first = slots[found].sequence
+            let isFull = count(burst.number, from: first, to: .max) > Self.slotCount / 2
+            let isWhole =
+                burst.endSequence.map { Int64(count(burst.number, from: first, to: $0)) == $0 - first + 1 } ?? false
             if wait > .zero, !isFull, !isWhole { return .wait(samples: Self.samples(wait)) }
             playing = true
             nextSequence = slots[found].sequence
@@ -266,9 +268,7 @@ struct JitterBufferStateMachine {
         concealed = 0
         markPlayed(packet.sequence)
         let excess = now - due(packet.timestamp)
-        let nextIsThere = slots.contains {
-            $0.isUsed && $0.burst == packet.burst && $0.sequence == packet.sequence + 1
-        }
+        let nextIsThere = count(packet.burst, from: nextSequence, to: nextSequence) > 0
         return .decode(slot: slot, isFirst: isFirst, accelerate: excess > Self.excessMax && nextIsThere)
     }
 
@@ -329,8 +329,8 @@ struct JitterBufferStateMachine {
         concealed = 0
         estimator.beginBurst()
         if let burst = current {
-            for slot in slots where slot.isUsed && slot.burst == burst.number {
-                estimator.received(mediaTime: Self.nanoseconds(slot.timestamp), at: slot.receivedAt)
+            for index in slots.indices where slots[index].isUsed && slots[index].burst == burst.number {
+                estimator.received(mediaTime: Self.nanoseconds(slots[index].timestamp), at: slots[index].receivedAt)
             }
         }
         return .ended(end)
@@ -349,9 +349,13 @@ struct JitterBufferStateMachine {
         return found
     }
 
-    private func contiguous(from first: Int64, _ last: Int64, _ burst: UInt32) -> Bool {
-        let count = slots.count { $0.isUsed && $0.burst == burst && $0.sequence >= first && $0.sequence <= last }
-        return Int64(count) == last - first + 1
+    /// How many packets of `burst` are there between two sequences. A plain loop: generic ones allocate when not optimised.
+    private func count(_ burst: UInt32, from first: Int64, to last: Int64) -> Int {
+        var found = 0
+        for index in slots.indices where slots[index].isUsed && slots[index].burst == burst {
+            if slots[index].sequence >= first, slots[index].sequence <= last { found += 1 }
+        }
+        return found
     }
 
     private mutating func discard(_ burst: UInt32) {

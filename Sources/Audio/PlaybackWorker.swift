@@ -261,7 +261,8 @@ final class PlaybackWorker: @unchecked Sendable {
     private func render() {
         // What is written now is heard after what the device holds.
         let now = Instant.now
-        let heardAt = now + sink.delay
+        let deviceDelay = sink.delay
+        let heardAt = now + deviceDelay
         var filled = 0
         while filled < playbackBlock {
             if decodedPosition < decodedCount {
@@ -277,7 +278,7 @@ final class PlaybackWorker: @unchecked Sendable {
             case .idle: filled += silence(from: filled, playbackBlock)
             case .wait(let samples): filled += silence(from: filled, samples)
             case .decode(let slot, let isFirst, let accelerate):
-                decode(slot, isFirst: isFirst, accelerate: accelerate, heardAt: heardAt + offset, now: now)
+                decode(slot, isFirst: isFirst, accelerate: accelerate, heardAt: heardAt + offset, deviceDelay)
             case .conceal(let samples): hold(decoder.conceal(samples, into: decoded), of: samples)
             case .recover(let slot, let samples):
                 hold(jitter.withPayload(slot) { decoder.recover(samples, from: $0, into: decoded) }, of: samples)
@@ -293,15 +294,14 @@ final class PlaybackWorker: @unchecked Sendable {
         return count
     }
 
-    private func decode(_ slot: Int, isFirst: Bool, accelerate: Bool, heardAt: Instant, now: Instant) {
+    private func decode(_ slot: Int, isFirst: Bool, accelerate: Bool, heardAt: Instant, _ deviceDelay: Duration) {
         let packet = jitter.slots[slot]
         if isFirst {
             decoder.reset()
-            countsAtBurst = total
             var event = PlaybackSlot(kind: .began)
             event.burst = packet.burst
             event.time = heardAt.nanoseconds
-            event.span = (heardAt - now).nanoseconds
+            event.span = deviceDelay.nanoseconds
             event.receivedAt = packet.receivedAt.nanoseconds
             put(event)
         }
@@ -362,7 +362,9 @@ final class PlaybackWorker: @unchecked Sendable {
         slot.burst = burst
         slot.end = reason.rawValue
         slot.time = time.nanoseconds
-        slot.counts = total.since(countsAtBurst)
+        let counted = total
+        slot.counts = counted.since(countsAtBurst)
+        countsAtBurst = counted
         put(slot)
     }
 

@@ -22,16 +22,21 @@ enum TimeCompressor {
         var bestLikeness: Float = energy / Float(count) < silence ? 1 : 0
         if bestLikeness == 0 {
             let span = count - longest
-            for lag in stride(from: lagMin, through: longest, by: 2) {
+            // Plain loops, for `stride` allocates when not optimised.
+            var lag = lagMin
+            while lag <= longest {
                 var (product, left, right): (Float, Float, Float) = (0, 1e-9, 1e-9)
-                for index in stride(from: 0, to: span, by: 2) {
+                var index = 0
+                while index < span {
                     let (a, b) = (samples[index], samples[index + lag])
                     product += a * b
                     left += a * a
                     right += b * b
+                    index += 2
                 }
                 let likeness = product / (left * right).squareRoot()
                 if likeness > bestLikeness { (best, bestLikeness) = (lag, likeness) }
+                lag += 2
             }
         }
         guard bestLikeness >= likenessMin else { return count }

@@ -1,1 +1,220 @@
-// Placeholder until this room's first file.
+// The running channel manager: the rules of `PushToTalkCore` on an event loop, with sound. It carries events in and
+// actions out, in order, and knows neither D-Bus, accessories nor the relay.
+
+import Audio
+import FoundationEssentials
+import Logging
+import MonotonicTime
+import PushToTalkCore
+import Reactor
+
+/// The one channel manager of this machine, on an event loop.
+///
+/// Callers on the loop use `request` and the other plain methods by `assumeIsolated`; callers elsewhere `await` the
+/// methods of `ChannelService+Requests.swift`. Observers and the frame handler are called on the loop, one at a time and in
+/// order; what they ask for in turn is done after the actions under way.
+public actor ChannelService {
+    /// Observers at the same time.
+    public static let observersMax = 64
+    /// Events that wait because they came from within a handler.
+    public static let eventsQueuedMax = 256
+
+    typealias Event = ChannelManagerStateMachine.Event
+
+    /// The loop it lives on.
+    public nonisolated let loop: EventLoop
+    /// The loop, as the executor of this actor.
+    public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+
+    let logger: Logger
+    let audio: any AudioSession
+    var machine: ChannelManagerStateMachine
+    var reception = ReceptionStateMachine()
+    var statistics = ChannelServiceStatistics()
+    var audioProblem: String?
+
+    private var queue: [Event] = []
+    private(set) var isHandling = false
+    private var observers: [(token: ChannelObserverToken, handler: @Sendable (ChannelServiceEvent) -> Void)] = []
+    private(set) var frameHandler: (@Sendable (EncodedFrame) -> Void)?
+    private var completions: [RequestIdentifier: @Sendable (PTChannelError?) -> Void] = [:]
+    private var lastIdentifier: UInt64 = 0
+    private var timer: (deadline: Instant, timer: EventLoop.Timer)?
+    var isFirstFrame = false
+    private(set) var isClosed = false
+
+    /// A channel manager without a channel, with the sound devices of `configuration`. The devices need not be there.
+    public init(configuration: ChannelServiceConfiguration, loop: EventLoop, logger: Logger) {
+        self.init(
+            rules: configuration.rules,
+            audio: DeviceAudioSession(configuration: configuration, loop: loop, logger: logger), loop: loop,
+            logger: logger)
+    }
+
+    init(
+        rules: ChannelManagerStateMachine.Configuration, audio: sending any AudioSession, loop: EventLoop,
+        logger: Logger
+    ) {
+        self.loop = loop
+        self.logger = logger
+        self.audio = audio
+        machine = ChannelManagerStateMachine(configuration: rules)
+    }
+
+    // MARK: Watching
+
+    /// What the service is doing now.
+    public var snapshot: ChannelServiceSnapshot {
+        ChannelServiceSnapshot(
+            channel: machine.channel, transmission: machine.transmission,
+            activeRemoteParticipant: machine.activeRemoteParticipant, audioSession: machine.audioSession,
+            isCapturing: machine.isCapturing, isCallActive: machine.isCallActive, audioProblem: audioProblem,
+            statistics: statistics)
+    }
+
+    /// Calls `handler` on the loop with everything that happens from now on, in order.
+    ///
+    /// - Returns: What `removeObserver` takes; nil when there are `observersMax` already.
+    public func addObserver(_ handler: @escaping @Sendable (ChannelServiceEvent) -> Void) -> ChannelObserverToken? {
+        guard observers.count < Self.observersMax else {
+            logger.warning("a channel observer was refused: there are \(Self.observersMax) already")
+            return nil
+        }
+        lastIdentifier += 1
+        let token = ChannelObserverToken(rawValue: lastIdentifier)
+        observers.append((token, handler))
+        return token
+    }
+
+    /// Ends an observing.
+    public func removeObserver(_ token: ChannelObserverToken) {
+        observers.removeAll { $0.token == token }
+    }
+
+    /// Sets who gets the frames of own speech, on the loop, as they come out of the encoder.
+    ///
+    /// For each `didBeginTransmitting` come its frames, which may be none and go on after `didEndTransmitting` for the
+    /// tail, then one notice `transmissionAudioFinished`; then only may the next one begin.
+    public func setFrameHandler(_ handler: (@Sendable (EncodedFrame) -> Void)?) {
+        frameHandler = handler
+    }
+
+    // MARK: Asking
+
+    /// Asks for something; callable on the loop by `assumeIsolated`, also from within handlers.
+    ///
+    /// - Parameters:
+    ///   - request: What is wanted.
+    ///   - completion: Called once on the loop: with nil when done, or with why not. A begin is done when the
+    ///     microphone records (its `didBeginTransmitting` comes before, at once).
+    public func request(
+        _ request: ChannelManagerStateMachine.Request, completion: (@Sendable (PTChannelError?) -> Void)? = nil
+    ) {
+        guard !isClosed, queue.count < Self.eventsQueuedMax else {
+            statistics.requestsDropped += 1
+            let explanation =
+                isClosed ? "the push-to-talk service has ended" : "too many requests at once; try again"
+            completion?(PTChannelError(.unknown, explanation: explanation))
+            return
+        }
+        var identifier: RequestIdentifier?
+        if let completion {
+            lastIdentifier += 1
+            let request = RequestIdentifier(rawValue: lastIdentifier)
+            completions[request] = completion
+            identifier = request
+        }
+        if case .beginTransmitting(_, let source) = request { log("press handled", ["source": "\(source)"]) }
+        handle(.request(request, identifier))
+    }
+
+    /// The relay did not grant the transmission: what was captured is erased, and it ends.
+    public func transmissionRefused(_ error: PTChannelError) { handle(.transmissionRefused(error)) }
+
+    /// The relay took the grant back: the transmission ends at once.
+    public func transmissionRevoked(_ error: PTChannelError) { handle(.transmissionRevoked(error)) }
+
+    /// A call began or ended.
+    public func setCallActive(_ active: Bool) { handle(active ? .callBegan : .callEnded) }
+
+    /// Something else than a call takes the audio; nil: it may be used again.
+    public func setInterruption(_ reason: String?) {
+        handle(reason.map { .audioSessionInterrupted(reason: $0) } ?? .audioSessionInterruptionEnded)
+    }
+
+    /// Ends what goes on, refuses what comes, and releases the sound devices. The channel is not left.
+    public func shutdown() {
+        guard !isClosed else { return }
+        handle(.shutdown)
+        isClosed = true
+        timer?.timer.cancel()
+        timer = nil
+        audio.close()
+    }
+
+    // MARK: The rules
+
+    func handle(_ event: Event) {
+        guard !isClosed else { return }
+        connectAudio()
+        // What comes from within a handler waits for its turn: callbacks are told one at a time.
+        queue.append(event)
+        guard !isHandling else { return }
+        isHandling = true
+        while !queue.isEmpty {
+            for action in machine.handle(queue.removeFirst(), at: .now) { perform(action) }
+        }
+        isHandling = false
+        schedule()
+    }
+
+    private func perform(_ action: ChannelManagerStateMachine.Action) {
+        switch action {
+        case .callback(let callback):
+            note(callback)
+            switch callback {
+            case .didJoinChannel: audio.setPrepared(true)
+            case .didLeaveChannel: audio.setPrepared(false)
+            default: break
+            }
+            tell(.callback(callback))
+        case .notice(let notice):
+            note(notice)
+            // Whoever ended it (a channel left, a shutdown): the burst is not listened to any more.
+            if notice == .activeRemoteParticipantChanged(nil) { receive(.cleared) }
+            tell(.notice(notice))
+        case .activateAudioSession: audio.activate()
+        case .deactivateAudioSession(let playOut): audio.deactivate(playOut)
+        case .startCapture:
+            isFirstFrame = true
+            audio.startCapture()
+        case .stopCapture(let stop): audio.stopCapture(stop)
+        case .playTone(let tone): audio.play(tone)
+        case .complete(let request, let error): completions.removeValue(forKey: request)?(error)
+        }
+    }
+
+    private func tell(_ event: ChannelServiceEvent) {
+        for observer in observers { observer.handler(event) }
+    }
+
+    func schedule() {
+        guard !isHandling, !isClosed else { return }
+        let deadline = [machine.nextDeadline, reception.nextDeadline].compactMap { $0 }.min()
+        // A deadline that has moved away is left to come, and to find nothing due: packets move it all the time.
+        if let timer, timer.timer.isPending, let deadline, timer.deadline <= deadline { return }
+        timer?.timer.cancel()
+        timer = nil
+        guard let deadline else { return }
+        let next = loop.schedule(at: deadline) { [weak self] in
+            self?.assumeIsolated { $0.deadlineReached() }
+        }
+        timer = (deadline, next)
+    }
+
+    private func deadlineReached() {
+        timer = nil
+        receive(.deadlineReached)
+        handle(.deadlineReached)
+    }
+}

@@ -21,11 +21,16 @@ extension ChannelManagerStateMachine {
         case audioSessionDeactivated
         /// The sound device did not open, or vanished; whatever captured or played has stopped.
         case audioSessionFailed(reason: String)
+        /// The microphone records, after `Action.startCapture`.
+        case captureBegan
         /// Capture did not start, or broke off, with the session still usable for playback; it has stopped.
         case captureFailed(reason: String)
         /// The tail asked for by `stopCapture(.afterTail)` is over and its last frame delivered.
         case captureEnded
-        /// The relay did not grant what began (floor denied): what was captured must not be heard.
+        /// The speaker failed; what it could not play is lost, and the next sound tries it again.
+        case playbackFailed(reason: String)
+        /// The relay did not grant what began (floor denied): what was captured must not be heard. It may come after
+        /// the end of a short transmission, but not when the next one has begun.
         case transmissionRefused(PTChannelError)
         /// The relay took the grant back during the transmission (floor revoked).
         case transmissionRevoked(PTChannelError)
@@ -80,7 +85,7 @@ extension ChannelManagerStateMachine {
         case activateAudioSession
         /// Close the sound device; answered by `audioSessionDeactivated`. It supersedes an activation likewise.
         case deactivateAudioSession(PlayOut)
-        /// Record; the session is active. Answered only when it fails (`captureFailed`).
+        /// Record; the session is active. Answered by `captureBegan` or `captureFailed`.
         case startCapture
         /// Stop recording.
         case stopCapture(CaptureStop)
@@ -111,10 +116,12 @@ extension ChannelManagerStateMachine {
     /// What the channel manager tells beyond Apple's delegate.
     public enum Notice: Hashable, Sendable {
         /// The transmission ends, for this reason; `didEndTransmitting` follows.
-        case transmissionEnding(TransmissionEnd)
+        case transmissionEnding(TransmissionEndCause)
         /// All audio of the last transmission has been delivered, or erased; exactly one for each
         /// `didBeginTransmitting`, after its `didEndTransmitting` and before the next begin.
         case transmissionAudioFinished(erased: Bool)
+        /// The relay refused the last transmission when it had ended already: (some of) it was not heard.
+        case lastTransmissionNotCarried(PTChannelError)
         /// The transmission will reach the talk-time limit in this time.
         case talkTimeWarning(remaining: Duration)
         /// The channel is shown differently.
@@ -137,7 +144,7 @@ extension ChannelManagerStateMachine {
 }
 
 /// Why a transmission ended.
-public enum TransmissionEnd: Hashable, Sendable {
+public enum TransmissionEndCause: Hashable, Sendable {
     /// Somebody released the button or asked for the end.
     case stopped(PTChannelTransmitRequestSource)
     /// The talk-time limit was reached.

@@ -23,7 +23,7 @@ extension ChannelManagerStateMachine {
                 sessionTold = true
                 tell(.didActivateAudioSession)
             }
-            if transmission?.captureStarted == false { startCapture() }
+            if transmission?.captureStarted == false { startCapture(at: now) }
             guard capture == .idle else { return }
             if let tone = pendingTone {
                 pendingTone = nil
@@ -33,13 +33,11 @@ extension ChannelManagerStateMachine {
         }
     }
 
-    private mutating func startCapture() {
+    private mutating func startCapture(at now: Instant) {
         transmission?.captureStarted = true
+        transmission?.captureBeginsBy = now + configuration.activationLimit
         capture = .running
         actions.append(.startCapture)
-        actions.append(.playTone(.microphoneOn))
-        complete(transmission?.request)
-        transmission?.request = nil
     }
 
     private mutating func activate(at now: Instant) {
@@ -126,7 +124,7 @@ extension ChannelManagerStateMachine {
         suspend(.interrupted(reason: reason), reason: reason, at: now)
     }
 
-    private mutating func suspend(_ cause: TransmissionEnd, reason: String, at now: Instant) {
+    private mutating func suspend(_ cause: TransmissionEndCause, reason: String, at now: Instant) {
         actions.append(.notice(.audioSessionInterrupted(reason: reason)))
         endTransmission(cause, capture: .immediately, at: now)
         dropSession(at: now)

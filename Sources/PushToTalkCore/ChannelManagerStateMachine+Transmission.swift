@@ -85,13 +85,13 @@ extension ChannelManagerStateMachine {
 
     /// Ends the transmission, if there is one: every end goes through here.
     mutating func endTransmission(
-        _ cause: TransmissionEnd, by source: PTChannelTransmitRequestSource = .unknown, capture stop: CaptureStop,
+        _ cause: TransmissionEndCause, by source: PTChannelTransmitRequestSource = .unknown, capture stop: CaptureStop,
         at now: Instant
     ) {
         guard let ended = transmission, let uuid = channel?.uuid else { return }
         actions.append(.notice(.transmissionEnding(cause)))
         transmission = nil
-        pendingTone = tone(after: cause, captureStarted: ended.captureStarted)
+        pendingTone = tone(after: cause, captureBegan: ended.captureBegan)
         let wasCapturing = capture == .running
         if wasCapturing {
             capture = stop == .afterTail ? .tail(until: now + configuration.settleLimit) : .idle
@@ -99,13 +99,30 @@ extension ChannelManagerStateMachine {
         }
         tell(.didEndTransmitting(uuid, source: source))
         if capture == .idle { finishAudio(erased: stop == .discarding) }
-        complete(ended.request, error(for: cause))
+        complete(ended.request, cause.error)
     }
 
     mutating func endTransmissionIfModeForbidsIt(at now: Instant) {
         guard let mode = channel?.transmissionMode else { return }
         let forbidden = mode == .listenOnly || (mode == .halfDuplex && activeRemoteParticipant != nil)
         if forbidden { endTransmission(.transmissionMode(mode), capture: .immediately, at: now) }
+    }
+
+    /// The relay does not carry the transmission, or, when it has ended already, did not carry it.
+    mutating func refused(_ error: PTChannelError, _ cause: TransmissionEndCause, at now: Instant) {
+        guard transmission == nil else {
+            endTransmission(cause, capture: .discarding, at: now)
+            return
+        }
+        guard channel != nil, !isShutDown else { return }
+        if case .tail = capture {
+            capture = .idle
+            actions.append(.stopCapture(.discarding))
+            finishAudio(erased: true)
+        }
+        // The button is up again: without a tone nobody would know that nothing was heard.
+        actions.append(.notice(.lastTransmissionNotCarried(error)))
+        if !isSuspended { pendingTone = .denied }
     }
 
     mutating func warnOfTalkTimeLimit(at now: Instant) {
@@ -130,6 +147,16 @@ extension ChannelManagerStateMachine {
         finishAudio(erased: false)
     }
 
+    /// The begin is answered, and the tone sounds, once the microphone really records.
+    mutating func captureBegan() {
+        guard capture == .running, let transmission, !transmission.captureBegan else { return }
+        self.transmission?.captureBegan = true
+        self.transmission?.captureBeginsBy = nil
+        self.transmission?.request = nil
+        actions.append(.playTone(.microphoneOn))
+        complete(transmission.request)
+    }
+
     mutating func captureFailed(_ reason: String, at now: Instant) {
         switch capture {
         case .idle: break
@@ -147,17 +174,19 @@ extension ChannelManagerStateMachine {
         actions.append(.notice(.transmissionAudioFinished(erased: erased)))
     }
 
-    private func tone(after cause: TransmissionEnd, captureStarted: Bool) -> ChannelTone? {
+    private func tone(after cause: TransmissionEndCause, captureBegan: Bool) -> ChannelTone? {
         switch cause {
-        case .stopped: captureStarted ? .microphoneOff : nil
+        case .stopped: captureBegan ? .microphoneOff : nil
         case .talkTimeLimit, .refused, .revoked, .serviceStatus, .transmissionMode, .audioFailed: .denied
         case .leftChannel, .callActive, .interrupted, .shutdown: nil
         }
     }
+}
 
-    /// What a begin that is not answered yet is told when its transmission ends.
-    private func error(for cause: TransmissionEnd) -> PTChannelError? {
-        switch cause {
+extension TransmissionEndCause {
+    /// What to tell whoever wanted to transmit, and could not or no longer; nil after a plain stop.
+    public var error: PTChannelError? {
+        switch self {
         case .stopped: nil
         case .refused(let error), .revoked(let error): error
         case .talkTimeLimit: PTChannelError(.unknown, explanation: "the talk-time limit was reached")

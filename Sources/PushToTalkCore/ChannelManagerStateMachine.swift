@@ -30,11 +30,14 @@ public struct ChannelManagerStateMachine: Sendable {
         public let source: PTChannelTransmitRequestSource
         /// When the begin was requested.
         public let begunAt: Instant
-        /// Whether recording has started.
+        /// Whether recording has been asked for.
         public internal(set) var captureStarted = false
+        /// Whether the microphone is known to record.
+        public internal(set) var captureBegan = false
         /// When the talk-time limit ends it.
         public let endsAt: Instant?
         var warnsAt: Instant?
+        var captureBeginsBy: Instant?
         var request: RequestIdentifier?
     }
 
@@ -102,6 +105,7 @@ public struct ChannelManagerStateMachine: Sendable {
         if let transmission {
             if let warnsAt = transmission.warnsAt { deadlines.append(warnsAt) }
             if let endsAt = transmission.endsAt { deadlines.append(endsAt) }
+            if let beginsBy = transmission.captureBeginsBy { deadlines.append(beginsBy) }
         }
         switch audioSession {
         case .activating(let until), .deactivating(let until): deadlines.append(until)
@@ -118,10 +122,12 @@ public struct ChannelManagerStateMachine: Sendable {
         case .audioSessionActivated: sessionActivated()
         case .audioSessionDeactivated: sessionDeactivated()
         case .audioSessionFailed(let reason): sessionFailed(reason, at: now)
+        case .captureBegan: captureBegan()
         case .captureFailed(let reason): captureFailed(reason, at: now)
         case .captureEnded: tailEnded()
-        case .transmissionRefused(let error): endTransmission(.refused(error), capture: .discarding, at: now)
-        case .transmissionRevoked(let error): endTransmission(.revoked(error), capture: .discarding, at: now)
+        case .playbackFailed(let reason): actions.append(.notice(.audioSessionFailed(reason: reason)))
+        case .transmissionRefused(let error): refused(error, .refused(error), at: now)
+        case .transmissionRevoked(let error): refused(error, .revoked(error), at: now)
         case .audioSessionInterrupted(let reason): interrupted(reason, at: now)
         case .audioSessionInterruptionEnded: interruptionEnded()
         case .callBegan: callBegan(at: now)
@@ -139,6 +145,10 @@ public struct ChannelManagerStateMachine: Sendable {
         if let warnsAt = transmission?.warnsAt, warnsAt <= now { warnOfTalkTimeLimit(at: now) }
         if let endsAt = transmission?.endsAt, endsAt <= now {
             endTransmission(.talkTimeLimit, capture: .immediately, at: now)
+        }
+        if let beginsBy = transmission?.captureBeginsBy, beginsBy <= now {
+            let reason = "the microphone did not start within \(configuration.activationLimit)"
+            endTransmission(.audioFailed(reason: reason), capture: .discarding, at: now)
         }
         if case .tail(let until) = capture, until <= now { cutTail() }
         switch audioSession {

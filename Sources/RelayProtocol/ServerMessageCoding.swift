@@ -116,7 +116,8 @@ extension ServerMessage.Welcome {
 extension ServerMessage.Member {
     fileprivate init(_ wire: Pttd_Relay_V1_Member) throws(RelayMessageError) {
         self.init(
-            id: try memberID(wire.memberID), displayName: try RelayProtocol.displayName(wire.displayName, "display_name"),
+            id: try memberID(wire.memberID),
+            displayName: try RelayProtocol.displayName(wire.displayName, "display_name"),
             ssrc: SSRC(rawValue: wire.ssrc))
     }
 

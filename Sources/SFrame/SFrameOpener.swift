@@ -29,6 +29,7 @@ public struct SFrameOpener {
     }
 
     private struct Entry {
+        var keyID: KeyID
         var key: SFrameKey
         var window: ReplayWindow
         var lastUse: UInt64
@@ -37,13 +38,14 @@ public struct SFrameOpener {
     private let suite: SFrameCipherSuite
     private var current: Epoch?
     private var previous: (epoch: Epoch, expiry: Instant)?
-    private var entries: [KeyID: Entry] = [:]
+    /// An array and not a dictionary: changing a dictionary's value in place allocates.
+    private var entries: [Entry] = []
     private var uses: UInt64 = 0
 
     /// An opener that has no key yet.
     public init(suite: SFrameCipherSuite = .aes128GCMSHA256) {
         self.suite = suite
-        entries.reserveCapacity(Self.keysMaximum + 1)
+        entries.reserveCapacity(Self.keysMaximum)
     }
 
     /// The epoch that frames are sealed in now, nil before the first key.
@@ -62,14 +64,14 @@ public struct SFrameOpener {
         if previous?.epoch.number == number { previous = nil }
         current = Epoch(number: number, baseKey: baseKey)
         let kept = previous?.epoch.number
-        entries = entries.filter { $0.key.epoch == kept }
+        entries.removeAll { $0.keyID.epoch != kept }
     }
 
     /// Forgets the previous epoch once its time is over. Opening does it too.
     public mutating func expire(at now: Instant) {
         guard let previous, previous.expiry <= now else { return }
         self.previous = nil
-        entries = entries.filter { $0.key.epoch != previous.epoch.number }
+        entries.removeAll { $0.keyID.epoch == previous.epoch.number }
     }
 
     /// When `expire` has something to do.
@@ -84,12 +86,12 @@ public struct SFrameOpener {
     ) throws(SFrameError) -> Opened {
         expire(at: now)
         let header = try SFrameHeader(parsing: frame)
-        if let entry = entries[header.keyID] {
-            guard entry.window.allows(header.counter) else { throw .replayed(counter: header.counter) }
-            let count = try entry.key.open(frame, header: header, metadata: metadata, into: output)
+        if let index = entries.firstIndex(where: { $0.keyID == header.keyID }) {
+            guard entries[index].window.allows(header.counter) else { throw .replayed(counter: header.counter) }
+            let count = try entries[index].key.open(frame, header: header, metadata: metadata, into: output)
             uses += 1
-            entries[header.keyID]?.lastUse = uses
-            _ = entries[header.keyID]?.window.accept(header.counter)
+            entries[index].lastUse = uses
+            _ = entries[index].window.accept(header.counter)
             return Opened(keyID: header.keyID, counter: header.counter, byteCount: count)
         }
         let key = try SFrameKey(suite: suite, baseKey: baseKey(of: header.keyID.epoch), keyID: header.keyID)
@@ -124,12 +126,14 @@ public struct SFrameOpener {
     }
 
     private mutating func remember(_ key: SFrameKey, _ header: SFrameHeader) {
-        if entries.count >= Self.keysMaximum, let oldest = entries.min(by: { $0.value.lastUse < $1.value.lastUse }) {
-            entries[oldest.key] = nil
-        }
         var window = ReplayWindow()
         _ = window.accept(header.counter)
         uses += 1
-        entries[header.keyID] = Entry(key: key, window: window, lastUse: uses)
+        let entry = Entry(keyID: header.keyID, key: key, window: window, lastUse: uses)
+        if entries.count < Self.keysMaximum {
+            entries.append(entry)
+        } else if let oldest = entries.indices.min(by: { entries[$0].lastUse < entries[$1].lastUse }) {
+            entries[oldest] = entry
+        }
     }
 }

@@ -97,7 +97,7 @@ extension Configuration {
             result.profileDirectory = daemon.value("profiles", .string, default: result.profileDirectory)
         }
         if let channel = root.table("channel") {
-            result.link = channel.optional("link", invitation)
+            result.link = channel.optional("link", invitation) ?? nil
             result.talkTimeLimit = channel.value(
                 "talk-time-limit", .duration(in: .seconds(5) ... .seconds(3_600)), default: .seconds(60))
         }

@@ -70,6 +70,7 @@ struct ChannelManagerHarness {
     mutating func talk(_ source: PTChannelTransmitRequestSource = .userRequest) {
         _ = begin(source)
         if machine.audioSession != .active { _ = send(.audioSessionActivated) }
+        _ = send(.captureBegan)
     }
 
     /// Runs to the machine's next deadline.
@@ -95,7 +96,7 @@ extension [Action] {
     var tones: [ChannelTone] {
         compactMap { if case .playTone(let tone) = $0 { tone } else { nil } }
     }
-    var transmissionEnd: TransmissionEnd? {
+    var transmissionEnd: TransmissionEndCause? {
         for case .transmissionEnding(let end) in notices { return end }
         return nil
     }

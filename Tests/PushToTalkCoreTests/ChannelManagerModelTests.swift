@@ -24,6 +24,10 @@ import Testing
     }
 }
 
+extension ChannelManagerStateMachine {
+    fileprivate var isKnownToCapture: Bool { transmission?.captureBegan ?? true }
+}
+
 /// SplitMix64: small, and the same on every machine.
 struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
@@ -104,12 +108,13 @@ struct ChannelManagerModel {
         }
         if device == .closing, chance(60) { return .audioSessionDeactivated }
         if tailSince != nil, chance(60) { return .captureEnded }
+        if capturing, !machine.isKnownToCapture, chance(60) { return .captureBegan }
         switch Int.random(in: 0..<100, using: &generator) {
         case 0..<90: return request()
         case 90: return .audioSessionActivated
         case 91: return .audioSessionDeactivated
         case 92: return chance(30) ? .audioSessionFailed(reason: "unplugged") : .captureFailed(reason: "unplugged")
-        case 93: return .captureEnded
+        case 93: return chance(50) ? .captureEnded : .captureBegan
         case 94: return .transmissionRefused(PTChannelError(.transmissionInProgress))
         case 95: return .transmissionRevoked(PTChannelError(.transmissionInProgress))
         case 96: return chance(40) ? .audioSessionInterrupted(reason: "suspend") : .audioSessionInterruptionEnded

@@ -123,9 +123,8 @@ import Testing
         #expect(
             begin.actions == [
                 .callback(.didBeginTransmitting(channel, source: .userRequest)), .startCapture,
-                .playTone(.microphoneOn),
             ])
-        #expect(begin.answer == .done)
+        #expect(begin.answer == nil)
         _ = harness.stop()
         #expect(harness.send(.captureEnded).callbacks.isEmpty)
         #expect(harness.setParticipant(nil).actions.last == .deactivateAudioSession(.finish))
@@ -217,6 +216,18 @@ import Testing
         #expect(failed.tones == [.denied])
         #expect(!failed.contains(.stopCapture(.immediately)))
         #expect(failed.last == .deactivateAudioSession(.finish))
+    }
+
+    @Test func aMicrophoneThatDoesNotStartFailsTheBeginInTime() {
+        var harness = Harness()
+        _ = harness.begin()
+        _ = harness.send(.audioSessionActivated)
+        let late = harness.passDeadline()
+        #expect(harness.now == Instant.zero + .seconds(5))
+        #expect(late.callbacks == [.didEndTransmitting(channel, source: .unknown)])
+        #expect(late.contains(.stopCapture(.discarding)))
+        #expect(late.tones == [.denied])
+        #expect(harness.send(.captureBegan).isEmpty)
     }
 
     @Test func aTailThatDoesNotEndIsCut() {

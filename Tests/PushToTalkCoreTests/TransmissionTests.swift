@@ -19,8 +19,11 @@ import Testing
         #expect(begin.answer == nil)
         #expect(
             harness.send(.audioSessionActivated) == [
-                .callback(.didActivateAudioSession), .startCapture, .playTone(.microphoneOn),
-                .complete(RequestIdentifier(rawValue: 2), nil),
+                .callback(.didActivateAudioSession), .startCapture,
+            ])
+        #expect(
+            harness.send(.captureBegan) == [
+                .playTone(.microphoneOn), .complete(RequestIdentifier(rawValue: 2), nil),
             ])
         let stop = harness.stop(.handsfreeButton)
         #expect(
@@ -61,8 +64,9 @@ import Testing
                 .stopCapture(.immediately), .notice(.transmissionAudioFinished(erased: false)),
                 .callback(.didDeactivateAudioSession),
                 .callback(.didBeginTransmitting(channel, source: .userRequest)),
-                .callback(.didActivateAudioSession), .startCapture, .playTone(.microphoneOn),
+                .callback(.didActivateAudioSession), .startCapture,
             ])
+        _ = harness.send(.captureBegan)
         _ = harness.stop()
         _ = harness.send(.captureEnded)
         let again = harness.begin().actions
@@ -148,7 +152,24 @@ import Testing
                 .deactivateAudioSession(.finish),
             ])
         #expect(harness.stop().answer == .failed(.transmissionNotFound))
-        #expect(harness.send(.transmissionRefused(busy)).isEmpty)
+    }
+
+    @Test func aRefusalAfterTheReleaseIsHeardToo() {
+        var harness = Harness()
+        harness.talk()
+        _ = harness.stop()
+        let busy = PTChannelError(.transmissionInProgress, explanation: "Ann has the floor")
+        #expect(
+            harness.send(.transmissionRefused(busy)) == [
+                .stopCapture(.discarding), .notice(.transmissionAudioFinished(erased: true)),
+                .notice(.lastTransmissionNotCarried(busy)), .playTone(.denied), .deactivateAudioSession(.finish),
+            ])
+        _ = harness.send(.audioSessionDeactivated)
+        #expect(
+            harness.send(.transmissionRefused(busy)) == [
+                .notice(.lastTransmissionNotCarried(busy)), .activateAudioSession,
+            ])
+        #expect(harness.send(.audioSessionActivated) == [.playTone(.denied), .deactivateAudioSession(.finish)])
     }
 
     @Test func aRefusalBeforeTheDeviceIsOpenFailsTheBeginAndIsHeard() {

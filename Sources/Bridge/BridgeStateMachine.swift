@@ -1,0 +1,206 @@
+// Between button, channel manager and relay: what each hears of the others. Pure.
+import FoundationEssentials
+import PushToTalkCore
+import RelayClient
+
+/// The rules that join the talk key, the channel manager and the relay's link on one channel.
+///
+/// The talk key's edges become begin and stop requests; what the channel manager tells becomes bursts on the link; what
+/// the link tells becomes service status, refusals and the active remote participant. Events go in, actions come out,
+/// to be carried out in order before the next event.
+public struct BridgeStateMachine: Sendable {
+    /// Something that happened in one of the rooms it joins.
+    public enum Event: Sendable {
+        /// A holder of the talk key pressed.
+        case pressed(TalkKey.Holder)
+        /// A holder let go, or is gone.
+        case released(TalkKey.Holder)
+        /// The channel manager refused the begin that a press asked for.
+        case beginRefused(PTChannelError)
+        /// The channel manager's delegate was told something.
+        case callback(DelegateCallback)
+        /// The channel manager noticed something.
+        case notice(ChannelManagerStateMachine.Notice)
+        /// The link told something.
+        case link(RelayLinkEvent)
+        /// `Action.beginBurst` was done: this is the burst.
+        case burstBegun(BurstID)
+    }
+
+    /// What is to be done.
+    public enum Action: Equatable, Sendable {
+        /// Ask the channel manager to begin transmitting; a refusal comes back as `beginRefused`.
+        case beginTransmitting(PTChannelTransmitRequestSource)
+        /// Ask it to stop.
+        case stopTransmitting(PTChannelTransmitRequestSource)
+        /// Tell it how the service is.
+        case setServiceStatus(PTServiceStatus)
+        /// Tell it that the relay refused what it began.
+        case transmissionRefused(PTChannelError)
+        /// Tell it that the relay took the floor back.
+        case transmissionRevoked(PTChannelError)
+        /// A burst of this participant begins.
+        case beginReception(PTParticipant)
+        /// A frame of it.
+        case play(ReceivedFrame)
+        /// Everything of it has come.
+        case endReception
+        /// Begin a burst on the link; answered by `burstBegun`.
+        case beginBurst
+        /// End the burst: everything has been handed over.
+        case endBurst
+        /// Erase what is held of the burst.
+        case abortBurst
+        /// Tell the accessories that the transmission ended without them: a fresh press is needed.
+        case endedBySystem
+        /// Tell those who watch that a begin was refused, or a transmission ended by something else than a release.
+        case report(PTChannelError)
+    }
+
+    private var key = TalkKey()
+    private var burst: BurstID?
+    /// Who has the floor or is being heard.
+    private var speaker: RelayMember?
+    /// A frame of the speaker has come, so the burst ends when the link says so, not when the floor is idle.
+    private var isHearing = false
+    /// Why the service is not ready, in words for the user; empty when it is.
+    public private(set) var serviceDetail = ""
+    private var actions: [Action] = []
+
+    /// A bridge of which nothing has been told yet.
+    public init() {}
+
+    /// Whether `holder` presses the talk key.
+    public func isPressed(by holder: TalkKey.Holder) -> Bool { key.isPressed(by: holder) }
+
+    /// Takes an event in, and tells what is to be done about it, in order.
+    public mutating func handle(_ event: Event) -> [Action] {
+        switch event {
+        case .pressed(let holder):
+            if key.press(holder) == .begin { actions.append(.beginTransmitting(holder.source)) }
+        case .released(let holder):
+            if key.release(holder) == .stop { actions.append(.stopTransmitting(holder.source)) }
+        case .beginRefused(let error): beginRefused(error)
+        case .callback(let callback): told(callback)
+        case .notice(let notice): noticed(notice)
+        case .link(let event): heard(event)
+        case .burstBegun(let burst): self.burst = burst
+        }
+        defer { actions.removeAll(keepingCapacity: true) }
+        return actions
+    }
+
+    // MARK: From the channel manager
+
+    private mutating func beginRefused(_ error: PTChannelError) {
+        // A transmission that ended before the microphone recorded has been reported by its notice.
+        guard key.isHeld else { return }
+        key.transmissionEnded()
+        actions.append(.endedBySystem)
+        let isServiceAway = error.code == .transmissionNotAllowed && !serviceDetail.isEmpty
+        actions.append(.report(isServiceAway ? PTChannelError(error.code, explanation: serviceDetail) : error))
+    }
+
+    private mutating func told(_ callback: DelegateCallback) {
+        if case .didBeginTransmitting = callback { actions.append(.beginBurst) }
+    }
+
+    private mutating func noticed(_ notice: ChannelManagerStateMachine.Notice) {
+        switch notice {
+        case .transmissionEnding(.stopped): break
+        case .transmissionEnding(let cause):
+            key.transmissionEnded()
+            actions.append(.endedBySystem)
+            if let error = cause.error { actions.append(.report(error)) }
+        case .transmissionAudioFinished(let erased):
+            burst = nil
+            actions.append(erased ? .abortBurst : .endBurst)
+        default: break
+        }
+    }
+
+    // MARK: From the link
+
+    private mutating func heard(_ event: RelayLinkEvent) {
+        switch event {
+        case .state(let state): linkChanged(to: state)
+        case .transmissionEnded(let ended, let end, _) where ended == burst: burstEnded(end)
+        // The floor is taken before the first packet comes: the sound device opens meanwhile.
+        case .floorTaken(let member), .burstBegan(let member): hear(member)
+        case .floorIdle: if !isHearing { silence() }
+        case .frame(let frame):
+            isHearing = true
+            actions.append(.play(frame))
+        case .burstEnded: silence()
+        case .transmissionEnded, .members, .memberJoined, .memberLeft, .floorGranted, .firstPacketSent: break
+        }
+    }
+
+    private mutating func linkChanged(to state: RelayLinkState) {
+        let status: PTServiceStatus
+        switch state {
+        case .ready: (status, serviceDetail) = (.ready, "")
+        case .connecting: (status, serviceDetail) = (.connecting, "connecting to the relay")
+        case .unavailable(let error, _): (status, serviceDetail) = (.unavailable, "\(error)")
+        case .stopped: (status, serviceDetail) = (.unavailable, "the channel has been left")
+        }
+        actions.append(.setServiceStatus(status))
+        if status != .ready { silence() }
+    }
+
+    private mutating func burstEnded(_ end: TransmissionEnd) {
+        burst = nil
+        switch end {
+        case .completed, .aborted: break
+        case .revoked(let reason):
+            actions.append(.transmissionRevoked(PTChannelError(.transmissionNotAllowed, explanation: reason.words)))
+        case .denied(.taken):
+            let talker = speaker.map { "\($0.name) is" } ?? "somebody else is"
+            actions.append(
+                .transmissionRefused(PTChannelError(.transmissionInProgress, explanation: "\(talker) speaking")))
+        case .denied(.refused(let words)): refuse(words)
+        case .notAnswered: refuse("the relay did not answer in time")
+        case .linkUnavailable: refuse(serviceDetail.isEmpty ? "the connection to the relay was lost" : serviceDetail)
+        case .tooManyBursts: refuse("earlier bursts are still on their way")
+        }
+    }
+
+    private mutating func refuse(_ words: String) {
+        actions.append(.transmissionRefused(PTChannelError(.transmissionNotAllowed, explanation: words)))
+    }
+
+    private mutating func hear(_ member: RelayMember) {
+        guard speaker != member else { return }
+        silence()
+        speaker = member
+        actions.append(.beginReception(PTParticipant(name: member.name, image: nil)))
+    }
+
+    private mutating func silence() {
+        guard speaker != nil else { return }
+        speaker = nil
+        isHearing = false
+        actions.append(.endReception)
+    }
+}
+
+extension FloorRevocation {
+    /// Why, for the user.
+    var words: String {
+        switch self {
+        case .talkTimeLimit: "the relay's talk-time limit was reached"
+        case .noMedia: "the relay received no sound"
+        case .other(let words): words
+        }
+    }
+}
+
+extension TalkKey.Holder {
+    /// Apple's name for who asks.
+    var source: PTChannelTransmitRequestSource {
+        switch self {
+        case .accessories: .handsfreeButton
+        case .caller: .developerRequest
+        }
+    }
+}

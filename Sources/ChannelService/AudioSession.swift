@@ -1,0 +1,57 @@
+// What the channel service wants of a sound system: microphone, speaker and tones as one thing that comes and goes.
+
+import Audio
+import MonotonicTime
+import PushToTalkCore
+
+/// A sound system, as the channel service uses it. Confined to the service's loop.
+///
+/// Commands return at once; what comes of them is told by events, on the loop and never from within a command, but for
+/// the frames that `stopCapture(.immediately)` delivers.
+protocol AudioSession: AnyObject {
+    /// Whom events are told to. Set before the first command.
+    var handler: ((AudioSessionEvent) -> Void)? { get set }
+
+    /// Opens the devices ahead of the first use, or closes them again after the last.
+    func setPrepared(_ prepared: Bool)
+    /// `ChannelManagerStateMachine.Action.activateAudioSession`.
+    func activate()
+    /// `ChannelManagerStateMachine.Action.deactivateAudioSession`.
+    func deactivate(_ playOut: ChannelManagerStateMachine.PlayOut)
+    /// `ChannelManagerStateMachine.Action.startCapture`.
+    func startCapture()
+    /// `ChannelManagerStateMachine.Action.stopCapture`.
+    func stopCapture(_ stop: ChannelManagerStateMachine.CaptureStop)
+    /// Sounds a tone over whatever is playing.
+    func play(_ tone: ChannelTone)
+    /// Plays a received packet. False: it was dropped.
+    func play(_ packet: ReceivedPacket) -> Bool
+    /// The burst being played ends with this packet; `played` follows once it was heard.
+    func endReception(lastSequence: UInt16)
+    /// Drops received speech that was not heard yet.
+    func dropReception()
+    /// Ends it all, threads included. Nothing is told afterwards.
+    func close()
+}
+
+/// What a sound system tells.
+enum AudioSessionEvent {
+    /// `ChannelManagerStateMachine.Event.audioSessionActivated`.
+    case activated
+    /// `ChannelManagerStateMachine.Event.audioSessionDeactivated`.
+    case deactivated
+    /// `ChannelManagerStateMachine.Event.audioSessionFailed`.
+    case failed(reason: String)
+    /// The microphone records: its first sample was there at `firstSampleAt`.
+    case captureBegan(firstSampleAt: Instant)
+    /// A frame of the running transmission, its tail included.
+    case frame(EncodedFrame)
+    /// The tail is over, and its last frame has been delivered.
+    case captureEnded
+    /// The microphone failed; nothing more comes of this transmission.
+    case captureFailed(reason: String)
+    /// A received burst has been heard to its end, as far as it came.
+    case played
+    /// The speaker failed; it is tried again with the next sound.
+    case playbackFailed(reason: String)
+}

@@ -1,0 +1,42 @@
+// What can be set about the channel service.
+
+import Audio
+import MonotonicTime
+import PushToTalkCore
+
+/// What can be set about the channel service.
+public struct ChannelServiceConfiguration: Sendable {
+    /// Where own speech comes from.
+    public var microphone: AudioDevice
+    /// Where received speech and tones go.
+    public var speaker: AudioDevice
+    /// Talk-time limit and other numbers of the rules.
+    public var rules: ChannelManagerStateMachine.Configuration
+    /// How long the microphone records on after a release.
+    public var tail: Duration
+    /// How own speech is captured and encoded.
+    public var capture: CaptureConfiguration
+    /// How received speech is buffered and played.
+    public var playback: PlaybackConfiguration
+    /// Whether the devices stay open (and stopped) while a channel is joined, so that a press finds them ready.
+    /// Otherwise they are opened at each press, which costs its first words the time of opening.
+    public var keepsDevicesOpen: Bool
+    /// Whether the tones are heard.
+    public var playsTones: Bool
+
+    /// The given devices, and the defaults of the design: 200 ms of tail, 60 s of talk, devices kept open, tones on.
+    public init(
+        microphone: AudioDevice, speaker: AudioDevice, rules: ChannelManagerStateMachine.Configuration = .init(),
+        tail: Duration = CaptureEngine.tailDefault, capture: CaptureConfiguration = .init(),
+        playback: PlaybackConfiguration = .init(), keepsDevicesOpen: Bool = true, playsTones: Bool = true
+    ) {
+        self.microphone = microphone
+        self.speaker = speaker
+        self.rules = rules
+        self.tail = tail
+        self.capture = capture
+        self.playback = playback
+        self.keepsDevicesOpen = keepsDevicesOpen
+        self.playsTones = playsTones
+    }
+}

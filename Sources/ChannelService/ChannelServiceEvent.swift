@@ -1,0 +1,56 @@
+// What the channel service tells its observers, and what it shows of itself.
+
+import FoundationEssentials
+import MonotonicTime
+import PushToTalkCore
+
+/// What happened on the channel, in order, one at a time.
+public enum ChannelServiceEvent: Hashable, Sendable {
+    /// What Apple's `PTChannelManagerDelegate` is told.
+    case callback(DelegateCallback)
+    /// What it is not told.
+    case notice(ChannelManagerStateMachine.Notice)
+}
+
+/// The state of the channel service at one moment, for display.
+public struct ChannelServiceSnapshot: Hashable, Sendable {
+    /// The active channel with its descriptor, mode and status; nil: none is joined.
+    public var channel: ChannelManagerStateMachine.Channel?
+    /// The transmission in progress: its source and since when.
+    public var transmission: ChannelManagerStateMachine.Transmission?
+    /// Who is speaking.
+    public var activeRemoteParticipant: PTParticipant?
+    /// The sound device.
+    public var audioSession: ChannelManagerStateMachine.AudioSessionState
+    /// Whether the microphone records, a transmission's tail included.
+    public var isCapturing: Bool
+    /// Whether a call has the audio.
+    public var isCallActive: Bool
+    /// Why sound last failed, until it works again.
+    public var audioProblem: String?
+    /// Counts since the start.
+    public var statistics: ChannelServiceStatistics
+}
+
+/// Counts since the start of the channel service.
+public struct ChannelServiceStatistics: Hashable, Sendable {
+    /// Transmissions that began.
+    public var transmissions = 0
+    /// Begins that were refused.
+    public var beginsRefused = 0
+    /// Frames of own speech handed out.
+    public var framesSent = 0
+    /// Received packets handed to the speaker.
+    public var packetsPlayed = 0
+    /// Received packets dropped: outside of a burst, while something else had the audio, or the speaker being full.
+    public var packetsDropped = 0
+    /// Requests refused because too many were waiting.
+    public var requestsDropped = 0
+    /// Zero of everything.
+    public init() {}
+}
+
+/// Names an observer, to end its observing.
+public struct ChannelObserverToken: Hashable, Sendable {
+    let rawValue: UInt64
+}

@@ -1,0 +1,239 @@
+// The microphone and the speaker of this machine as the channel service's audio session. It holds no rule of who may
+// talk, only how the engines of `Audio` are driven.
+
+import Audio
+import Logging
+import MonotonicTime
+import PushToTalkCore
+import Reactor
+
+/// The sound devices of this machine, on an event loop.
+///
+/// An engine that cannot be made, or whose device fails, is tried again with the next use.
+final class DeviceAudioSession: AudioSession {
+    var handler: ((AudioSessionEvent) -> Void)?
+
+    private let configuration: ChannelServiceConfiguration
+    private let loop: EventLoop
+    private let logger: Logger
+    private var microphone: CaptureEngine?
+    private var microphoneWatch: EventLoop.Watch?
+    private var speaker: PlaybackEngine?
+    private var speakerWatch: EventLoop.Watch?
+
+    /// The engine's number of the transmission that is being recorded; what comes of others is void.
+    private var captureBurst: UInt32?
+    private var microphoneFailure: String?
+    private var tonesPlaying = 0
+    private var speechPlaying = false
+    private var deactivating = false
+    /// The speaker could not be made: it is tried again with the next activation, not with each packet.
+    private var speakerBlocked = false
+
+    init(configuration: ChannelServiceConfiguration, loop: EventLoop, logger: Logger) {
+        self.configuration = configuration
+        self.loop = loop
+        self.logger = logger
+    }
+
+    func setPrepared(_ prepared: Bool) {
+        guard prepared else {
+            microphone?.unprepare()
+            return
+        }
+        guard configuration.keepsDevicesOpen else { return }
+        do throws(AudioError) { try openMicrophone().prepare() } catch {
+            logger.warning("no microphone for now, it is tried again at the next press: \(error)")
+        }
+        do throws(AudioError) { try openSpeaker().prepare() } catch {
+            logger.warning("no speaker for now, it is tried again with the next sound: \(error)")
+        }
+    }
+
+    // MARK: Session
+
+    func activate() {
+        deactivating = false
+        speakerBlocked = false
+        handler?(.activated)
+    }
+
+    func deactivate(_ playOut: ChannelManagerStateMachine.PlayOut) {
+        deactivating = true
+        if playOut == .drop {
+            speaker?.flush()
+            tonesPlaying = 0
+            speechPlaying = false
+        }
+        finishDeactivating()
+    }
+
+    private func finishDeactivating() {
+        guard deactivating, tonesPlaying == 0, !speechPlaying else { return }
+        deactivating = false
+        if !configuration.keepsDevicesOpen { microphone?.unprepare() }
+        handler?(.deactivated)
+    }
+
+    func close() {
+        handler = nil
+        microphoneWatch?.cancel()
+        speakerWatch?.cancel()
+        microphone?.close()
+        speaker?.close()
+        microphone = nil
+        speaker = nil
+    }
+
+    // MARK: Microphone
+
+    func startCapture() {
+        do throws(AudioError) {
+            microphoneFailure = nil
+            captureBurst = try openMicrophone().start()
+        } catch {
+            handler?(.captureFailed(reason: "\(error)"))
+        }
+    }
+
+    func stopCapture(_ stop: ChannelManagerStateMachine.CaptureStop) {
+        guard let microphone else { return }
+        switch stop {
+        case .afterTail:
+            microphone.stop(tail: configuration.tail)
+        case .immediately:
+            microphone.drain { received($0) }
+            captureBurst = nil
+            microphone.abort()
+        case .discarding:
+            captureBurst = nil
+            microphone.abort()
+        }
+    }
+
+    private func openMicrophone() throws(AudioError) -> CaptureEngine {
+        if let microphone { return microphone }
+        let engine = try CaptureEngine(
+            device: configuration.microphone, configuration: configuration.capture, logger: logger)
+        microphoneWatch = try watch(engine.descriptor, of: engine.device) { [unowned self, unowned engine] in
+            engine.drain { self.received($0) }
+        }
+        microphone = engine
+        return engine
+    }
+
+    private func received(_ output: CaptureOutput) {
+        switch output {
+        case .prepared: break
+        case .began(let burst, let firstSampleAt, _):
+            guard burst == captureBurst else { return }
+            handler?(.captureBegan(firstSampleAt: firstSampleAt))
+        case .frame(let frame):
+            guard frame.burst == captureBurst else { return }
+            handler?(.frame(frame))
+        case .failed(let error):
+            microphoneFailure = "\(error)"
+        case .ended(let burst, let reason):
+            guard burst == captureBurst else { return }
+            captureBurst = nil
+            if reason == .stopped {
+                handler?(.captureEnded)
+            } else {
+                handler?(.captureFailed(reason: microphoneFailure ?? "the microphone stopped (\(reason))"))
+            }
+        }
+    }
+
+    // MARK: Speaker
+
+    func play(_ tone: ChannelTone) {
+        guard configuration.playsTones, !speakerBlocked else { return }
+        do throws(AudioError) {
+            try openSpeaker().play(Tone(tone))
+            tonesPlaying += 1
+        } catch {
+            speakerBlocked = true
+            handler?(.playbackFailed(reason: "\(error)"))
+        }
+    }
+
+    func play(_ packet: ReceivedPacket) -> Bool {
+        guard !speakerBlocked else { return false }
+        do throws(AudioError) {
+            guard try openSpeaker().enqueue(packet) else { return false }
+            speechPlaying = true
+            return true
+        } catch {
+            speakerBlocked = true
+            handler?(.playbackFailed(reason: "\(error)"))
+            return false
+        }
+    }
+
+    func endReception(lastSequence: UInt16) {
+        // A burst that fell silent has been played already, and its end says nothing new.
+        guard speechPlaying, let speaker else {
+            handler?(.played)
+            return
+        }
+        speaker.end(lastSequence: lastSequence)
+    }
+
+    func dropReception() {
+        speaker?.flush()
+        tonesPlaying = 0
+        speechPlaying = false
+        finishDeactivating()
+    }
+
+    private func openSpeaker() throws(AudioError) -> PlaybackEngine {
+        if let speaker { return speaker }
+        let engine = try PlaybackEngine(
+            device: configuration.speaker, configuration: configuration.playback, logger: logger)
+        speakerWatch = try watch(engine.descriptor, of: engine.device) { [unowned self, unowned engine] in
+            engine.drain { self.received($0) }
+        }
+        speaker = engine
+        return engine
+    }
+
+    private func received(_ event: PlaybackEvent) {
+        switch event {
+        case .prepared, .toneBegan: return
+        case .began:
+            speechPlaying = true
+            return
+        case .ended:
+            speechPlaying = false
+            handler?(.played)
+        case .toneEnded:
+            tonesPlaying = max(0, tonesPlaying - 1)
+        case .failed(let error):
+            tonesPlaying = 0
+            handler?(.playbackFailed(reason: "\(error)"))
+        }
+        finishDeactivating()
+    }
+
+    private func watch(
+        _ descriptor: Int32, of device: AudioDevice, _ drain: @escaping () -> Void
+    ) throws(AudioError) -> EventLoop.Watch {
+        do throws(SystemError) {
+            return try loop.watch(descriptor, for: .readable) { _ in drain() }
+        } catch {
+            throw .device(device.description, operation: "watch its events", code: error.code)
+        }
+    }
+}
+
+extension Tone {
+    /// How a tone of the channel manager sounds.
+    fileprivate init(_ tone: ChannelTone) {
+        switch tone {
+        case .microphoneOn: self = .micOn
+        case .microphoneOff: self = .micOff
+        case .denied: self = .deny
+        case .talkTimeWarning: self = .warning
+        }
+    }
+}

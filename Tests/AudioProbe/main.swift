@@ -1,0 +1,178 @@
+// Runs the two engines in a process of their own, for tests that need one: an ALSA configuration by environment, or a
+// count of allocations. Prints one line per event: a word, then key=value.
+//
+//   AudioProbe loop MICROPHONE SPEAKER HOLD_MS [BURSTS] [GAP_MS]   the microphone's frames are the speaker's packets
+//   AudioProbe allocations MICROPHONE SPEAKER FRAMES               allocations on the two threads within so many frames
+//   AudioProbe open DEVICE                                         prepares it as a microphone, and as a speaker
+import Audio
+import CAllocationCounter
+import Glibc
+import Logging
+import MonotonicTime
+
+let arguments = CommandLine.arguments
+LoggingSystem.bootstrap(StreamLogHandler.standardError)
+let logger: Logger = {
+    var logger = Logger(label: "probe")
+    logger.logLevel = getenv("PROBE_LOG") == nil ? .critical : .trace
+    return logger
+}()
+
+func threadIdentifier(named name: String) -> Int32? {
+    guard let directory = opendir("/proc/self/task") else { return nil }
+    defer { closedir(directory) }
+    while let entry = readdir(directory) {
+        let task = withUnsafePointer(to: &entry.pointee.d_name) {
+            $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+        }
+        guard let identifier = Int32(task), let file = fopen("/proc/self/task/\(task)/comm", "r") else { continue }
+        defer { fclose(file) }
+        var line = [CChar](repeating: 0, count: 32)
+        guard fgets(&line, 31, file) != nil else { continue }
+        if line.withUnsafeBufferPointer({ String(cString: $0.baseAddress!) }) == name + "\n" { return identifier }
+    }
+    return nil
+}
+
+/// Feeds the microphone's frames to the speaker and prints what happens.
+final class Loop {
+    let microphone: CaptureEngine
+    let speaker: PlaybackEngine
+    var sequence: UInt16 = 65_500
+    var timestamp: UInt32 = .max - 10_000
+    var isOver = false
+    var frames = 0
+    var startedAt = Instant.zero
+    var playbackEnded = 0
+    var captureEnded = 0
+    var failed = false
+    var quiet = false
+
+    init(_ microphoneText: String, _ speakerText: String, logger: Logger) throws {
+        microphone = try CaptureEngine(device: AudioDevice(microphoneText), logger: logger)
+        speaker = try PlaybackEngine(device: AudioDevice(speakerText), logger: logger)
+    }
+
+    func say(_ line: String) {
+        if !quiet { print(line) }
+    }
+
+    func take(_ output: CaptureOutput) {
+        let now = Instant.now
+        switch output {
+        case .prepared(let took): say("microphone-prepared ms=\(took.milliseconds)")
+        case .began(let burst, let first, let after):
+            say("capture-began burst=\(burst) t=\(first.nanoseconds) after_ms=\(after.milliseconds)")
+        case .frame(let frame):
+            frames += 1
+            if frame.isFirst {
+                say("first-frame after_start_ms=\((now - startedAt).milliseconds) t=\(frame.captureTime.nanoseconds)")
+            }
+            speaker.enqueue(
+                ReceivedPacket(
+                    sequence: sequence, timestamp: timestamp &+ frame.position, marker: frame.isFirst,
+                    payload: frame.payload, receivedAt: now))
+            if frame.isLast {
+                speaker.end(lastSequence: sequence)
+                timestamp &+= frame.position &+ 96_000
+            }
+            sequence &+= 1
+        case .ended(let burst, let reason):
+            captureEnded += 1
+            say("capture-ended burst=\(burst) reason=\(reason) running=\(microphone.isCapturing)")
+        case .failed(let error):
+            failed = true
+            say("microphone-failed \(error)")
+        }
+    }
+
+    func take(_ event: PlaybackEvent) {
+        switch event {
+        case .prepared(let took): say("speaker-prepared ms=\(took.milliseconds)")
+        case .began(let burst, let first, let delay, let received):
+            say(
+                "playback-began burst=\(burst) t=\(first.nanoseconds) delay_ms=\(delay.milliseconds) after_packet_ms=\((first - received).milliseconds)"
+            )
+        case .ended(let burst, let reason, let counts, let last):
+            playbackEnded += 1
+            say("playback-ended burst=\(burst) reason=\(reason) t=\(last.nanoseconds) \(counts)")
+        case .toneBegan(let tone, let first): say("tone-began tone=\(tone) t=\(first.nanoseconds)")
+        case .toneEnded(let tone, let last): say("tone-ended tone=\(tone) t=\(last.nanoseconds)")
+        case .failed(let error):
+            failed = true
+            say("speaker-failed \(error)")
+        }
+    }
+
+    func run(for span: Duration, until isDone: () -> Bool = { false }) {
+        let end = Instant.now + span
+        while !isDone(), end > .now {
+            var descriptors = [
+                pollfd(fd: microphone.descriptor, events: Int16(POLLIN), revents: 0),
+                pollfd(fd: speaker.descriptor, events: Int16(POLLIN), revents: 0),
+            ]
+            poll(&descriptors, 2, Int32(max(1, (end - .now).milliseconds)))
+            microphone.drain { take($0) }
+            speaker.drain { take($0) }
+        }
+    }
+}
+
+do {
+    switch arguments.dropFirst().first {
+    case "loop" where arguments.count >= 5:
+        let loop = try Loop(arguments[2], arguments[3], logger: logger)
+        let hold = Duration.milliseconds(Int(arguments[4]) ?? 1000)
+        let bursts = arguments.count > 5 ? Int(arguments[5]) ?? 1 : 1
+        let gap = Duration.milliseconds(arguments.count > 6 ? Int(arguments[6]) ?? 500 : 500)
+        if let origin = loop.speaker.recordingOrigin { print("recording-origin t=\(origin.nanoseconds)") }
+        loop.microphone.prepare()
+        loop.speaker.prepare()
+        loop.run(for: .milliseconds(500))
+        for burst in 1...bursts where !loop.failed {
+            loop.startedAt = .now
+            print("start t=\(loop.startedAt.nanoseconds)")
+            loop.microphone.start()
+            loop.run(for: hold) { loop.failed }
+            loop.microphone.stop()
+            print("stop t=\(Instant.now.nanoseconds)")
+            loop.run(for: .seconds(5)) { (loop.captureEnded >= burst && loop.playbackEnded >= burst) || loop.failed }
+            loop.run(for: gap)
+        }
+        loop.microphone.close()
+        loop.speaker.close()
+        print("statistics \(loop.microphone.statistics) \(loop.speaker.statistics)")
+    case "allocations" where arguments.count >= 5:
+        let loop = try Loop(arguments[2], arguments[3], logger: logger)
+        let wanted = Int(arguments[4]) ?? 500
+        loop.microphone.prepare()
+        loop.speaker.prepare()
+        loop.microphone.start()
+        loop.quiet = true
+        loop.run(for: .seconds(10)) { loop.frames >= 50 }
+        guard let capture = threadIdentifier(named: "ptt-capture"),
+            let playback = threadIdentifier(named: "ptt-playback")
+        else { fatalError("the engines' threads have other names") }
+        let before = (ptt_allocations(capture), ptt_allocations(playback), ptt_allocations(getpid()))
+        loop.speaker.play(.micOn)
+        let start = loop.frames
+        loop.run(for: .seconds(60)) { loop.frames >= start + wanted }
+        let after = (ptt_allocations(capture), ptt_allocations(playback), ptt_allocations(getpid()))
+        print(
+            "allocations frames=\(loop.frames - start) capture=\(after.0 - before.0) playback=\(after.1 - before.1) main=\(after.2 - before.2) capture_before=\(before.0)"
+        )
+        loop.microphone.close()
+        loop.speaker.close()
+    case "open" where arguments.count >= 3:
+        let loop = try Loop(arguments[2], arguments[2], logger: logger)
+        loop.microphone.prepare()
+        loop.speaker.prepare()
+        loop.run(for: .milliseconds(1_000))
+    default:
+        print("usage: AudioProbe loop|allocations|open …; see the head of its source")
+        exit(2)
+    }
+} catch {
+    print("failed \(error)")
+    exit(1)
+}

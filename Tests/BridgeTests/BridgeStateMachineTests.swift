@@ -1,0 +1,105 @@
+import Bridge
+import FoundationEssentials
+import MonotonicTime
+import PushToTalkCore
+import RelayClient
+import Testing
+
+@Suite struct BridgeStateMachineTests {
+    private let channel = UUID()
+    private let other = RelayMember(id: "b", name: "Unit 8")
+    private let burst = BurstID(number: 1)
+
+    /// A bridge whose button is held and whose burst has begun on a ready link.
+    private func transmitting() -> BridgeStateMachine {
+        var bridge = BridgeStateMachine()
+        _ = bridge.handle(.link(.state(.ready(channelName: "Local"))))
+        #expect(bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton)])
+        #expect(bridge.handle(.callback(.didBeginTransmitting(channel, source: .handsfreeButton))) == [.beginBurst])
+        #expect(bridge.handle(.burstBegun(burst)) == [])
+        return bridge
+    }
+
+    @Test func aPressBecomesABurstAndTheReleaseEndsItAfterItsTail() {
+        var bridge = transmitting()
+        #expect(bridge.handle(.released(.accessories)) == [.stopTransmitting(.handsfreeButton)])
+        #expect(bridge.handle(.notice(.transmissionEnding(.stopped(.handsfreeButton)))) == [])
+        #expect(bridge.handle(.notice(.transmissionAudioFinished(erased: false))) == [.endBurst])
+        // The link's own end of that burst asks for nothing more.
+        #expect(bridge.handle(.link(.transmissionEnded(burst, .completed, TransmissionReport()))) == [])
+    }
+
+    @Test func aDeniedFloorRefusesTheTransmissionAndNeedsAFreshPress() {
+        var bridge = transmitting()
+        _ = bridge.handle(.link(.floorTaken(by: other)))
+        let actions = bridge.handle(.link(.transmissionEnded(burst, .denied(.taken), TransmissionReport())))
+        guard case .transmissionRefused(let error)? = actions.first else {
+            Issue.record("not refused: \(actions)")
+            return
+        }
+        #expect(error.code == .transmissionInProgress)
+        #expect(error.explanation.contains("Unit 8"))
+        #expect(
+            bridge.handle(.notice(.transmissionEnding(.refused(error)))) == [.endedBySystem, .report(error)])
+        #expect(bridge.handle(.notice(.transmissionAudioFinished(erased: true))) == [.abortBurst])
+        #expect(bridge.handle(.pressed(.accessories)) == [])
+        #expect(bridge.handle(.released(.accessories)) == [])
+        #expect(bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton)])
+    }
+
+    @Test func anEndOfAnEarlierBurstDoesNotTouchTheRunningOne() {
+        var bridge = transmitting()
+        let earlier = BurstID(number: 99)
+        #expect(bridge.handle(.link(.transmissionEnded(earlier, .linkUnavailable, TransmissionReport()))) == [])
+    }
+
+    @Test func aRefusedBeginWhileTheRelayIsAwaySaysWhy() {
+        var bridge = BridgeStateMachine()
+        let away = RelayLinkState.unavailable(.unreachable("192.0.2.1:4433"), retryAfter: .seconds(1))
+        #expect(bridge.handle(.link(.state(away))) == [.setServiceStatus(.unavailable)])
+        _ = bridge.handle(.pressed(.caller(":1.7")))
+        let actions = bridge.handle(.beginRefused(PTChannelError(.transmissionNotAllowed)))
+        #expect(actions.first == .endedBySystem)
+        guard case .report(let error)? = actions.last else {
+            Issue.record("not reported: \(actions)")
+            return
+        }
+        #expect(error.code == .transmissionNotAllowed)
+        #expect(error.explanation.contains("192.0.2.1:4433"))
+    }
+
+    @Test func aRemoteBurstIsOneReceptionFromTheTakenFloorToItsEnd() {
+        var bridge = BridgeStateMachine()
+        let frame = ReceivedFrame(sequence: 1, timestamp: 960, marker: true, payload: [1], receivedAt: .zero)
+        let participant = PTParticipant(name: "Unit 8", image: nil)
+        #expect(bridge.handle(.link(.floorTaken(by: other))) == [.beginReception(participant)])
+        #expect(bridge.handle(.link(.burstBegan(other))) == [])
+        #expect(bridge.handle(.link(.frame(frame))) == [.play(frame)])
+        // Idle comes before the last packets may have: the link says when the burst is over.
+        #expect(bridge.handle(.link(.floorIdle)) == [])
+        #expect(bridge.handle(.link(.burstEnded(other, .completed, ReceptionReport()))) == [.endReception])
+        #expect(bridge.handle(.link(.burstEnded(other, .completed, ReceptionReport()))) == [])
+    }
+
+    @Test func aFloorThatWasTakenAndNeverUsedIsNotHeardForever() {
+        var bridge = BridgeStateMachine()
+        _ = bridge.handle(.link(.floorTaken(by: other)))
+        #expect(bridge.handle(.link(.floorIdle)) == [.endReception])
+    }
+
+    @Test func aLostLinkEndsWhatIsHeard() {
+        var bridge = BridgeStateMachine()
+        _ = bridge.handle(.link(.state(.ready(channelName: "Local"))))
+        _ = bridge.handle(.link(.burstBegan(other)))
+        #expect(bridge.handle(.link(.state(.connecting))) == [.setServiceStatus(.connecting), .endReception])
+    }
+
+    @Test func aSecondSpeakerEndsTheFirstOnesReception() {
+        var bridge = BridgeStateMachine()
+        _ = bridge.handle(.link(.burstBegan(other)))
+        let third = RelayMember(id: "c", name: "Unit 9")
+        #expect(
+            bridge.handle(.link(.floorTaken(by: third)))
+                == [.endReception, .beginReception(PTParticipant(name: "Unit 9", image: nil))])
+    }
+}

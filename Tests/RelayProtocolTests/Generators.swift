@@ -1,0 +1,93 @@
+// Random messages of every kind, with values at their limits.
+import Cryptography
+import RelayProtocol
+
+extension Seeded {
+    mutating func chance(_ oneIn: Int = 2) -> Bool { Int.random(in: 0..<oneIn, using: &self) == 0 }
+
+    mutating func number<T: FixedWidthInteger>(_ type: T.Type = T.self) -> T {
+        switch Int.random(in: 0..<6, using: &self) {
+        case 0: .min
+        case 1: .max
+        default: T.random(in: .min ... .max, using: &self)
+        }
+    }
+
+    mutating func name() -> DisplayName {
+        let alphabet = Array("abcXYZ 019-_%&?#/äß無線📻\u{301}")
+        let length = Int.random(in: 1...200, using: &self)
+        let text = String((0..<length).map { _ in alphabet.randomElement(using: &self) ?? "a" })
+        return DisplayName(cleaning: text, fallback: "nobody")
+    }
+
+    mutating func phrase() -> String { chance() ? "" : name().text }
+
+    mutating func memberID() -> MemberID {
+        MemberID(bytes: bytes(16)) ?? MemberID(PublicKeyPin(subjectPublicKeyInfo: []))
+    }
+
+    mutating func requestID() -> FloorRequestID { FloorRequestID(rawValue: max(1, number())) }
+
+    mutating func mediaKey() -> MediaKey? {
+        MediaKey(epoch: number(), baseKey: bytes(Int.random(in: MediaKey.byteCounts, using: &self)))
+    }
+
+    mutating func token() -> InvitationToken {
+        InvitationToken(bytes(Int.random(in: InvitationToken.byteCounts, using: &self))) ?? InvitationToken()
+    }
+
+    mutating func channel() -> ChannelID { ChannelID(bytes: bytes(16)) ?? ChannelID() }
+
+    mutating func member() -> ServerMessage.Member {
+        .init(id: memberID(), displayName: name(), ssrc: SSRC(rawValue: number()))
+    }
+
+    mutating func taken() -> ServerMessage.FloorTaken {
+        .init(talker: memberID(), ssrc: SSRC(rawValue: number()), keyID: number())
+    }
+
+    mutating func milliseconds() -> Duration { .milliseconds(number(UInt32.self)) }
+
+    mutating func clientMessages() -> [ClientMessage] {
+        [
+            .join(.init(channel: channel(), token: token(), displayName: name(), protocolVersion: number())),
+            .leave,
+            .floorRequest(.init(requestID: requestID(), priority: number(), keyID: number())),
+            .floorRelease(.init(requestID: requestID(), lastSequence: chance() ? nil : number())),
+            .receptionReport(
+                .init(
+                    ssrc: SSRC(rawValue: number()), received: number(), lost: number(), highestSequence: number(),
+                    jitter: number())),
+        ]
+    }
+
+    mutating func serverMessages() -> [ServerMessage] {
+        let limit = RelayProtocolLimits.welcomeMembersMaximum
+        let count = chance(4) ? limit : Int.random(in: 0...limit, using: &self)
+        return [
+            .welcome(
+                .init(
+                    ssrc: SSRC(rawValue: number()), downlinkKey: DownlinkKey(), mediaKey: chance() ? nil : mediaKey(),
+                    channelName: name(), members: (0..<count).map { _ in member() }, floor: chance() ? nil : taken(),
+                    memberID: memberID(), talkTimeLimit: chance() ? nil : max(.milliseconds(1), milliseconds()))),
+            .joinRefused(
+                .init(
+                    cause: JoinRefusal.allCases.randomElement(using: &self) ?? .other, phrase: phrase(),
+                    retryAfter: milliseconds())),
+            .memberJoined(member()),
+            .memberLeft(memberID()),
+            .floorGranted(.init(requestID: requestID(), duration: milliseconds())),
+            .floorDeny(
+                .init(
+                    requestID: requestID(), cause: FloorDenyCause.allCases.randomElement(using: &self) ?? .other,
+                    phrase: phrase())),
+            .floorTaken(taken()),
+            .floorIdle(.init(ssrc: SSRC(rawValue: number()), lastSequence: chance() ? nil : number())),
+            .floorRevoke(
+                .init(
+                    requestID: requestID(), cause: FloorRevokeCause.allCases.randomElement(using: &self) ?? .other,
+                    phrase: phrase())),
+            .mediaKey(mediaKey() ?? MediaKey(epoch: 0)),
+        ]
+    }
+}

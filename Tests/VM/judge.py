@@ -1,0 +1,105 @@
+#!/usr/bin/python3
+"""Judges what line.sh brought home: was each burst the same speech, what was lost, how long did everything take.
+
+    judge.py FOLDER SPEECH.wav       FOLDER: what the guest put into /ctl/out
+
+Prints a line per burst and the latencies; writes FOLDER/results.json and FOLDER/timeline.png. Fails when a burst does not hold.
+"""
+import json
+import os
+import statistics
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'Tools'))
+from align import NotFound, align, rounded  # noqa: E402
+from logevents import read_log  # noqa: E402
+from timeline import burst_milestones, draw  # noqa: E402
+from wavefile import Recording  # noqa: E402
+
+TAIL_MS = 200
+CORRELATION = 0.8           # another speaker's words reach 0.55, Opus at 16 kbit/s 0.95
+LOST_MS = 20                # at either end and inside; less than one frame
+BEFORE_PRESS_MS = 10        # heard from before the press: the microphone was closed, but for the codec's smear
+# Silence after the line was cut: the LE supervision time-out (420 ms by BlueZ' defaults), then jitter buffer and emulation.
+SILENCE_MS = {'vanish': 1500, 'drop': 800, None: 800}
+SILENCE_OTHERWISE_MS = 1500
+
+
+def problems(burst, a):
+    cut = burst.get('cut')
+    if a['correlation'] < CORRELATION:
+        yield f'likeness {a["correlation"]} is below {CORRELATION}'
+    if a['start_lost_ms'] > LOST_MS:
+        yield f'{a["start_lost_ms"]} ms lost at the start'
+    if a['before_press_ms'] > BEFORE_PRESS_MS:
+        yield f'{a["before_press_ms"]} ms from before the press'
+    if a['lost_inside_ms'] > LOST_MS:
+        yield f'{a["lost_inside_ms"]} ms lost inside'
+    if cut is None and a['end_lost_ms'] > LOST_MS:
+        yield f'{a["end_lost_ms"]} ms lost at the end'
+    limit = SILENCE_MS.get(cut, SILENCE_OTHERWISE_MS)
+    if a['release_to_silence_ms'] > limit:
+        yield f'sound {a["release_to_silence_ms"]} ms after the end, {limit} allowed'
+
+
+def main():
+    folder, speech = sys.argv[1:]
+    mic = Recording.read(speech, loops=True)
+    mic.clock = Recording.read_clock(os.path.join(folder, 'mic.wav.clock'))
+    ear = Recording.read(os.path.join(folder, 'ear.wav'))
+    with open(os.path.join(folder, 'bursts')) as f:
+        bursts = [json.loads(line) for line in f]
+    talker_side = [e for n in ('talker.log', 'relay.log') for e in read_log(os.path.join(folder, n))]
+    listener_side = read_log(os.path.join(folder, 'listener.log'))
+    print(f'clocks agree within {mic.clock_spread_ms():.1f} ms (microphone) and {ear.clock_spread_ms():.1f} ms (ear)\n')
+    print(f'{"burst":32} {"likeness":>8} {"lost at start/inside/end":>25} {"mouth→ear":>10} {"press→ear":>10} {"end→silence":>12}')
+    results, failures, picture = [], 0, None
+    for burst in bursts:
+        found = burst_milestones(talker_side, listener_side, burst['press'], burst['release'])
+        result = {**burst, 'milestones_ms': {k: round((t - burst['press']) / 1e6, 1) for k, t in found.items()}}
+        try:
+            alignment = align(mic, ear, burst['press'], burst['release'], TAIL_MS if 'cut' not in burst else 0)
+            a = rounded(alignment)
+            result.update(a)
+            result['problems'] = list(problems(burst, a))
+            lost = f'{a["start_lost_ms"]:.0f} / {a["lost_inside_ms"]:.0f} / {a["end_lost_ms"]:.0f} ms'
+            print(f'{burst["name"]:32} {a["correlation"]:8.3f} {lost:>25} {a["mouth_to_ear_ms"]:7.1f} ms {a["press_to_ear_ms"]:7.1f} ms'
+                  f' {a["release_to_silence_ms"]:9.1f} ms')
+            if picture is None and not result['problems']:
+                picture = alignment, burst, found
+        except NotFound as reason:
+            result['problems'] = [str(reason)]
+            print(f'{burst["name"]:32} not heard: {reason}')
+        for problem in result['problems']:
+            print(f'{"":32} FAIL {problem}')
+        failures += bool(result['problems'])
+        results.append(result)
+
+    def latency(text, values):
+        values = sorted(v for v in values if v is not None)
+        if values:
+            print(f'{text:34} median {statistics.median(values):6.1f} ms   from {values[0]:.1f} to {values[-1]:.1f} ms   ({len(values)} bursts)')
+        else:
+            print(f'{text:34} no log line tells')
+    print()
+    for text, milestone in (('press → begin request', 'begin request'), ('press → first packet sent', 'first packet sent'),
+                            ('press → first packet at the relay', 'first packet at relay')):
+        latency(text, [r['milestones_ms'].get(milestone) for r in results])
+    latency('mouth → ear', [r.get('mouth_to_ear_ms') for r in results])
+    latency('press → ear', [r.get('press_to_ear_ms') for r in results])
+    latency('release → silence', [r.get('release_to_silence_ms') for r in results if 'cut' not in r])
+    if not bursts:
+        print('FAIL no burst was made')
+        failures += 1
+    with open(os.path.join(folder, 'results.json'), 'w') as f:
+        json.dump(results, f, indent=2)
+    if picture is not None:
+        alignment, burst, found = picture
+        draw(os.path.join(folder, 'timeline.png'), mic, ear, burst['press'], burst['release'], found, alignment,
+             'From the button to the ear, in the virtual machine', TAIL_MS)
+    print(f'\n{len(bursts) - failures} of {len(bursts)} bursts hold')
+    return 1 if failures else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
