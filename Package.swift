@@ -134,7 +134,9 @@ let package = Package(
         tests("PushToTalkCore", named: "PushToTalkCore", ["MonotonicTime"]),
         tests("SFrame", named: "SFrame", ["Cryptography", "MonotonicTime"]),
         tests("RelayProtocol", named: "RelayProtocol", ["SFrame", "MonotonicTime", "Cryptography", protobuf]),
-        tests("QUIC", named: "QUIC", ["MonotonicTime", "Reactor", "Cryptography"]),
+        tests(
+            "QUIC", named: "QUIC",
+            ["MonotonicTime", "Reactor", "Cryptography", "CGnuTLS", "CLinux", "CNgtcp2", log]),
         tests("DBus", named: "DBus", ["MonotonicTime", "Reactor"]),
         tests("LinuxInput", named: "LinuxInput", ["MonotonicTime", "Reactor"]),
         tests("BlueZ", named: "BlueZ", ["DBus", "MonotonicTime", "Reactor"]),
