@@ -65,7 +65,9 @@ public actor ChannelService {
 
     /// What the service is doing now.
     public var snapshot: ChannelServiceSnapshot {
-        ChannelServiceSnapshot(
+        var statistics = statistics
+        statistics.packetsDropped += reception.packetsDropped
+        return ChannelServiceSnapshot(
             channel: machine.channel, transmission: machine.transmission,
             activeRemoteParticipant: machine.activeRemoteParticipant, audioSession: machine.audioSession,
             isCapturing: machine.isCapturing, isCallActive: machine.isCallActive, audioProblem: audioProblem,
@@ -197,6 +199,9 @@ public actor ChannelService {
     private func tell(_ event: ChannelServiceEvent) {
         for observer in observers { observer.handler(event) }
     }
+
+    /// Whether anything is going to wake the loop for this service.
+    var hasTimer: Bool { timer?.timer.isPending ?? false }
 
     func schedule() {
         guard !isHandling, !isClosed else { return }

@@ -1,7 +1,6 @@
 // The daemon: which rooms there are and how they are joined. No rules.
 import Accessories
 import Audio
-import BlueZ
 import Bridge
 import ChannelService
 import Cryptography
@@ -52,22 +51,16 @@ struct Daemon: Service {
         let channelUUID = link.channel.uuid
         let bridge = Bridge(
             channelUUID: channelUUID, channel: channel, link: client, logger: Logger(label: "pttd.bridge"))
-        let accessories = try accessoryService()
         let api = DaemonAPI(
             bus: DBusConnection(to: busAddress(configuration.bus), on: loop, logger: Logger(label: "pttd.bus")),
             controls: bridge, logger: Logger(label: "pttd.api"))
         let publisher = StatusPublisher(api: api, bridge: bridge, channel: channel, loop: loop)
 
-        await accessories.setEventHandler { event in
-            bridge.assumeIsolated { $0.accessory(event) }
-            publisher.assumeIsolated { $0.changed() }
-        }
-        await publisher.follow(accessories)
         try await bridge.start(descriptor: PTChannelDescriptor(name: link.channelName.text, image: nil)) { event in
             switch event {
             case .changed: publisher.assumeIsolated { $0.changed() }
             case .failed(let error): publisher.assumeIsolated { $0.failed(error) }
-            case .endedBySystem: accessories.assumeIsolated { $0.transmissionEndedBySystem() }
+            case .endedBySystem: break
             }
         }
         do {
@@ -77,14 +70,12 @@ struct Daemon: Service {
                 "org.pttd is not on the bus; buttons work all the same",
                 metadata: ["why": "\(error)", "bus": "\(busAddress(configuration.bus))"])
         }
-        await accessories.start()
         logger.notice(
             "pttd is ready",
             metadata: ["ms": "\((Instant.now - startedAt).nanoseconds / 1_000_000)", "channel": "\(link)"])
 
         try? await gracefulShutdown()
         logger.notice("pttd ends")
-        await accessories.stop()
         await bridge.stop()
         await api.stop()
         await relay?.server.stop()

@@ -6,6 +6,7 @@ import Logs
 import PTTBus
 import ServiceLifecycle
 import Settings
+import UnixSignals
 
 /// The command line of `pttd`.
 @main
@@ -64,10 +65,16 @@ struct Pttd: AsyncParsableCommand {
         do {
             return (try Configuration.read(path: path), path)
         } catch {
-            fputs("\(error)\n", stderrStream())
+            complain("\(error)")
             throw ExitCode(78)  // EX_CONFIG, sysexits.h: systemd does not restart it for the same mistake.
         }
     }
 }
 
 extension Logger.Level: @retroactive ExpressibleByArgument {}
+
+/// A line on standard error, without the form of a log.
+private func complain(_ text: String) {
+    let bytes = Array((text + "\n").utf8)
+    _ = bytes.withUnsafeBytes { write(STDERR_FILENO, $0.baseAddress, $0.count) }
+}

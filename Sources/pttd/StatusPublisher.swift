@@ -3,6 +3,7 @@ import Accessories
 import Bridge
 import ChannelService
 import DaemonAPI
+import FoundationEssentials
 import PTTBus
 import PushToTalkCore
 import Reactor
@@ -43,7 +44,7 @@ actor StatusPublisher {
         isScheduled = false
         let snapshot = await channel.snapshot
         await api.update(channel: ChannelProperties(snapshot, detail: await bridge.serviceDetail))
-        if let accessories { await api.update(accessories: await accessories.list.map(AccessoryProperties.init)) }
+        if let accessories { await api.update(accessories: await accessories.statuses.map { AccessoryProperties($0) }) }
     }
 }
 
@@ -62,4 +63,28 @@ extension ChannelProperties {
         transmitSource = snapshot.transmission.map { "\($0.source)" } ?? ""
         activeRemoteParticipant = snapshot.activeRemoteParticipant?.name ?? ""
     }
+}
+
+extension AccessoryProperties {
+    /// How an accessory is doing.
+    init(_ status: AccessoryStatus) {
+        self.init()
+        name = status.name
+        address = status.address
+        profile = status.profileID ?? ""
+        profileTitle = status.profileTitle ?? ""
+        connected = status.isConnected
+        ready = status.isReady
+        battery = status.battery
+        held = status.isHeld
+        problem = status.problem ?? ""
+    }
+}
+
+extension Bridge: DaemonControls {
+    /// A caller on the bus holds the talk key.
+    public func pressTalkKey(caller: String) async throws(PTChannelError) { try await press(.caller(caller)) }
+
+    /// A caller on the bus lets go.
+    public func releaseTalkKey(caller: String) -> Bool { release(.caller(caller)) }
 }

@@ -1,0 +1,272 @@
+// The service around the rules: order, answers, timers, frames and bounds, with simulated sound.
+
+import Audio
+import FoundationEssentials
+import MonotonicTime
+import PushToTalkCore
+import Testing
+
+@testable import ChannelService
+
+@Suite struct ChannelServiceTests {
+    let channel = ServiceUnderTest.channel
+    let ann = PTParticipant(name: "Ann", image: nil)
+
+    @Test func aBurstGoesFromPressToTail() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        try await under.begin(.handsfreeButton)
+        await under.service.run { service in
+            service.simulatedAudio.handler?(.frame(frame(0)))
+            service.simulatedAudio.handler?(.frame(frame(960)))
+        }
+        let during = await under.service.snapshot
+        #expect(during.transmission?.source == .handsfreeButton)
+        #expect(during.isCapturing)
+        #expect(during.audioSession == .active)
+        try await under.stop(.handsfreeButton)
+        #expect(await under.service.snapshot.transmission == nil)
+        #expect(await under.service.snapshot.isCapturing)
+        await under.service.run { service in
+            service.simulatedAudio.handler?(.frame(frame(1920, last: true)))
+            service.simulatedAudio.handler?(.captureEnded)
+        }
+        #expect(under.frames.map(\.position) == [0, 960, 1920])
+        #expect(
+            under.callbacks == [
+                .didJoinChannel(channel, reason: .developerRequest),
+                .didBeginTransmitting(channel, source: .handsfreeButton), .didActivateAudioSession,
+                .didEndTransmitting(channel, source: .handsfreeButton), .didDeactivateAudioSession,
+            ])
+        #expect(
+            await under.service.run { $0.simulatedAudio.commands } == [
+                .prepared(true), .activate, .startCapture, .tone(.microphoneOn), .stopCapture(.afterTail),
+                .tone(.microphoneOff), .deactivate(.finish),
+            ])
+        let after = await under.service.snapshot
+        #expect(!after.isCapturing)
+        #expect(after.audioSession == .inactive)
+        #expect(after.statistics.framesSent == 3)
+        #expect(after.statistics.transmissions == 1)
+        await under.finish()
+    }
+
+    @Test func requestsFromWithinACallbackWaitForTheirTurn() async throws {
+        let under = try ServiceUnderTest()
+        let depth = Shared((now: 0, most: 0))
+        let order = Shared<[String]>([])
+        _ = await under.service.addObserver { [service = under.service, channel] event in
+            depth.withLock {
+                $0.now += 1
+                $0.most = max($0.most, $0.now)
+            }
+            if event == .callback(.didBeginTransmitting(channel, source: .userRequest)) {
+                service.assumeIsolated {
+                    $0.request(.stopTransmitting(channelUUID: channel, source: .developerRequest)) { error in
+                        order.withLock { $0.append("stopped \(error == nil)") }
+                    }
+                }
+                order.withLock { $0.append("begin told") }
+            }
+            depth.withLock { $0.now -= 1 }
+        }
+        try await under.start()
+        try await under.begin()
+        #expect(depth.withLock { $0.most } == 1)
+        #expect(order.withLock { $0 } == ["begin told", "stopped true"])
+        #expect(
+            under.callbacks.suffix(3).contains(.didEndTransmitting(channel, source: .developerRequest)))
+        await under.finish()
+    }
+
+    @Test func aBeginIsAnsweredWhenTheMicrophoneRecords() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        await under.service.run { $0.simulatedAudio.answers = false }
+        let answered = Shared(false)
+        await under.service.run { [channel] service in
+            service.request(.beginTransmitting(channelUUID: channel, source: .userRequest)) { _ in
+                answered.withLock { $0 = true }
+            }
+        }
+        #expect(under.callbacks.last == .didBeginTransmitting(channel, source: .userRequest))
+        await under.service.run { $0.simulatedAudio.handler?(.activated) }
+        #expect(!answered.withLock { $0 })
+        await under.service.run { $0.simulatedAudio.handler?(.captureBegan(firstSampleAt: .now)) }
+        #expect(answered.withLock { $0 })
+        await under.finish()
+    }
+
+    @Test func aMicrophoneThatVanishesEndsTheBurstAndTheNextOneWorks() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        try await under.begin()
+        await under.service.run { $0.simulatedAudio.handler?(.captureFailed(reason: "unplugged")) }
+        #expect(under.events.contains(.notice(.transmissionEnding(.audioFailed(reason: "unplugged")))))
+        #expect(await under.service.snapshot.audioProblem == "unplugged")
+        #expect(await under.service.snapshot.transmission == nil)
+        try await under.begin()
+        #expect(await under.service.snapshot.transmission != nil)
+        #expect(await under.service.snapshot.audioProblem == nil)
+        await under.finish()
+    }
+
+    @Test func aRefusalByTheRelayErasesAndIsHeard() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        try await under.begin()
+        let error = PTChannelError(.transmissionInProgress, explanation: "Ann has the floor")
+        await under.service.transmissionRefused(error)
+        #expect(under.events.contains(.notice(.transmissionEnding(.refused(error)))))
+        #expect(under.events.contains(.notice(.transmissionAudioFinished(erased: true))))
+        let commands = await under.service.run { $0.simulatedAudio.commands }
+        #expect(commands.contains(.stopCapture(.discarding)))
+        #expect(commands.contains(.tone(.denied)))
+        await under.finish()
+    }
+
+    @Test func framesThatExistAreDeliveredBeforeAnImmediateEndIsTold() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        try await under.begin()
+        await under.service.run { $0.simulatedAudio.framesLeft = [frame(0), frame(960)] }
+        let framesAtFinish = Shared(-1)
+        _ = await under.service.addObserver { [unowned under] event in
+            guard event == .notice(.transmissionAudioFinished(erased: false)) else { return }
+            framesAtFinish.withLock { $0 = under.frames.count }
+        }
+        try await under.service.leave(channelUUID: channel)
+        #expect(framesAtFinish.withLock { $0 } == 2)
+        await under.finish()
+    }
+
+    @Test func theTalkTimeLimitNeedsNobodyToPoll() async throws {
+        let under = try ServiceUnderTest(
+            rules: .init(talkTimeLimit: .milliseconds(80), talkTimeWarning: .milliseconds(40)))
+        try await under.start()
+        let start = Instant.now
+        try await under.begin()
+        #expect(await under.waitFor { $0 == .notice(.transmissionEnding(.talkTimeLimit)) })
+        #expect(Instant.now - start >= .milliseconds(80))
+        let commands = await under.service.run { $0.simulatedAudio.commands }
+        #expect(commands.contains(.tone(.talkTimeWarning)))
+        #expect(commands.contains(.stopCapture(.immediately)))
+        #expect(await !under.service.run { $0.hasTimer })
+        await under.finish()
+    }
+
+    @Test func aReceivedBurstIsPlayedAndItsSpeakerShownUntilItWasHeard() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        await under.service.burstBegan(ann)
+        #expect(await under.service.snapshot.activeRemoteParticipant == ann)
+        for sequence: UInt16 in [65_535, 0, 1] { await under.service.received(packet(sequence)) }
+        await under.service.burstEnded(lastSequence: nil)
+        #expect(await under.service.snapshot.activeRemoteParticipant == ann)
+        let commands = await under.service.run { $0.simulatedAudio.commands }
+        #expect(commands == [.prepared(true), .activate, .packet(65_535), .packet(0), .packet(1), .endReception(1)])
+        await under.service.run { $0.simulatedAudio.handler?(.played) }
+        #expect(await under.service.snapshot.activeRemoteParticipant == nil)
+        #expect(under.callbacks.suffix(2) == [.didActivateAudioSession, .didDeactivateAudioSession])
+        #expect(await under.service.snapshot.statistics.packetsPlayed == 3)
+        await under.finish()
+    }
+
+    @Test func aBurstDuringAnOwnTransmissionIsNotPlayed() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        try await under.begin()
+        await under.service.burstBegan(ann)
+        await under.service.received(packet(1))
+        #expect(await under.service.snapshot.activeRemoteParticipant == nil)
+        #expect(await under.service.snapshot.statistics.packetsDropped == 1)
+        #expect(await !under.service.run { $0.simulatedAudio.commands.contains(.packet(1)) })
+        #expect(await under.service.snapshot.transmission != nil)
+        await under.finish()
+    }
+
+    @Test func leavingEndsAReceptionToo() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        await under.service.burstBegan(ann)
+        await under.service.received(packet(1))
+        try await under.service.leave(channelUUID: channel)
+        await under.service.received(packet(2))
+        let commands = await under.service.run { $0.simulatedAudio.commands }
+        #expect(commands.contains(.dropReception))
+        #expect(!commands.contains(.packet(2)))
+        #expect(commands.last == .prepared(false))
+        await under.finish()
+    }
+
+    @Test func aCallSilencesAReceptionAndGivesItBack() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        await under.service.burstBegan(ann)
+        await under.service.setCallActive(true)
+        await under.service.received(packet(1))
+        await #expect(throws: PTChannelError.self) { try await under.begin() }
+        await under.service.setCallActive(false)
+        await under.service.received(packet(2))
+        let commands = await under.service.run { $0.simulatedAudio.commands }
+        #expect(!commands.contains(.packet(1)))
+        #expect(commands.contains(.packet(2)))
+        #expect(await under.service.snapshot.statistics.packetsDropped == 1)
+        await under.finish()
+    }
+
+    @Test func aSpeakerThatStaysAwayIsReportedOnce() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        await under.service.burstBegan(ann)
+        for _ in 0..<5 { await under.service.run { $0.simulatedAudio.handler?(.playbackFailed(reason: "gone")) } }
+        #expect(under.events.count { $0 == .notice(.audioSessionFailed(reason: "gone")) } == 1)
+        #expect(await under.service.snapshot.activeRemoteParticipant == ann)
+        await under.finish()
+    }
+
+    @Test func shutdownEndsTheBurstAnswersEverybodyAndClosesTheDevices() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        await under.service.run { $0.simulatedAudio.answers = false }
+        let answer = Shared<PTChannelError?>(nil)
+        await under.service.run { [channel] service in
+            service.request(.beginTransmitting(channelUUID: channel, source: .userRequest)) { error in
+                answer.withLock { $0 = error }
+            }
+        }
+        await under.service.shutdown()
+        #expect(answer.withLock { $0?.code } == .unknown)
+        #expect(under.callbacks.last == .didEndTransmitting(channel, source: .unknown))
+        #expect(await under.service.run { $0.simulatedAudio.commands.last } == .close)
+        await #expect(throws: PTChannelError.self) { try await under.begin() }
+        #expect(await !under.service.run { $0.hasTimer })
+        await under.service.shutdown()
+    }
+
+    @Test func observersAndWaitingRequestsAreBounded() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        var tokens: [ChannelObserverToken] = []
+        while let token = await under.service.addObserver({ _ in }) { tokens.append(token) }
+        #expect(tokens.count == ChannelService.observersMax - 1)
+        await under.service.removeObserver(tokens[0])
+        let refused = Shared(0)
+        let token = await under.service.addObserver { [service = under.service, channel] event in
+            guard case .notice(.channelDescriptorChanged) = event else { return }
+            service.assumeIsolated { service in
+                for _ in 0..<(ChannelService.eventsQueuedMax + 10) {
+                    service.request(.setServiceStatus(.ready, channelUUID: channel)) { error in
+                        if error != nil { refused.withLock { $0 += 1 } }
+                    }
+                }
+            }
+        }
+        #expect(token != nil)
+        try await under.service.setChannelDescriptor(
+            PTChannelDescriptor(name: "Other", image: nil), channelUUID: channel)
+        #expect(refused.withLock { $0 } == 10)
+        #expect(await under.service.snapshot.statistics.requestsDropped == 10)
+        await under.finish()
+    }
+}

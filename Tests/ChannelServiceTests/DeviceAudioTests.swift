@@ -1,0 +1,151 @@
+// The service with the real engines of `Audio`: WAV files as microphone and speaker, and devices that are not there.
+
+import Audio
+import FoundationEssentials
+import MonotonicTime
+import PushToTalkCore
+import Testing
+
+@testable import ChannelService
+
+@Suite struct DeviceAudioTests {
+    let channel = ServiceUnderTest.channel
+    let ann = PTParticipant(name: "Ann", image: nil)
+
+    @Test func whatIsSaidIntoOneServiceIsHeardFromTheOther() async throws {
+        let directory = try TemporaryDirectory()
+        let speech = chirp(seconds: 2)
+        try writeWAV(speech, to: directory.file("speech.wav"))
+        var playback = PlaybackConfiguration()
+        playback.recordingKeepsTime = false
+        let talker = try ServiceUnderTest(
+            ChannelServiceConfiguration(
+                microphone: .wav(path: directory.file("speech.wav")), speaker: .wav(path: directory.file("a.wav")),
+                playback: playback))
+        let listener = try ServiceUnderTest(
+            ChannelServiceConfiguration(
+                microphone: .wav(path: directory.file("speech.wav")), speaker: .wav(path: directory.file("b.wav")),
+                playback: playback))
+        try await talker.start()
+        try await listener.start()
+        await listener.service.burstBegan(ann)
+        await talker.service.setFrameHandler { [service = listener.service] frame in
+            talker.keep(frame)
+            let packet = ReceivedPacket(
+                sequence: UInt16(truncatingIfNeeded: frame.position / 960), timestamp: frame.position,
+                marker: frame.isFirst, payload: frame.payload, receivedAt: .now)
+            Task { await service.received(packet) }
+        }
+
+        let pressed = Instant.now
+        try await talker.begin()
+        let recording = Instant.now
+        try await Task.sleep(for: .milliseconds(700))
+        let released = Instant.now
+        try await talker.stop()
+        #expect(await talker.waitFor { $0 == .notice(.transmissionAudioFinished(erased: false)) })
+        await listener.service.burstEnded(lastSequence: nil)
+        #expect(await listener.waitFor { $0 == .notice(.activeRemoteParticipantChanged(nil)) })
+        #expect(await eventually { await talker.service.snapshot.audioSession == .inactive })
+        await talker.finish()
+        await listener.finish()
+
+        let frames = talker.frames
+        #expect(frames.first?.isFirst == true)
+        #expect(frames.last?.isLast == true)
+        #expect(frames.map(\.position) == (0..<UInt32(frames.count)).map { $0 * 960 })
+        // Everything from the start of recording to 200 ms after the release, to the frame, and nothing else.
+        let firstFrame = try #require(frames.first)
+        let captured = Duration.milliseconds(20 * frames.count)
+        let expected = released - firstFrame.captureTime + .milliseconds(200)
+        #expect(abs((captured - expected).milliseconds) < 60, "\(captured) for \(expected)")
+        #expect(firstFrame.captureTime >= pressed)
+        print("press to recording: \((recording - pressed).milliseconds) ms, \(frames.count) frames")
+
+        let heard = try readWAV(directory.file("b.wav"))
+        let said = Array(speech.prefix(frames.count * 960))
+        #expect(bestCorrelation(of: heard, with: said) > 0.9)
+        let tones = try readWAV(directory.file("a.wav"))
+        #expect(tones.contains { abs($0) > 0.05 }, "no tone was heard")
+    }
+
+    @Test func aSecondPressDuringTheTailRecordsAgain() async throws {
+        let directory = try TemporaryDirectory()
+        try writeWAV(chirp(seconds: 2), to: directory.file("speech.wav"))
+        let under = try ServiceUnderTest(
+            ChannelServiceConfiguration(
+                microphone: .wav(path: directory.file("speech.wav")), speaker: .wav(path: directory.file("out.wav"))))
+        try await under.start()
+        for _ in 0..<3 {
+            try await under.begin()
+            try await Task.sleep(for: .milliseconds(60))
+            try await under.stop()
+        }
+        #expect(
+            await eventually { under.events.count { $0 == .notice(.transmissionAudioFinished(erased: false)) } == 3 })
+        #expect(Set(under.frames.map(\.burst)).count == 3)
+        #expect(await eventually { await under.service.snapshot.audioSession == .inactive })
+        #expect(await !under.service.snapshot.isCapturing)
+        let session = under.callbacks.filter { $0 == .didActivateAudioSession || $0 == .didDeactivateAudioSession }
+        #expect(session.count == 6)
+        await under.finish()
+    }
+
+    @Test func aRefusedBurstGivesNoFramesAfterTheRefusal() async throws {
+        let directory = try TemporaryDirectory()
+        try writeWAV(chirp(seconds: 2), to: directory.file("speech.wav"))
+        let under = try ServiceUnderTest(
+            ChannelServiceConfiguration(
+                microphone: .wav(path: directory.file("speech.wav")), speaker: .wav(path: directory.file("out.wav"))))
+        try await under.start()
+        try await under.begin()
+        await under.service.transmissionRefused(PTChannelError(.transmissionInProgress))
+        let count = under.frames.count
+        #expect(await eventually { await under.service.snapshot.audioSession == .inactive })
+        try await Task.sleep(for: .milliseconds(60))
+        #expect(under.frames.count == count)
+        try await under.begin()
+        #expect(await eventually { under.frames.count > count })
+        await under.finish()
+    }
+
+    @Test func aMissingMicrophoneFailsTheBeginAndIsTriedAgain() async throws {
+        let directory = try TemporaryDirectory()
+        let under = try ServiceUnderTest(
+            ChannelServiceConfiguration(
+                microphone: .wav(path: directory.file("speech.wav")), speaker: .wav(path: directory.file("out.wav"))))
+        try await under.start()
+        await #expect(throws: PTChannelError.self) { try await under.begin() }
+        let problem = try #require(await under.service.snapshot.audioProblem)
+        #expect(problem.contains("speech.wav"))
+        #expect(
+            under.callbacks.contains(.didEndTransmitting(channel, source: .unknown)), "the begin has no end")
+        try writeWAV(chirp(seconds: 1), to: directory.file("speech.wav"))
+        try await under.begin()
+        #expect(await eventually { !under.frames.isEmpty })
+        #expect(await under.service.snapshot.audioProblem == nil)
+        await under.finish()
+    }
+
+    @Test func anUnknownSoundCardFailsTheBeginInWords() async throws {
+        let under = try ServiceUnderTest(
+            ChannelServiceConfiguration(
+                microphone: .alsa("no-such-microphone"), speaker: .alsa("no-such-speaker")))
+        try await under.start()
+        for _ in 0..<2 {
+            do throws(PTChannelError) {
+                try await under.begin()
+                Issue.record("it began without a microphone")
+            } catch {
+                #expect(error.code == .unknown)
+                #expect(error.explanation.contains("no-such-microphone"))
+            }
+        }
+        await under.service.burstBegan(ann)
+        await under.service.received(packet(1))
+        await under.service.burstEnded(lastSequence: 1)
+        #expect(await under.waitFor { $0 == .notice(.activeRemoteParticipantChanged(nil)) })
+        #expect(await eventually { await under.service.snapshot.audioSession == .inactive })
+        await under.finish()
+    }
+}

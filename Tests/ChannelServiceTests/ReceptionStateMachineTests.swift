@@ -1,0 +1,78 @@
+// When a remote participant counts as speaking.
+
+import MonotonicTime
+import PushToTalkCore
+import Testing
+
+@testable import ChannelService
+
+@Suite struct ReceptionStateMachineTests {
+    let ann = PTParticipant(name: "Ann", image: nil)
+    let bob = PTParticipant(name: "Bob", image: nil)
+    let now = Instant.zero
+
+    @Test func aBurstEndsWhenItWasHeard() {
+        var reception = ReceptionStateMachine()
+        #expect(reception.handle(.began(ann), at: now) == [.setParticipant(ann)])
+        #expect(reception.handle(.packet(sequence: 7), at: now) == [.play])
+        #expect(reception.handle(.ended(lastSequence: 9), at: now) == [.endPlayback(lastSequence: 9)])
+        #expect(reception.handle(.packet(sequence: 9), at: now) == [.play])
+        #expect(reception.handle(.played, at: now) == [.setParticipant(nil)])
+        #expect(reception.nextDeadline == nil)
+    }
+
+    @Test func anEndWithoutANumberIsThatOfTheNewestPacket() {
+        var reception = ReceptionStateMachine()
+        _ = reception.handle(.began(ann), at: now)
+        for sequence: UInt16 in [65_534, 1, 65_535, 0] { _ = reception.handle(.packet(sequence: sequence), at: now) }
+        #expect(reception.handle(.ended(lastSequence: nil), at: now) == [.endPlayback(lastSequence: 1)])
+    }
+
+    @Test func aBurstOfWhichNothingCameEndsAtOnce() {
+        var reception = ReceptionStateMachine()
+        _ = reception.handle(.began(ann), at: now)
+        #expect(reception.handle(.ended(lastSequence: 5), at: now) == [.setParticipant(nil)])
+    }
+
+    @Test func silenceWithinABurstDoesNotEndIt() {
+        var reception = ReceptionStateMachine()
+        _ = reception.handle(.began(ann), at: now)
+        _ = reception.handle(.packet(sequence: 1), at: now)
+        #expect(reception.handle(.played, at: now).isEmpty)
+        #expect(reception.handle(.packet(sequence: 60), at: now + .seconds(9)) == [.play])
+        #expect(reception.handle(.deadlineReached, at: now + .seconds(10)).isEmpty)
+        #expect(reception.nextDeadline == now + .seconds(19))
+        #expect(
+            reception.handle(.deadlineReached, at: now + .seconds(19)) == [.dropPlayback, .setParticipant(nil)])
+    }
+
+    @Test func aSpeakerThatNeverFinishesIsNotWaitedFor() {
+        var reception = ReceptionStateMachine()
+        _ = reception.handle(.began(ann), at: now)
+        _ = reception.handle(.packet(sequence: 1), at: now)
+        _ = reception.handle(.ended(lastSequence: 1), at: now)
+        #expect(reception.nextDeadline == now + .seconds(3))
+        #expect(
+            reception.handle(.deadlineReached, at: now + .seconds(3)) == [.dropPlayback, .setParticipant(nil)])
+    }
+
+    @Test func theNextSpeakerTakesOver() {
+        var reception = ReceptionStateMachine()
+        _ = reception.handle(.began(ann), at: now)
+        _ = reception.handle(.packet(sequence: 1), at: now)
+        _ = reception.handle(.ended(lastSequence: 1), at: now)
+        #expect(reception.handle(.began(bob), at: now) == [.setParticipant(bob)])
+        #expect(reception.handle(.played, at: now).isEmpty)
+    }
+
+    @Test func packetsOutsideOfABurstAreDroppedAndCounted() {
+        var reception = ReceptionStateMachine()
+        #expect(reception.handle(.packet(sequence: 1), at: now).isEmpty)
+        _ = reception.handle(.began(ann), at: now)
+        #expect(reception.handle(.cleared, at: now) == [.dropPlayback])
+        #expect(reception.handle(.packet(sequence: 2), at: now).isEmpty)
+        #expect(reception.handle(.ended(lastSequence: 2), at: now).isEmpty)
+        #expect(reception.handle(.cleared, at: now).isEmpty)
+        #expect(reception.packetsDropped == 2)
+    }
+}

@@ -1,0 +1,190 @@
+// A sound system that does what the test says, and a channel service around it.
+
+import Audio
+import FoundationEssentials
+import Logging
+import MonotonicTime
+import PushToTalkCore
+import Reactor
+import Synchronization
+
+@testable import ChannelService
+
+/// Records its commands; tells what the test makes it tell. Confined to the service's loop.
+final class SimulatedAudio: AudioSession {
+    enum Command: Hashable {
+        case prepared(Bool)
+        case activate
+        case deactivate(ChannelManagerStateMachine.PlayOut)
+        case startCapture
+        case stopCapture(ChannelManagerStateMachine.CaptureStop)
+        case tone(ChannelTone)
+        case packet(UInt16)
+        case endReception(UInt16)
+        case dropReception
+        case close
+    }
+
+    var handler: ((AudioSessionEvent) -> Void)?
+    var commands: [Command] = []
+    /// Whether it answers activation, start of capture and deactivation by itself, from within the command.
+    var answers = true
+    /// What is delivered from within `stopCapture(.immediately)`.
+    var framesLeft: [EncodedFrame] = []
+    private var tones = 0
+
+    func setPrepared(_ prepared: Bool) { commands.append(.prepared(prepared)) }
+
+    func activate() {
+        commands.append(.activate)
+        if answers { handler?(.activated) }
+    }
+
+    func deactivate(_ playOut: ChannelManagerStateMachine.PlayOut) {
+        commands.append(.deactivate(playOut))
+        if answers { handler?(.deactivated) }
+    }
+
+    func startCapture() {
+        commands.append(.startCapture)
+        if answers { handler?(.captureBegan(firstSampleAt: .now)) }
+    }
+
+    func stopCapture(_ stop: ChannelManagerStateMachine.CaptureStop) {
+        commands.append(.stopCapture(stop))
+        if stop == .immediately {
+            for frame in framesLeft { handler?(.frame(frame)) }
+            framesLeft = []
+        }
+    }
+
+    func play(_ tone: ChannelTone) { commands.append(.tone(tone)) }
+
+    func play(_ packet: ReceivedPacket) -> Bool {
+        commands.append(.packet(packet.sequence))
+        return true
+    }
+
+    func endReception(lastSequence: UInt16) { commands.append(.endReception(lastSequence)) }
+
+    func dropReception() { commands.append(.dropReception) }
+
+    func close() {
+        commands.append(.close)
+        handler = nil
+    }
+}
+
+/// A channel service on a loop of its own, with a log of what it tells.
+final class ServiceUnderTest: Sendable {
+    static let channel = UUID()
+    static let descriptor = PTChannelDescriptor(name: "Crew", image: nil)
+
+    let loop: EventLoop
+    let service: ChannelService
+    private let log = Mutex<[ChannelServiceEvent]>([])
+    private let frameLog = Mutex<[EncodedFrame]>([])
+    private let token = Mutex<ChannelObserverToken?>(nil)
+
+    init(rules: ChannelManagerStateMachine.Configuration = .init()) throws {
+        loop = try EventLoop(name: "test")
+        service = ChannelService(rules: rules, audio: SimulatedAudio(), loop: loop, logger: quietLogger)
+    }
+
+    init(_ configuration: ChannelServiceConfiguration) throws {
+        loop = try EventLoop(name: "test")
+        service = ChannelService(configuration: configuration, loop: loop, logger: quietLogger)
+    }
+
+    deinit { loop.stop() }
+
+    /// Watches, and joins the channel.
+    func start(mode: PTTransmissionMode = .halfDuplex) async throws {
+        let token = await service.addObserver { [self] event in log.withLock { $0.append(event) } }
+        self.token.withLock { $0 = token }
+        await service.setFrameHandler { [self] frame in keep(frame) }
+        try await service.join(channelUUID: Self.channel, descriptor: Self.descriptor, mode: mode)
+    }
+
+    var events: [ChannelServiceEvent] { log.withLock { $0 } }
+    var frames: [EncodedFrame] { frameLog.withLock { $0 } }
+    var callbacks: [DelegateCallback] {
+        events.compactMap { if case .callback(let callback) = $0 { callback } else { nil } }
+    }
+
+    func keep(_ frame: EncodedFrame) { frameLog.withLock { $0.append(frame) } }
+
+    func begin(_ source: PTChannelTransmitRequestSource = .userRequest) async throws(PTChannelError) {
+        try await service.beginTransmitting(channelUUID: Self.channel, source: source)
+    }
+
+    func stop(_ source: PTChannelTransmitRequestSource = .userRequest) async throws(PTChannelError) {
+        try await service.stopTransmitting(channelUUID: Self.channel, source: source)
+    }
+
+    /// Waits until something has been told, for ten seconds at most.
+    func waitFor(_ wanted: @escaping @Sendable (ChannelServiceEvent) -> Bool) async -> Bool {
+        await eventually { self.events.contains(where: wanted) }
+    }
+
+    func finish() async {
+        await service.shutdown()
+        // They hold this object.
+        await service.setFrameHandler(nil)
+        if let token = token.withLock({ $0 }) { await service.removeObserver(token) }
+    }
+}
+
+/// A value that several closures write.
+final class Shared<Value: Sendable>: Sendable {
+    private let value: Mutex<Value>
+    init(_ value: Value) { self.value = Mutex(value) }
+    func withLock<Result: Sendable>(_ body: (inout Value) -> Result) -> Result {
+        value.withLock { value in
+            var copy = value
+            let result = body(&copy)
+            value = copy
+            return result
+        }
+    }
+}
+
+/// Whether `condition` becomes true within ten seconds.
+func eventually(_ condition: @Sendable () async -> Bool) async -> Bool {
+    let limit = Instant.now + .seconds(10)
+    while await !condition() {
+        guard Instant.now < limit else { return false }
+        try? await Task.sleep(for: .milliseconds(5))
+    }
+    return true
+}
+
+let quietLogger: Logger = {
+    var logger = Logger(label: "test")
+    logger.logLevel = .critical
+    return logger
+}()
+
+extension ChannelService {
+    /// Runs `body` on the loop, inside the service.
+    func run<T: Sendable>(_ body: @Sendable (isolated ChannelService) throws -> T) rethrows -> T {
+        try body(self)
+    }
+
+    /// The sound system of a service under test.
+    var simulatedAudio: SimulatedAudio {
+        guard let audio = audio as? SimulatedAudio else { preconditionFailure("not a simulated sound system") }
+        return audio
+    }
+}
+
+func frame(_ position: UInt32, last: Bool = false) -> EncodedFrame {
+    EncodedFrame(
+        payload: [0xF8], samplesPerFrame: 960, position: position, captureTime: .zero, burst: 1, isFirst: position == 0,
+        isLast: last)
+}
+
+func packet(_ sequence: UInt16, _ payload: [UInt8] = [0xF8, 0xFF, 0xFE]) -> ReceivedPacket {
+    ReceivedPacket(
+        sequence: sequence, timestamp: UInt32(sequence) &* 960, marker: false, payload: payload, receivedAt: .now)
+}
