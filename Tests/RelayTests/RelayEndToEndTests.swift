@@ -155,7 +155,10 @@ import Testing
             await alice.client.send(
                 OutgoingFrame(payload: TestClient.payload(1, number), samples: 960, capturedAt: .now))
         }
-        try await bob.recorder.wait("the burst") { if case .burstBegan = $0 { true } else { nil } }
+        let last = TestClient.payload(1, 4)
+        try await bob.recorder.wait("the last frame") {
+            if case .frame(let frame) = $0, frame.payload == last { true } else { nil }
+        }
         // As by SIGKILL: its thread stops, its socket says nothing.
         alice.loop.stop()
         let (end, report, index) = try await bob.heardEnd()
