@@ -151,7 +151,9 @@ let package = Package(
         tests("ChannelService", named: "ChannelService", ["PushToTalkCore", "Audio", "MonotonicTime", "Reactor"]),
         tests(
             "RelayServer", named: "Relay",
-            ["RelayClient", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor"]),
+            [
+                "RelayClient", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", "CLinux", log,
+            ]),
         tests(
             "Bridge", named: "Bridge",
             ["Accessories", "ChannelService", "RelayClient", "PushToTalkCore", "Audio", "MonotonicTime", "Reactor"]),
