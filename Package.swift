@@ -169,6 +169,9 @@ let package = Package(
         .target(
             name: "FakeBlueZ", dependencies: ["DBus", "MonotonicTime", "Reactor", log],
             path: "Tests/Support/FakeBlueZ", swiftSettings: swiftSettings),
+        .executableTarget(
+            name: "fake-bluez", dependencies: ["FakeBlueZ", "DBus", "MonotonicTime", "Reactor", arguments, log],
+            path: "Tests/Support/fake-bluez", swiftSettings: swiftSettings),
     ],
     cxxLanguageStandard: .cxx17
 )
