@@ -34,6 +34,7 @@ func tests(
 let log = Target.Dependency.product(name: "Logging", package: "swift-log")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
+let signals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 let protobuf = Target.Dependency.product(name: "SwiftProtobuf", package: "swift-protobuf")
 let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collections")
 
@@ -117,8 +118,7 @@ let package = Package(
             [
                 "Bridge", "DaemonAPI", "Accessories", "ChannelService", "RelayClient", "RelayServer", "BlueZ", "DBus",
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "MonotonicTime",
-                "Reactor",
-                arguments, lifecycle, log,
+                "Reactor", "PTTBus", "Logs", arguments, lifecycle, signals, log,
             ]),
         executable("pttctl", ["PTTBus", "DBus", "Terminal", "MonotonicTime", "Reactor", "Logs", arguments, log]),
         executable(
@@ -134,10 +134,12 @@ let package = Package(
         tests("PushToTalkCore", named: "PushToTalkCore", ["MonotonicTime"]),
         tests("SFrame", named: "SFrame", ["Cryptography", "MonotonicTime"]),
         tests("RelayProtocol", named: "RelayProtocol", ["SFrame", "MonotonicTime", "Cryptography", protobuf]),
-        tests("QUIC", named: "QUIC", ["MonotonicTime", "Reactor", "Cryptography"]),
-        tests("DBus", named: "DBus", ["MonotonicTime", "Reactor"]),
+        tests(
+            "QUIC", named: "QUIC",
+            ["MonotonicTime", "Reactor", "Cryptography", "CGnuTLS", "CLinux", "CNgtcp2", log]),
+        tests("DBus", named: "DBus", ["BusTestSupport", "MonotonicTime", "Reactor", log]),
         tests("LinuxInput", named: "LinuxInput", ["MonotonicTime", "Reactor"]),
-        tests("BlueZ", named: "BlueZ", ["DBus", "MonotonicTime", "Reactor"]),
+        tests("BlueZ", named: "BlueZ", ["FakeBlueZ", "BusTestSupport", "DBus", "MonotonicTime", "Reactor", log]),
         tests("Audio", named: "Audio", ["MonotonicTime", "COpus", log]),
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
         .executableTarget(
@@ -154,6 +156,14 @@ let package = Package(
             "Bridge", named: "Bridge",
             ["Accessories", "ChannelService", "RelayClient", "PushToTalkCore", "Audio", "MonotonicTime", "Reactor"]),
         tests("DaemonAPI", named: "DaemonAPI", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor"]),
+
+        // What the tests of several rooms, the demonstration and the benchmark stand on.
+        .target(
+            name: "BusTestSupport", dependencies: ["DBus", "MonotonicTime", "Reactor", log],
+            path: "Tests/Support/BusTestSupport", swiftSettings: swiftSettings),
+        .target(
+            name: "FakeBlueZ", dependencies: ["DBus", "MonotonicTime", "Reactor", log],
+            path: "Tests/Support/FakeBlueZ", swiftSettings: swiftSettings),
     ],
     cxxLanguageStandard: .cxx17
 )

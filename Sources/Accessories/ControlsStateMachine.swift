@@ -35,6 +35,8 @@ public struct ControlsStateMachine: Sendable {
     public let profile: AccessoryProfile
     private var decoders: [InputDecoder]
     private var down: Set<Control> = []
+    /// Those of `down` that only a stale value told.
+    private var unannounced: Set<Control> = []
     /// Inputs that have told news since the accessory came: a stale value must not overwrite it.
     private var fresh: Set<Int> = []
     private var gestures: [Control: GestureStateMachine]
@@ -71,6 +73,8 @@ public struct ControlsStateMachine: Sendable {
             return decode(bytes, input: input) { machine, state in
                 guard machine.down.contains(state.control) != state.isDown else { return [] }
                 machine.setDown(state)
+                // Nobody was told that it went down, so nobody is told that it came up.
+                guard machine.unannounced.remove(state.control) == nil else { return [] }
                 return [.control(state.control, isDown: state.isDown)]
                     + machine.gesture(state.control, state.isDown ? .pressed : .released, at: now)
             }
@@ -79,13 +83,18 @@ public struct ControlsStateMachine: Sendable {
             // It only tells what a later value is to be compared with.
             return decode(bytes, input: input) { machine, state in
                 machine.setDown(state)
+                if state.isDown {
+                    machine.unannounced.insert(state.control)
+                } else {
+                    machine.unannounced.remove(state.control)
+                }
                 return []
             }
         case .lost:
             fresh = []
             for index in decoders.indices { decoders[index].reset() }
             return order.flatMap { control -> [Action] in
-                let wasDown = down.remove(control) != nil
+                let wasDown = down.remove(control) != nil && unannounced.remove(control) == nil
                 return (wasDown ? [.control(control, isDown: false)] : []) + gesture(control, .lost, at: now)
             }
         case .endedBySystem:

@@ -1,4 +1,5 @@
 // Carries events between talk key, channel service and relay link, and does what `BridgeStateMachine` says.
+import Accessories
 import Audio
 import ChannelService
 import FoundationEssentials
@@ -65,6 +66,8 @@ public actor Bridge {
     /// Ends what goes on and leaves the relay.
     public func stop() async {
         await channel.shutdown()
+        // What the link tells of its own end is no news any more.
+        await link.setEventHandler { _ in }
         await link.leave()
         if let observer { await channel.removeObserver(observer) }
         observer = nil
@@ -103,6 +106,14 @@ public actor Bridge {
         let pressed = machine.isPressed(by: holder)
         handle(.released(holder))
         return pressed
+    }
+
+    /// The accessories' controls, OR-ed by their own room, begin or end.
+    public func accessoryWants(_ intent: AccessoryIntent) {
+        switch intent {
+        case .transmitBegan: press(.accessories)
+        case .transmitEnded: release(.accessories)
+        }
     }
 
     // MARK: Events in

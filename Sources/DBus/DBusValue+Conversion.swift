@@ -58,6 +58,12 @@ extension DBusValue {
     /// The bytes of an `ay`, seen through variants.
     public var bytesValue: [UInt8]? { self.get() }
 
+    /// The descriptor of an `h`, seen through variants.
+    public var descriptorValue: DBusDescriptor? {
+        if case .unixDescriptor(let descriptor) = unwrapped { return descriptor }
+        return nil
+    }
+
     /// The path of an `o`, seen through variants.
     public var objectPathValue: DBusObjectPath? { self.get() }
 
@@ -249,14 +255,15 @@ extension Array: DBusConvertible where Element: DBusConvertible {
     public static var dbusType: DBusType { .array(Element.dbusType) }
     /// As `a…`; bytes as `.bytes`.
     public var dbusValue: DBusValue {
-        if let bytes = self as? [UInt8] { return .bytes(bytes) }
+        // By type: an empty array casts to any other.
+        if Element.self == UInt8.self, let bytes = self as? [UInt8] { return .bytes(bytes) }
         return .array(Element.dbusType, map(\.dbusValue))
     }
     /// From an array of exactly that element type.
     public init?(dbusValue: DBusValue) {
         switch dbusValue {
         case .bytes(let bytes):
-            guard let same = bytes as? [Element] else { return nil }
+            guard Element.self == UInt8.self, let same = bytes as? [Element] else { return nil }
             self = same
         case .array(Element.dbusType, let elements):
             self = []

@@ -10,30 +10,13 @@ public protocol DaemonControls: Actor {
     /// `caller` presses the talk key of the active channel.
     ///
     /// - Parameter caller: Its unique name.
-    /// - Throws: `DaemonRefusal` when the begin is refused.
-    func pressTalkKey(caller: String) async throws(DaemonRefusal)
+    /// - Throws: Why nothing is transmitted.
+    func pressTalkKey(caller: String) async throws(PTChannelError)
 
     /// `caller` lets go, or has left the bus.
     ///
     /// - Returns: Whether it held the key.
     func releaseTalkKey(caller: String) async -> Bool
-}
-
-/// A request that the daemon refuses, with words for the caller.
-public struct DaemonRefusal: Error, Sendable, Hashable, CustomStringConvertible {
-    /// Apple's error for it.
-    public var error: PTChannelError
-    /// Why, and what to do.
-    public var message: String
-
-    /// A refusal with `error`, in words.
-    public init(_ error: PTChannelError, _ message: String) {
-        self.error = error
-        self.message = message
-    }
-
-    /// The words.
-    public var description: String { message }
 }
 
 /// `org.pttd` on one bus. Give it what is so; it tells the bus what changed.
@@ -140,11 +123,11 @@ public actor DaemonAPI {
     }
 
     /// A begin was refused, or a transmission was ended by something else than a release.
-    public func transmissionFailed(_ refusal: DaemonRefusal) async {
+    public func transmissionFailed(_ error: PTChannelError) async {
         guard let channel else { return }
         try? await bus.emitSignal(
             "TransmissionFailed", of: PTTBus.channelInterface, at: channel.path,
-            [.int32(Int32(refusal.error.code.rawValue)), .string(refusal.message)])
+            [.int32(Int32(error.code.rawValue)), .string(error.explanation)])
     }
 
     // MARK: Calls
@@ -165,21 +148,22 @@ public actor DaemonAPI {
     }
 
     private func begin(_ caller: String) async throws {
-        guard let controls else { throw PTTBus.reply(PTChannelError(.unknown), "pttd is ending") }
+        guard let controls else { throw PTTBus.reply(PTChannelError(.unknown, explanation: "pttd is ending; try again when it runs")) }
         // Watched before the press, so that a caller who is gone by now is noticed.
         try await watch(caller)
-        do throws(DaemonRefusal) {
+        do throws(PTChannelError) {
             try await controls.pressTalkKey(caller: caller)
         } catch {
             await unwatch(caller)
-            throw PTTBus.reply(error.error, error.message)
+            throw PTTBus.reply(error)
         }
     }
 
     private func end(_ caller: String) async throws {
         await unwatch(caller)
         guard await controls?.releaseTalkKey(caller: caller) == true else {
-            throw PTTBus.reply(PTChannelError(.transmissionNotFound), "this caller does not hold the talk key")
+            throw PTTBus.reply(
+                PTChannelError(.transmissionNotFound, explanation: "this caller does not hold the talk key"))
         }
     }
 

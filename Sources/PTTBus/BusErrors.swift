@@ -7,8 +7,8 @@ extension PTTBus {
     public static let errorPrefix = "org.pttd.Error."
 
     /// The error reply for a channel error: `org.pttd.Error.` and Apple's case name with a capital.
-    public static func reply(_ error: PTChannelError, _ message: String) -> DBusErrorReply {
-        DBusErrorReply(errorPrefix + errorName(error.code), message)
+    public static func reply(_ error: PTChannelError) -> DBusErrorReply {
+        DBusErrorReply(errorPrefix + errorName(error.code), error.explanation)
     }
 
     /// Apple's case name with a capital letter, `TransmissionNotFound`.

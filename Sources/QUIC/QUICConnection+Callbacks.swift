@@ -27,7 +27,13 @@ extension QUICConnection {
         callbacks.delete_crypto_cipher_ctx = ngtcp2_crypto_delete_crypto_cipher_ctx_cb
         callbacks.get_path_challenge_data = ngtcp2_crypto_get_path_challenge_data_cb
         callbacks.version_negotiation = ngtcp2_crypto_version_negotiation_cb
-        callbacks.rand = { destination, length, _ in _ = gnutls_rnd(GNUTLS_RND_NONCE, destination, length) }
+        callbacks.rand = { destination, length, context in
+            guard let destination, length > 0 else { return }
+            _ = gnutls_rnd(GNUTLS_RND_NONCE, destination, length)
+            // While it creates a connection the library asks by an odd byte whether to vary the QUIC bit: never.
+            let reference = context?.pointee.native_handle?.assumingMemoryBound(to: ngtcp2_crypto_conn_ref.self)
+            if QUICConnection.of(reference?.pointee.user_data)?.conn == nil { destination[0] &= 0xFE }
+        }
         addHandshakeCallbacks(&callbacks)
         addStreamCallbacks(&callbacks)
         addPathCallbacks(&callbacks)

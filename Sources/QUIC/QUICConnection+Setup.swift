@@ -50,6 +50,7 @@ extension QUICConnection {
         }
         guard status == 0, let created else { throw QUICError.ngtcp2("ngtcp2_conn_server_new", status) }
         conn = created
+        keepQUICBit(created)
         let session = try TLSSession.server(tlsSetup, options: options)
         self.session = session
         ngtcp2_conn_set_tls_native_handle(created, UnsafeMutableRawPointer(session.handle))
@@ -84,6 +85,7 @@ extension QUICConnection {
         }
         guard status == 0, let created else { throw QUICError.ngtcp2("ngtcp2_conn_client_new", status) }
         conn = created
+        keepQUICBit(created)
         let session = try TLSSession.client(tlsSetup, options: options)
         self.session = session
         ngtcp2_conn_set_tls_native_handle(created, UnsafeMutableRawPointer(session.handle))
@@ -116,6 +118,7 @@ extension QUICConnection {
         ngtcp2_settings_default_versioned(NGTCP2_SETTINGS_VERSION_V1, &settings)
         settings.initial_ts = endpoint.timestamp()
         settings.handshake_timeout = UInt64(clamping: endpoint.configuration.handshakeTimeout.nanoseconds)
+        settings.rand_ctx.native_handle = UnsafeMutableRawPointer(reference)
         // Voice packets are small; probing for more would only wake radios.
         settings.no_pmtud = 1
         return settings
@@ -135,9 +138,14 @@ extension QUICConnection {
         parameters.max_datagram_frame_size =
             configuration.maximumDatagram == 0 ? 0 : UInt64(configuration.maximumDatagram + Self.datagramFrameOverhead)
         parameters.active_connection_id_limit = Self.spareConnectionIDs
-        // The port is shared with RTP by the first byte: the QUIC bit must stay what it is (RFC 9443, section 3).
-        parameters.grease_quic_bit = 0
         return parameters
+    }
+
+    /// The port is shared by first byte, so peers must not be invited to vary the QUIC bit (RFC 9443, section 3). The
+    /// library invites them whatever it is given, but encodes what stands here when the handshake begins.
+    private func keepQUICBit(_ conn: OpaquePointer) {
+        guard let parameters = ngtcp2_conn_get_local_transport_params(conn) else { return }
+        UnsafeMutablePointer(mutating: parameters).pointee.grease_quic_bit = 0
     }
 
     func register(_ id: ConnectionID) {

@@ -92,10 +92,11 @@ extension QUICConnection {
         }
         var accepted: Int32 = 0
         let written = datagrams[0].withUnsafeMutableBufferPointer { datagram in
+            // The library asserts that a piece is not empty: an empty datagram has none.
             var vector = ngtcp2_vec(base: datagram.baseAddress, len: datagram.count)
             return ngtcp2_conn_writev_datagram_versioned(
                 conn, &pass.path.path, NGTCP2_PKT_INFO_VERSION_V1, &pass.info, buffer.bytes, buffer.count, &accepted,
-                NGTCP2_WRITE_DATAGRAM_FLAG_MORE, 0, &vector, 1, pass.time)
+                NGTCP2_WRITE_DATAGRAM_FLAG_MORE, 0, &vector, datagram.isEmpty ? 0 : 1, pass.time)
         }
         if accepted != 0 { datagrams.removeFirst() }
         if written > 0 { return .packet(written) }

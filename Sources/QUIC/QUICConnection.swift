@@ -151,6 +151,12 @@ public final class QUICConnection: @unchecked Sendable {
         return stream
     }
 
+    /// How many streams the peer lets this side open now.
+    public var availableStreams: Int {
+        guard let conn, isOpen else { return 0 }
+        return Int(clamping: ngtcp2_conn_get_streams_bidi_left(conn))
+    }
+
     /// Queues a datagram (RFC 9221): it arrives whole, late, twice never, or not at all. When the queue is full the
     /// oldest one goes.
     ///

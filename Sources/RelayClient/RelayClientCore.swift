@@ -138,7 +138,12 @@ public struct RelayClientCore {
             case .linkLost:
                 actions += speak(.linkLost, at: now) + listen(.linkLost, at: now)
                 members = [:]
-            case .tell(let state): actions.append(.tell(.state(state)))
+            case .tell(let state):
+                switch state {
+                case .stopped, .unavailable(_, retryAfter: nil): actions += speak(.linkClosed, at: now)
+                case .connecting, .ready, .unavailable: break
+                }
+                actions.append(.tell(.state(state)))
             }
         }
         return actions

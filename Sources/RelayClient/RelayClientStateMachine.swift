@@ -151,8 +151,8 @@ public struct RelayClientStateMachine: Sendable {
         _ error: RelayLinkError, closing code: RelayCloseCode = .none, atLeast minimum: Duration = .zero,
         at now: Instant
     ) -> [Action] {
+        // Only the relay's own word halts a link; anyone on the path can make a handshake fail.
         if case .invitationRefused = error { return halt(error, closing: code) }
-        if case .versionMismatch = error { return halt(error, closing: code) }
         let lost: [Action] = state == .ready ? [.linkLost] : []
         let longest = Self.backoffMilliseconds.count - 1
         switch error {

@@ -5,15 +5,18 @@ import RelayProtocol
 /// The bursts of this end, in the order begun; one at a time is on the floor.
 ///
 /// A burst that ended before its grant is still sent whole once the grant comes, and the next press may begin
-/// meanwhile: it holds its frames until the one before it is done. Whatever happens, each burst ends with exactly one
+/// meanwhile: it holds its frames until the one before it is done. A press that finds its relay restarted is asked
+/// again over the next connection, within the same bounds. Whatever happens, each burst ends with exactly one
 /// `transmissionEnded` (invariant I2), and each of its frames is sent, erased or dropped, and counted (I5).
 public struct UplinkStateMachine: Sendable {
     /// What may happen.
     public enum Event: Sendable, Equatable {
         /// The link can carry bursts.
         case linkReady
-        /// The link is gone.
+        /// The link is gone and may come back: a burst on the floor ends, one that waits for it goes on waiting.
         case linkLost
+        /// The link is gone for good: every burst ends.
+        case linkClosed
         /// A burst begins.
         case begin(BurstID, priority: UInt8)
         /// The next frame of the burst begun last.
@@ -71,7 +74,7 @@ public struct UplinkStateMachine: Sendable {
 
     private enum Phase: Sendable, Equatable {
         case queued
-        case asked(at: Instant)
+        case asked
         case granted
     }
 
@@ -80,6 +83,8 @@ public struct UplinkStateMachine: Sendable {
         let priority: UInt8
         var requestID = FloorRequestID(rawValue: 0)
         var phase = Phase.queued
+        /// Since when it is the first in the row.
+        var waitingSince = Instant.zero
         var held: [OutgoingFrame] = []
         var heldSamples: UInt32 = 0
         var hasEnded = false
@@ -120,8 +125,7 @@ public struct UplinkStateMachine: Sendable {
     public var nextDeadline: Instant? {
         guard let burst = bursts.first else { return nil }
         switch burst.phase {
-        case .queued: return nil
-        case .asked(let at): return at + Self.answerTimeout
+        case .queued, .asked: return burst.waitingSince + Self.answerTimeout
         case .granted: return burst.held.isEmpty ? nil : burst.windowStart + Self.catchUpInterval
         }
     }
@@ -131,8 +135,9 @@ public struct UplinkStateMachine: Sendable {
         switch event {
         case .linkReady:
             isLinkReady = true
-            return []
-        case .linkLost: return linkLost()
+            return askForNext(at: now)
+        case .linkLost: return linkLost(at: now)
+        case .linkClosed: return linkClosed()
         case .begin(let id, let priority): return begin(id, priority: priority, at: now)
         case .frame(let frame): return take(frame, at: now)
         case .end: return end(at: now)
@@ -188,7 +193,7 @@ public struct UplinkStateMachine: Sendable {
             return [ended(burst, .notAnswered)]
         }
         switch bursts[0].phase {
-        case .queued: return finishCurrent(.notAnswered, at: now)
+        case .queued: return finishCurrent(isLinkReady ? .notAnswered : .linkUnavailable, at: now)
         case .asked, .granted: return [release(0)] + finishCurrent(.notAnswered, at: now)
         }
     }
@@ -200,16 +205,19 @@ public struct UplinkStateMachine: Sendable {
             guard bursts[last].held.isEmpty else { return [] }
             return [ended(bursts.removeLast(), .completed)]
         }
-        if case .asked = bursts[0].phase, bursts[0].held.isEmpty {
-            return [release(0)] + finishCurrent(.completed, at: now)
+        guard bursts[0].held.isEmpty else { return sendHeld(at: now) }
+        switch bursts[0].phase {
+        case .queued: return finishCurrent(.completed, at: now)
+        case .asked: return [release(0)] + finishCurrent(.completed, at: now)
+        case .granted: return sendHeld(at: now)
         }
-        return sendHeld(at: now)
     }
 
     private mutating func abort(at now: Instant) -> [Action] {
         guard let last = bursts.indices.last, !bursts[last].hasEnded else { return [] }
         guard last == 0 else { return [ended(bursts.removeLast(), .aborted)] }
-        return [release(0)] + finishCurrent(.aborted, at: now)
+        let release = bursts[0].phase == .queued ? [] : [release(0)]
+        return release + finishCurrent(.aborted, at: now)
     }
 
     // MARK: The relay's side
@@ -225,7 +233,19 @@ public struct UplinkStateMachine: Sendable {
         return [.tell(.floorGranted(bursts[0].id, limit: duration))] + sendHeld(at: now)
     }
 
-    private mutating func linkLost() -> [Action] {
+    private mutating func linkLost(at now: Instant) -> [Action] {
+        isLinkReady = false
+        guard let burst = bursts.first else { return [] }
+        switch burst.phase {
+        case .queued: return []
+        case .asked:
+            bursts[0].phase = .queued
+            return []
+        case .granted: return finishCurrent(.linkUnavailable, at: now)
+        }
+    }
+
+    private mutating func linkClosed() -> [Action] {
         isLinkReady = false
         defer { bursts = [] }
         return bursts.map { ended($0, .linkUnavailable) }
@@ -233,17 +253,22 @@ public struct UplinkStateMachine: Sendable {
 
     private mutating func deadline(at now: Instant) -> [Action] {
         guard let due = nextDeadline, due <= now, let burst = bursts.first else { return [] }
-        if case .asked = burst.phase { return [release(0)] + finishCurrent(.notAnswered, at: now) }
-        return sendHeld(at: now)
+        switch burst.phase {
+        case .queued: return finishCurrent(.linkUnavailable, at: now)
+        case .asked: return [release(0)] + finishCurrent(.notAnswered, at: now)
+        case .granted: return sendHeld(at: now)
+        }
     }
 
     // MARK: Sending
 
     private mutating func askForNext(at now: Instant) -> [Action] {
         guard let burst = bursts.first, burst.phase == .queued else { return [] }
+        if burst.waitingSince == .zero { bursts[0].waitingSince = now }
+        guard isLinkReady else { return [] }
         lastRequestID = lastRequestID.next
         bursts[0].requestID = lastRequestID
-        bursts[0].phase = .asked(at: now)
+        bursts[0].phase = .asked
         return [.requestFloor(lastRequestID, priority: burst.priority)]
     }
 

@@ -202,7 +202,7 @@ public enum ServerMessage: Sendable, Hashable {
     public struct FloorGranted: Sendable, Hashable {
         /// The request that is answered.
         public var requestID: FloorRequestID
-        /// How long the burst may last, from the grant.
+        /// How long the burst may last, from its first packet.
         public var duration: Duration
 
         /// A grant.

@@ -10,9 +10,9 @@ import RelayProtocol
 public struct RelayCore: Sendable {
     struct Connection: Sendable {
         enum State: Sendable, Equatable {
-            case joining(deadline: Instant)
+            case joining
             case member(channel: Int)
-            case refused(deadline: Instant)
+            case refused
         }
 
         let member: MemberID
@@ -26,6 +26,8 @@ public struct RelayCore: Sendable {
     public internal(set) var counters = RelayCounters()
     var channels: [RelayChannel]
     var connections: [ConnectionID: Connection] = [:]
+    /// Until when those who are not members may stay.
+    private var pending: [ConnectionID: Instant] = [:]
     private var channelNumbers: [ChannelID: Int] = [:]
     private var sources: Set<SSRC> = []
     private var random: any RandomNumberGenerator & Sendable
@@ -57,12 +59,7 @@ public struct RelayCore: Sendable {
         for channel in channels {
             if let due = channel.floor.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
         }
-        for connection in connections.values {
-            switch connection.state {
-            case .joining(let due), .refused(let due): if due < next ?? Instant(nanoseconds: .max) { next = due }
-            case .member: continue
-            }
-        }
+        for due in pending.values where due < next ?? Instant(nanoseconds: .max) { next = due }
         return next
     }
 
@@ -96,8 +93,8 @@ public struct RelayCore: Sendable {
             return [.close(id, .goingDown, isShuttingDown ? "the relay is going down" : "the relay is full")]
         }
         connections[id] = Connection(
-            member: MemberID(pin), state: .joining(deadline: now + limits.joinTime),
-            bucket: MessageBucket(limits: limits, at: now))
+            member: MemberID(pin), state: .joining, bucket: MessageBucket(limits: limits, at: now))
+        pending[id] = now + limits.joinTime
         return []
     }
 
@@ -137,6 +134,7 @@ public struct RelayCore: Sendable {
     }
 
     private mutating func remove(_ id: ConnectionID, at now: Instant) -> [Action] {
+        pending[id] = nil
         guard let connection = connections.removeValue(forKey: id) else { return [] }
         guard case .member(let number) = connection.state else { return [] }
         guard let member = channels[number].members[id] else { return [] }
@@ -161,6 +159,7 @@ public struct RelayCore: Sendable {
         isShuttingDown = true
         let ids = connections.keys.sorted()
         connections = [:]
+        pending = [:]
         for number in channels.indices { channels[number].clear() }
         return ids.map { .close($0, .goingDown, "the relay is going down") }
     }
@@ -172,15 +171,10 @@ public struct RelayCore: Sendable {
                 actions += apply(.deadline, channel: number, at: now)
             }
         }
-        let late = connections.filter { _, connection in
-            switch connection.state {
-            case .joining(let due), .refused(let due): due <= now
-            case .member: false
-            }
-        }
-        for (id, connection) in late.sorted(by: { $0.key < $1.key }) {
-            if case .refused = connection.state {
+        for id in pending.filter({ $0.value <= now }).keys.sorted() {
+            if connections[id]?.state == .refused {
                 connections[id] = nil
+                pending[id] = nil
                 actions.append(.close(id, .joinRefused, "the join was refused"))
             } else {
                 actions += violation(id, "no join in time", at: now)
@@ -215,6 +209,7 @@ public struct RelayCore: Sendable {
         let others = channels[number].everyone
         actions += welcome(member, channel: number)
         connections[id]?.state = .member(channel: number)
+        pending[id] = nil
         channels[number].members[id] = member
         channels[number].connectionOfMember[memberID] = id
         if !others.isEmpty { actions.append(.send(.memberJoined(member.asMessage), to: others)) }
@@ -228,7 +223,10 @@ public struct RelayCore: Sendable {
 
     private func welcome(_ member: RelayChannel.Member, channel number: Int) -> [Action] {
         let channel = channels[number]
-        let others = channel.members.values.sorted { $0.connection < $1.connection }.map(\.asMessage)
+        // The talker first, so that a listener who comes late knows the name of who talks.
+        let others = channel.members.values.sorted {
+            ($0.ssrc == channel.speaker ? 0 : 1, $0.connection) < ($1.ssrc == channel.speaker ? 0 : 1, $1.connection)
+        }.map(\.asMessage)
         let welcome = ServerMessage.Welcome(
             ssrc: member.ssrc, downlinkKey: member.downlinkKey, mediaKey: channel.mediaKey,
             channelName: channel.name, members: Array(others.prefix(RelayProtocolLimits.welcomeMembersMaximum)),
@@ -247,8 +245,8 @@ public struct RelayCore: Sendable {
         _ id: ConnectionID, _ cause: JoinRefusal, _ phrase: String, at now: Instant
     ) -> [Action] {
         counters.joinsRefused += 1
-        let deadline = now + limits.refusalTime
-        connections[id]?.state = .refused(deadline: deadline)
+        connections[id]?.state = .refused
+        pending[id] = now + limits.refusalTime
         return [
             .send(.joinRefused(.init(cause: cause, phrase: phrase)), to: [id]),
             .note(.joinRefused(id, cause, phrase)),

@@ -24,7 +24,7 @@ struct AccessoryList: AsyncParsableCommand {
             if json { return Output.line(try jsonText(accessories)) }
             if accessories.isEmpty {
                 Output.line(
-                    "No accessory is configured. Add one to pttd.toml: [[accessory]] with its address; see docs/installers.md."
+                    "No accessory is configured. Add one to pttd.toml: [accessory.button] with its address; see docs/installers.md."
                 )
             }
             for accessory in accessories {

@@ -17,18 +17,6 @@ struct Configuration {
         case address(String)
     }
 
-    /// An accessory that this machine listens to.
-    struct Accessory: Equatable {
-        /// The Bluetooth address, upper case with colons; nil: found by name.
-        var address: String?
-        /// The advertised name, with `*` for anything.
-        var name: String?
-        /// The profile's id; nil: found by what the accessory offers.
-        var profile: String?
-        /// How its talk control works; nil: as the profile says.
-        var gesture: Gesture?
-    }
-
     /// What others on the channel see.
     var displayName: String
     var bus = Bus.automatic
@@ -42,10 +30,8 @@ struct Configuration {
     var speaker = AudioDevice.alsa("default")
     var releaseTail = Duration.milliseconds(200)
     var tones = true
-    var accessories: [Accessory] = []
-    /// Trusted devices that match a shipped profile are used without being named here.
-    var acceptsKnownAccessories = true
-    var profileDirectory = "/etc/pttd/profiles.d"
+    /// The accessories, and the profiles to know them by.
+    var accessories = AccessorySettings()
 
     /// The defaults.
     init() { displayName = Self.hostName() }
@@ -93,8 +79,6 @@ extension Configuration {
             result.bus = daemon.value("bus", bus, default: result.bus)
             result.blueZBus = daemon.value("bluez-bus", bus, default: result.blueZBus)
             result.state = daemon.optional("state", .string)
-            result.acceptsKnownAccessories = daemon.value("accept-known-accessories", .boolean, default: true)
-            result.profileDirectory = daemon.value("profiles", .string, default: result.profileDirectory)
         }
         if let channel = root.table("channel") {
             result.link = channel.optional("link", invitation) ?? nil
@@ -108,20 +92,8 @@ extension Configuration {
                 "release-tail", .duration(in: .zero ... .seconds(2)), default: result.releaseTail)
             result.tones = audio.value("tones", .boolean, default: true)
         }
-        result.accessories = root.tables("accessory", countMax: 64).map(accessory)
+        result.accessories = AccessorySettings(settings: root)
         return result
-    }
-
-    private static func accessory(_ table: SettingsTable) -> Accessory {
-        let accessory = Accessory(
-            address: table.optional("address", address), name: table.optional("name", .string(lengthMax: 248)),
-            profile: table.optional("profile", .string(lengthMax: 64)),
-            gesture: table.optional("gesture", .oneOf))
-        if accessory.address == nil, accessory.name == nil {
-            table.problem(
-                nil, "names no accessory", "add: address = \"C4:11:22:33:44:55\" (or name = \"PTT-Z*\")")
-        }
-        return accessory
     }
 
     private static var bus: SettingType<Bus> {
@@ -168,16 +140,5 @@ extension Configuration {
                     throw SettingRefusal("\(error)", "write an ALSA name such as \"default\" or \"plughw:Headset\", or \"wav:/path\"")
                 }
             }
-    }
-
-    /// Six bytes in hexadecimal with colons; lower case is accepted.
-    private static var address: SettingType<String> {
-        SettingType<String>.string(lengthMax: 17).map(placeholder: "") { text throws(SettingRefusal) in
-            let parts = text.split(separator: ":", omittingEmptySubsequences: false)
-            guard parts.count == 6, parts.allSatisfy({ $0.utf8.count == 2 && UInt8($0, radix: 16) != nil }) else {
-                throw SettingRefusal("\"\(text)\" is no Bluetooth address", "write it like \"C4:11:22:33:44:55\"")
-            }
-            return text.uppercased()
-        }
     }
 }

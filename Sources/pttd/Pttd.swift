@@ -1,1 +1,80 @@
-@main struct Pttd { static func main() {} }
+// pttd: arguments and configuration; `Daemon` puts the rooms together.
+import ArgumentParser
+import Glibc
+import Logging
+import Logs
+import PTTBus
+import ServiceLifecycle
+import Settings
+import UnixSignals
+
+/// The command line of `pttd`.
+@main
+struct Pttd: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "pttd", abstract: "Push-to-talk for this machine: buttons in, speech out.",
+        discussion: """
+            Without --config it reads ~/.config/pttd/pttd.toml (not as root) and then /etc/pttd/pttd.toml; without any of them it hosts a \
+            relay of its own on loopback and joins its channel "Local".
+            """,
+        version: PTTBus.version)
+
+    @Option(help: ArgumentHelp("The configuration file.", valueName: "file"))
+    var config: String?
+
+    @Option(help: ArgumentHelp("Where this machine's key is kept.", valueName: "directory"))
+    var state: String?
+
+    @Option(help: "How much to log: trace, debug, info, notice, warning or error.")
+    var logLevel: Logger.Level = .info
+
+    @Flag(help: "Read the configuration, say what is wrong with it, and end.")
+    var check = false
+
+    func run() async throws {
+        // A peer that closes a pipe or socket is told by the call's error, not by a signal.
+        signal(SIGPIPE, SIG_IGN)
+        let level = logLevel
+        LoggingSystem.bootstrap { LineLogHandler(label: $0, level: level) }
+        let logger = Logger(label: "pttd")
+        let (settings, path) = try load()
+        if check {
+            print(path.map { "\($0) is fine" } ?? "no configuration file; the defaults are used")
+            return
+        }
+        logger.notice(
+            "pttd starts", metadata: ["version": "\(PTTBus.version)", "configuration": "\(path ?? "defaults")"])
+        do {
+            let daemon = try await Daemon(settings, state: state, logger: logger)
+            let group = ServiceGroup(
+                configuration: .init(
+                    services: [.init(service: daemon, successTerminationBehavior: .gracefullyShutdownGroup)],
+                    gracefulShutdownSignals: [.sigterm, .sigint], logger: Logger(label: "pttd.services") { label in
+                        LineLogHandler(label: label, level: .error)
+                    }))
+            try await group.run()
+        } catch {
+            logger.critical("pttd cannot run", metadata: ["why": "\(error)"])
+            throw ExitCode.failure
+        }
+    }
+
+    private func load() throws -> (Configuration, String?) {
+        let path = config ?? Configuration.defaultPaths.first { access($0, F_OK) == 0 }
+        guard let path else { return (Configuration(), nil) }
+        do {
+            return (try Configuration.read(path: path), path)
+        } catch {
+            complain("\(error)")
+            throw ExitCode(78)  // EX_CONFIG, sysexits.h: systemd does not restart it for the same mistake.
+        }
+    }
+}
+
+extension Logger.Level: @retroactive ExpressibleByArgument {}
+
+/// A line on standard error, without the form of a log.
+private func complain(_ text: String) {
+    let bytes = Array((text + "\n").utf8)
+    _ = bytes.withUnsafeBytes { write(STDERR_FILENO, $0.baseAddress, $0.count) }
+}

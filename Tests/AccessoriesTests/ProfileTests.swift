@@ -54,7 +54,7 @@ import Testing
         ("decode = \"bits\"", "decode = \"nonzero\"", "\"nonzero\" knows one control"),
         ("ignored_bits = 0x80", "ignored_bit = 0x80", "did you mean 'ignored_bits'?"),
         ("127fbeef-cb21-11e5-93d0-0002a5d5c51b", "127fbeef", "is not a UUID"),
-        ("service_identifies = true", "names = []", "is already defined"),
+        ("service_identifies = true", "names = []", "cannot redefine"),
         ("bonding = \"as-needed\"", "bonding = \"always\"", "is not known; write one of \"never\""),
         ("battery = \"service\"", "battery = \"text\"", "battery_prefix go together"),
         ("readable = true", "readable = true\nbyte = 3", "is behind the end of the value"),

@@ -130,17 +130,52 @@ private typealias Action = UplinkStateMachine.Action
         #expect(endings(actions).first?.1 == .revoked(.talkTimeLimit))
     }
 
-    @Test mutating func `a lost link ends every burst, once`() {
+    @Test mutating func `a link that is gone for good ends every burst, once`() {
         _ = begin()
         _ = send(3)
         _ = machine.handle(.end, at: now)
         _ = begin(2)
-        let ended = endings(machine.handle(.linkLost, at: now))
+        let ended = endings(machine.handle(.linkClosed, at: now))
         #expect(ended.map(\.0) == [BurstID(number: 1), BurstID(number: 2)])
         #expect(ended.allSatisfy { $0.1 == .linkUnavailable })
         #expect(ended.first?.2.erased == 3)
         #expect(machine.isIdle)
         #expect(endings(begin(3)).first?.1 == .linkUnavailable, "and none begins without a link")
+    }
+
+    @Test mutating func `a burst on the floor ends with the link`() {
+        _ = begin()
+        _ = machine.handle(.granted(first, duration: .seconds(60)), at: now)
+        _ = send(5)
+        let ended = endings(machine.handle(.linkLost, at: now))
+        #expect(ended.first?.1 == .linkUnavailable)
+        #expect(ended.first?.2.sent == 2)
+        #expect(ended.first?.2.erased == 3)
+    }
+
+    @Test mutating func `a press that finds the relay restarted is asked again over the next connection`() {
+        _ = begin()
+        _ = send(3)
+        #expect(machine.handle(.linkLost, at: now).isEmpty)
+        now = now + .milliseconds(300)
+        _ = send(2, from: 3)
+        let second = FloorRequestID(rawValue: 2)
+        #expect(machine.handle(.linkReady, at: now) == [.requestFloor(second, priority: 0)])
+        var actions = machine.handle(.granted(second, duration: .seconds(60)), at: now)
+        actions += runDeadlines(for: .milliseconds(20))
+        #expect(media(actions).map(\.payload) == (0..<5).map { frame($0).payload })
+    }
+
+    @Test mutating func `a press whose link does not come back ends after two seconds`() {
+        _ = begin()
+        _ = send(3)
+        _ = machine.handle(.linkLost, at: now)
+        now = now + .seconds(1)
+        #expect(machine.handle(.deadline, at: now).isEmpty)
+        let ended = endings(runDeadlines(for: .seconds(1)))
+        #expect(ended.first?.1 == .linkUnavailable)
+        #expect(ended.first?.2.erased == 3)
+        #expect(machine.nextDeadline == nil)
     }
 
     @Test mutating func `a press before the last burst is out waits its turn and loses nothing`() {
@@ -160,7 +195,7 @@ private typealias Action = UplinkStateMachine.Action
         #expect(media(rest).map(\.payload) == (20..<23).map { frame($0).payload })
         #expect(media(rest).first?.marker == true)
         #expect(media(rest).first?.sequence == 65_534)
-        #expect(media(rest).first?.timestamp == 1_000 + 20 * 960, "the RTP clock goes on through the pause")
+        #expect(media(rest).first?.timestamp == UInt32(20_200), "the RTP clock goes on through the pause")
     }
 
     @Test mutating func `bursts on their way are bounded`() {
@@ -248,7 +283,7 @@ private typealias Action = UplinkStateMachine.Action
             default: take(machine.handle(.linkReady, at: now))
             }
         }
-        take(machine.handle(.linkLost, at: now))
+        take(machine.handle(.linkClosed, at: now))
         #expect(machine.isIdle)
         #expect(ended.count == Int(begun))
         #expect(ended.values.reduce(0) { $0 + $1.sent } == sent)

@@ -27,7 +27,8 @@ LOOK_S = 0.03                       # what is compared around a piece
 DELAY_S = (-0.05, 2.5)              # mouth to ear, with clocks; one second may be held until the floor is granted
 HELD_S = 1.1                        # a delay further than this from the usual one is chance: no more speech is ever held back
 AUDIBLE_DB = -25                    # against the burst's mean: quieter microphone pieces are pauses, which nobody can lose
-HEARD_CORRELATION = 0.5
+HEARD_CORRELATION = 0.5             # of a piece with its surroundings
+SAME_CORRELATION = 0.7              # of windows; other words of the same voice reach 0.6
 
 
 @dataclass
@@ -140,13 +141,40 @@ def delay_course(mic, ear, shift, delays):
         course.append((at, *peaks[j]))
         j = pointers[j]
     course.reverse()
-    strong = [c for c in course if c[2] >= HEARD_CORRELATION]
+    strong = supported(course, rate)
     if not strong:
         raise NotFound(f'the best correlation of any window is {max(c[2] for c in course):.2f}')
-    usual = np.median([d for _, d, _ in strong])
-    strong = [c for c in strong if abs(c[1] - usual) < HELD_S * rate]
     # a delay of d at the thinned rate, with the part of the shift that rounding took away
     return [(e * THIN, (d + exact - shift) * THIN, c) for e, d, c in strong]
+
+
+def supported(course, rate):
+    """The course without chance: a delay counts when several windows in a row agree on it and their sound is clearly the same.
+
+    Speech resembles itself a pitch period or a syllable away, most of all in windows that are half silent.
+    """
+    runs = []
+    for entry in course:
+        if runs and abs(entry[1] - runs[-1][-1][1]) < 0.001 * rate:
+            runs[-1].append(entry)
+        else:
+            runs.append([entry])
+    runs = [r for r in runs if np.median([c for _, _, c in r]) >= SAME_CORRELATION]
+    firm = [len(r) >= 3 for r in runs]
+    if any(firm):
+        usual = np.median([d for r, f in zip(runs, firm) if f for _, d, _ in r])
+        runs = [r for r in runs if abs(r[0][1] - usual) < HELD_S * rate]
+        firm = [len(r) >= 3 for r in runs]
+        # a short run may lie on the way from one firm delay to the next, nowhere else
+        kept = []
+        for i, run in enumerate(runs):
+            before = next((r[-1][1] for r, f in zip(runs[i - 1::-1], firm[i - 1::-1]) if f), None) if i else None
+            after = next((r[0][1] for r, f in zip(runs[i + 1:], firm[i + 1:]) if f), None)
+            between = before is not None and after is not None and min(before, after) <= run[0][1] <= max(before, after)
+            if firm[i] or between:
+                kept += run
+        return kept
+    return []
 
 
 def similar(a, b):

@@ -98,7 +98,7 @@ class Line:
         speaker = speaker or f"wav:{self.folder / 'heard.wav'}"
         microphone = f"wav:{microphone}" if isinstance(microphone, pathlib.Path) else microphone
         self.start_pttd("talker", microphone, f"wav:{self.folder / 'talker-heard.wav'}",
-                        talker_extra + f'\n[[accessory]]\naddress = "{BUTTON_ADDRESS}"\n')
+                        talker_extra + f'\n[accessory.button]\naddress = "{BUTTON_ADDRESS}"\n')
         self.start_pttd("listener", f"wav:{self.folder / 'silence.wav'}", speaker, listener_extra)
         self.wait_status("talker", lambda s: s["channels"] and s["channels"][0]["serviceStatus"] == "ready"
                          and any(a["ready"] for a in s["accessories"]))

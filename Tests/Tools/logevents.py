@@ -17,17 +17,20 @@ LEVEL = re.compile(r'\b(trace|debug|info|notice|warning|error|critical) [\w.-]+:
 PAIR = re.compile(r'(?:^| )([A-Za-z][\w.-]*)=("(?:[^"\\]|\\.)*"|\S*)')
 ESCAPED = re.compile(r'\\(x[0-9a-fA-F]{2}|.)')
 
-# What the milestones are called in pictures and tables -> (program, what its message has to match), in the order of a burst.
+# What the milestones are called in pictures and tables -> (whose, what its message has to match), in the order of a burst.
 MILESTONES = {
-    'begin request': ('pttd', r'begin request|request(ing|ed)? (to )?begin|transmission requested'),
-    'floor granted': ('pttd', r'floor granted'),
-    'first packet sent': ('pttd', r'first (RTP )?(packet|frame) sent|sent first (RTP )?(packet|frame)'),
-    'first packet at relay': ('pttrelay', r'first (RTP )?packet'),
-    'first packet at listener': ('pttd', r'first (RTP )?(packet|frame) received|received first (RTP )?(packet|frame)'),
-    'playback started': ('pttd', r'playback start'),
-    'end request': ('pttd', r'end request|stop request|transmission released'),
-    'last packet sent': ('pttd', r'last (RTP )?(packet|frame) sent|sent last (RTP )?(packet|frame)'),
-    'floor idle at relay': ('pttrelay', r'floor (idle|released)'),
+    'press noticed': ('pttd', r'^press$'),
+    'begin request': ('pttd', r'^burst begins$'),
+    'capture began': ('pttd', r'^capture began$'),
+    'floor granted': ('pttd', r'^floor granted$'),
+    'first packet sent': ('pttd', r'^first packet sent$'),
+    'first packet at relay': ('pttrelay', r'^first packet$'),
+    'talker announced': ('pttd', r'^talker begins$'),
+    'playback began': ('pttd', r'^playback began$'),
+    'release noticed': ('pttd', r'^release$'),
+    'last frame sent': ('pttd', r'^last frame$'),
+    'floor released at relay': ('pttrelay', r'^floor released$'),
+    'playback ended': ('pttd', r'^playback ended$'),
 }
 
 
@@ -66,10 +69,7 @@ def read_log(path):
 
 
 def milestones(events, press, until=None):
-    """{milestone: t} of the burst begun by the press at `press` (ns): the first match of each from there on.
-
-    `events` are those of the talker and the relay, or of the listener. For an `end`, the last match counts.
-    """
+    """{milestone: t} of the burst begun by the press at `press` (ns): the first match of each from there on."""
     found = {}
     for name, (label, pattern) in MILESTONES.items():
         times = [e['t'] for e in events if 't' in e and e['label'].startswith(label) and e['t'] >= press

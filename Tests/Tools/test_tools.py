@@ -221,18 +221,21 @@ class Logs(unittest.TestCase):
 
     def test_milestones_are_the_first_after_the_press(self):
         events = [parse_line(f'{label}: {message} t={t}') for label, message, t in (
-            ('pttd', 'begin requested', 5), ('pttd', 'begin request', 100), ('pttd', 'floor granted', 110),
-            ('pttrelay', 'first packet', 130), ('pttd', 'begin request', 500), ('pttrelay', 'floor idle', 300))]
-        self.assertEqual(milestones(events, 50, 400), {'begin request': 100, 'floor granted': 110,
-                                                       'first packet at relay': 130, 'floor idle at relay': 300})
+            ('pttd', 'burst begins', 5), ('pttd', 'burst begins', 100), ('pttrelay', 'floor granted', 105),
+            ('pttd', 'floor granted', 110), ('pttd', 'first packet sent', 120), ('pttrelay', 'first packet', 130),
+            ('pttd', 'burst begins', 500), ('pttrelay', 'floor released', 300))]
+        self.assertEqual(milestones(events, 50, 400), {
+            'begin request': 100, 'floor granted': 110, 'first packet sent': 120, 'first packet at relay': 130,
+            'floor released at relay': 300})
 
 
 class Picture(unittest.TestCase):
     def test_the_timeline_is_drawn(self):
         events = [parse_line(f'pttd: {m} t={int(t)}') for m, t in (
-            ('begin request', PRESS + 3e6), ('first packet sent', PRESS + 24e6), ('last packet sent', RELEASE + 220e6))]
-        found = burst_milestones(events, [], int(PRESS), int(RELEASE))
-        self.assertEqual(set(found), {'begin request', 'first packet sent', 'last packet sent'})
+            ('burst begins', PRESS + 3e6), ('first packet sent', PRESS + 24e6), ('last frame', RELEASE + 220e6))]
+        heard_events = [parse_line(f'pttd: playback began t={int(PRESS + 60e6)}')]
+        found = burst_milestones(events, heard_events, int(PRESS), int(RELEASE))
+        self.assertEqual(set(found), {'begin request', 'first packet sent', 'last frame sent', 'playback began'})
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, 't.png')
             draw(path, MIC, heard(60, coded), PRESS, RELEASE, found)

@@ -25,13 +25,14 @@ ROWS = {     # where an event happens, and in which colour
     'talker': MOUTH, 'relay': '#7d5ba6', 'listener': EAR, 'finger': PRESS,
 }
 PLACE = {
-    'begin request': 'talker', 'floor granted': 'talker', 'first packet sent': 'talker', 'end request': 'talker',
-    'last packet sent': 'talker', 'first packet at relay': 'relay', 'floor idle at relay': 'relay',
-    'first packet at listener': 'listener', 'playback started': 'listener',
+    'press noticed': 'talker', 'begin request': 'talker', 'capture began': 'talker', 'floor granted': 'talker',
+    'first packet sent': 'talker', 'release noticed': 'talker', 'last frame sent': 'talker',
+    'first packet at relay': 'relay', 'floor released at relay': 'relay',
+    'talker announced': 'listener', 'playback began': 'listener', 'playback ended': 'listener',
 }
-START_EVENTS = ['press', 'begin request', 'floor granted', 'first packet sent', 'first packet at relay',
-                'first packet at listener', 'playback started', 'first sample at the ear']
-END_EVENTS = ['release', 'end request', 'last packet sent', 'floor idle at relay', 'last sample at the ear']
+START_EVENTS = ['press', 'press noticed', 'begin request', 'capture began', 'floor granted', 'first packet sent',
+                'first packet at relay', 'talker announced', 'playback began', 'first sample at the ear']
+END_EVENTS = ['release', 'release noticed', 'last frame sent', 'floor released at relay', 'playback ended', 'last sample at the ear']
 
 
 def envelope(recording, first_ns, last_ns, columns):
@@ -190,11 +191,12 @@ def main():
 def burst_milestones(talker_events, listener_events, press, release, after_ms=3000):
     """{milestone: ns} of one burst, each looked for in the logs of where it happens."""
     until = release + after_ms * 1_000_000
-    found = {k: t for k, t in milestones(talker_events, press, until).items() if PLACE.get(k) != 'listener'}
-    found.update({k: t for k, t in milestones(listener_events, press, until).items() if PLACE.get(k) == 'listener'})
-    # what belongs to the end comes after the release
-    ends = {k: t for k, t in milestones(talker_events, release, until).items() if k in END_EVENTS}
-    return {**{k: t for k, t in found.items() if k not in END_EVENTS}, **ends}
+    found = {}
+    for events, of_listener in ((talker_events, False), (listener_events, True)):
+        for begin, belongs in ((press, START_EVENTS), (release, END_EVENTS)):      # what belongs to the end comes after the release
+            found.update({k: t for k, t in milestones(events, begin, until).items()
+                          if k in belongs and (PLACE[k] == 'listener') == of_listener})
+    return found
 
 
 if __name__ == '__main__':

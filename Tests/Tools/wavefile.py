@@ -9,6 +9,7 @@ import wave
 import numpy as np
 
 RATE = 48000
+STILL_MS = 5        # a clock does not drift that much from one of its points to the next
 
 
 def read_wav(path):
@@ -54,26 +55,39 @@ class Recording:
         """The same recording, its first sample at this instant."""
         return Recording(self.samples, self.rate, [[0, nanoseconds]], self.loops)
 
-    def _offsets(self):
+    def _origins(self):
         """Frames of the clock's points, and for each the instant at which frame 0 would have been."""
         return self.clock[:, 0], self.clock[:, 1] - self.clock[:, 0] * (1e9 / self.rate)
 
+    def _origin_at(self, frame):
+        """Between two points the origin drifts, unless the sound stood still between them: then it is the nearer point's."""
+        frames, origins = self._origins()
+        i = int(np.clip(np.searchsorted(frames, frame), 1, max(len(frames) - 1, 1)))
+        if len(frames) > 1 and abs(origins[i] - origins[i - 1]) > STILL_MS * 1e6:
+            return origins[i] if abs(frames[i] - frame) < abs(frame - frames[i - 1]) else origins[i - 1]
+        return float(np.interp(frame, frames, origins))
+
     def frame_at(self, nanoseconds):
         """The frame (fractional) at an instant."""
-        frames, origins = self._offsets()
-        at = (nanoseconds - origins[0]) * self.rate / 1e9
-        for _ in range(2):
-            at = (nanoseconds - np.interp(at, frames, origins)) * self.rate / 1e9
+        at = (nanoseconds - self._origins()[1][0]) * self.rate / 1e9
+        for _ in range(3):
+            at = (nanoseconds - self._origin_at(at)) * self.rate / 1e9
         return at
 
     def time_of(self, frame):
         """The instant of a frame, in nanoseconds."""
-        frames, origins = self._offsets()
-        return frame * 1e9 / self.rate + np.interp(frame, frames, origins)
+        return frame * 1e9 / self.rate + self._origin_at(frame)
+
+    def stood_still(self):
+        """[(from, to)] instants between which the sound stood still or jumped: an overrun, or a virtual machine without a turn."""
+        frames, origins = self._origins()
+        jumps = np.flatnonzero(np.abs(np.diff(origins)) > STILL_MS * 1e6)
+        return [(self.clock[i, 1], self.clock[i + 1, 1]) for i in jumps]
 
     def clock_spread_ms(self):
-        """How much the clock's points disagree: what one may believe of a latency."""
-        return float(np.ptp(self._offsets()[1])) / 1e6
+        """How much the clock's points disagree, jumps left aside: what one may believe of a latency."""
+        steps = np.diff(self._origins()[1])
+        return float(np.abs(steps[np.abs(steps) <= STILL_MS * 1e6]).max(initial=0)) / 1e6
 
     def cut(self, first, count):
         """`count` frames from `first` on; zeros outside the recording, or the recording again and again when it loops."""

@@ -25,3 +25,20 @@ radio_on() {
 radio_off() { kill "$radio"; wait "$radio" 2>/dev/null; rm -f /run/vbt.sock; }
 vbt() { "$harness/vbt" "$@"; }
 adapter_there() { bluetoothctl list | grep -q Controller; }
+
+# install_system_files: units, D-Bus policy, user and udev rules where a package would put them. The programs have to be there.
+install_system_files() {
+  install -Dm 644 /host/systemd/pttd.service /usr/lib/systemd/system/pttd.service
+  install -Dm 644 /host/systemd/pttrelay.service /usr/lib/systemd/system/pttrelay.service
+  install -Dm 644 /host/systemd/user/pttd.service /usr/lib/systemd/user/pttd.service
+  install -Dm 644 /host/systemd/pttd.sysusers /usr/lib/sysusers.d/pttd.conf
+  install -Dm 644 /host/systemd/pttd.tmpfiles /usr/lib/tmpfiles.d/pttd.conf
+  install -Dm 644 /host/systemd/org.pttd.conf /usr/share/dbus-1/system.d/org.pttd.conf
+  install -Dm 644 /host/udev/60-pttd.rules /usr/lib/udev/rules.d/60-pttd.rules
+  check "the user pttd" systemd-sysusers /usr/lib/sysusers.d/pttd.conf
+  check "its directories" systemd-tmpfiles --create /usr/lib/tmpfiles.d/pttd.conf
+  systemctl daemon-reload; systemctl reload dbus
+  check "the units are correct" systemd-analyze verify --man=no pttd.service pttrelay.service
+  check "the user unit is correct" env XDG_RUNTIME_DIR=/run systemd-analyze --user verify --man=no /usr/lib/systemd/user/pttd.service
+  check "the udev rules are read" udevadm control --reload
+}

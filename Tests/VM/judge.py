@@ -23,6 +23,7 @@ BEFORE_PRESS_MS = 10        # heard from before the press: the microphone was cl
 # Silence after the line was cut: the LE supervision time-out (420 ms by BlueZ' defaults), then jitter buffer and emulation.
 SILENCE_MS = {'vanish': 1500, 'drop': 800, None: 800}
 SILENCE_OTHERWISE_MS = 1500
+DISTURBED_MAX = 3           # bursts during which the virtual machine got no turn, so that its sound cards stood still
 
 
 def problems(burst, a):
@@ -53,8 +54,13 @@ def main():
     listener_side = read_log(os.path.join(folder, 'listener.log'))
     print(f'clocks agree within {mic.clock_spread_ms():.1f} ms (microphone) and {ear.clock_spread_ms():.1f} ms (ear)\n')
     print(f'{"burst":32} {"likeness":>8} {"lost at start/inside/end":>25} {"mouth→ear":>10} {"press→ear":>10} {"end→silence":>12}')
-    results, failures, picture = [], 0, None
+    results, failures, disturbed, picture = [], 0, 0, None
+    still = mic.stood_still() + ear.stood_still()
     for burst in bursts:
+        if any(first < burst['release'] + 1.5e9 and burst['press'] - 0.5e9 < last for first, last in still):
+            print(f'{burst["name"]:32} not judged: the sound of the machine stood still meanwhile')
+            disturbed += 1
+            continue
         found = burst_milestones(talker_side, listener_side, burst['press'], burst['release'])
         result = {**burst, 'milestones_ms': {k: round((t - burst['press']) / 1e6, 1) for k, t in found.items()}}
         try:
@@ -88,8 +94,8 @@ def main():
     latency('mouth → ear', [r.get('mouth_to_ear_ms') for r in results])
     latency('press → ear', [r.get('press_to_ear_ms') for r in results])
     latency('release → silence', [r.get('release_to_silence_ms') for r in results if 'cut' not in r])
-    if not bursts:
-        print('FAIL no burst was made')
+    if disturbed > DISTURBED_MAX or len(bursts) == disturbed:
+        print(f'FAIL {disturbed} of {len(bursts)} bursts could not be judged; this machine is too busy or no burst was made')
         failures += 1
     with open(os.path.join(folder, 'results.json'), 'w') as f:
         json.dump(results, f, indent=2)
@@ -97,7 +103,7 @@ def main():
         alignment, burst, found = picture
         draw(os.path.join(folder, 'timeline.png'), mic, ear, burst['press'], burst['release'], found, alignment,
              'From the button to the ear, in the virtual machine', TAIL_MS)
-    print(f'\n{len(bursts) - failures} of {len(bursts)} bursts hold')
+    print(f'\n{sum(not r["problems"] for r in results)} of {len(bursts)} bursts hold')
     return 1 if failures else 0
 
 

@@ -9,7 +9,7 @@ out=/ctl/out
 programs=${PROGRAMS:-/host/.build/release}
 channel=Field
 relay_options="--listen 127.0.0.1:4433 --channel $channel --log-level debug"
-talker_arguments="--config /etc/pttd/pttd.toml --state /var/lib/pttd --log-level debug"
+talker_arguments="--log-level debug"
 listener_bus=unix:path=/run/listener.bus
 listener_arguments="--config /root/listener.toml --state /root/listener-state --log-level debug"
 talker_settings() { cat <<TOML
@@ -22,7 +22,21 @@ link = "$1"
 [audio]
 microphone = "plughw:Loopback,1,0"
 speaker = "plughw:Loopback,0,1"
-$(for name in "${accessories[@]}"; do printf '\n[[accessory]]\nname = "%s"\n' "$name"; done)
+
+[accessory.ptt-z]
+name = "PTT-Z"
+
+[accessory.aina]
+name = "APTT*"
+
+[accessory.anytone]
+name = "ELET-PTT*"
+
+[accessory.td-q2l]
+address = "${address[td-q2l]}"
+
+[accessory.microbit]
+name = "BBC micro:bit*"
 TOML
 }
 listener_settings() { cat <<TOML
@@ -39,42 +53,32 @@ speaker = "plughw:Loopback,0,2"
 TOML
 }
 status() { if [ "$1" = talker ]; then pttctl status --json; else pttctl --bus "$listener_bus" status --json; fi; }
-# truth about `pttctl status --json`: c is the channel, a the accessories by name
+# truth about `pttctl status --json`: c is the channel, a says of an accessory's address whether its presses arrive
 is() { status "$1" | python3 -c 'import json, sys
-s = json.load(sys.stdin); c = s["channels"][0]; a = {x["name"]: x for x in s["accessories"]}
+s = json.load(sys.stdin); c = s["channels"][0]; a = {x["address"]: x["ready"] for x in s["accessories"]}
 sys.exit(not eval(sys.argv[1]))' "$2"; }
 ready='c["serviceStatus"] == "ready"'
 idle="$ready"' and not c["transmitting"] and not c["activeRemoteParticipant"]'
-# button (virtual_bt.py) -> advertised name
-declare -A accessories=(
-  [ptt-z]='PTT-Z' [aina]='APTT0042' [anytone]='ELET-PTT60B02A' [td-q2l]='TID-MIC-Q2L-0042' [microbit]='BBC micro:bit [zotut]')
+# button (virtual_bt.py) -> its address
+declare -A address=([ptt-z]=C4:00:00:00:FF:E0 [aina]=C4:00:00:00:FA:CE [anytone]=C4:00:00:60:B0:2A
+  [td-q2l]=C4:00:00:00:89:A8 [microbit]=C4:00:00:00:E9:5D)
+buttons=(ptt-z aina anytone td-q2l microbit)
 # --------------------------------------------------------------------------------------------------------------------
 
 export MOUTH=/root/speech.wav MOUTH_CLOCK=$out/mic.wav.clock BURSTS=$out/bursts
 talk() { check "$1: press, hold, release" python3 "$harness/talk.py" "$@"; }
 both() { is talker "$1" && is listener "$1"; }
 both_idle() { check "$1: nothing stuck, both idle" until_true "${2:-10}" both "$idle"; }
-button_ready() { check "$1: the button is ready" until_true "${3:-40}" is talker "a['${accessories[$2]}']['ready']"; }
+button_ready() { check "$1: the button is ready" until_true "${3:-40}" is talker "a['${address[$2]}']"; }
 
 say "systemd $(systemctl is-system-running), BlueZ $(/usr/libexec/bluetooth/bluetoothd --version), $VM_ACCELERATOR"
 
 # --- install, as a package would
 install -m 755 "$programs"/{pttd,pttctl,pttrelay} /usr/bin/ || { failed "no programs in $programs"; exit 1; }
-install -Dm 644 /host/systemd/pttd.service /usr/lib/systemd/system/pttd.service
-install -Dm 644 /host/systemd/pttrelay.service /usr/lib/systemd/system/pttrelay.service
-install -Dm 644 /host/systemd/user/pttd.service /usr/lib/systemd/user/pttd.service
-install -Dm 644 /host/systemd/pttd.sysusers /usr/lib/sysusers.d/pttd.conf
-install -Dm 644 /host/systemd/pttd.tmpfiles /usr/lib/tmpfiles.d/pttd.conf
-install -Dm 644 /host/systemd/org.pttd.conf /usr/share/dbus-1/system.d/org.pttd.conf
-install -Dm 644 /host/udev/60-pttd.rules /usr/lib/udev/rules.d/60-pttd.rules
-systemd-sysusers /usr/lib/sysusers.d/pttd.conf; systemd-tmpfiles --create /usr/lib/tmpfiles.d/pttd.conf
 mkdir -p /etc/systemd/system/pttd.service.d
 printf '[Service]\nExecStart=\nExecStart=/usr/bin/pttd %s\n' "$talker_arguments" > /etc/systemd/system/pttd.service.d/test.conf
 echo "PTTRELAY_OPTIONS=$relay_options" > /etc/default/pttrelay
-systemctl daemon-reload; systemctl reload dbus
-check "the units are correct" systemd-analyze verify --man=no pttd.service pttrelay.service
-check "the user unit is correct" systemd-analyze --user verify --man=no /usr/lib/systemd/user/pttd.service
-check "the udev rules are read" udevadm control --reload
+install_system_files
 
 # --- sound: mouth -> Loopback,0,0 | 1,0 -> talker …  listener -> 0,2 | 1,2 -> ear
 modprobe snd-aloop index=0 pcm_substreams=4 || { failed "snd-aloop"; exit 1; }
@@ -83,7 +87,7 @@ python3 "$harness/loopback.py" play plughw:Loopback,0,0 $MOUTH $MOUTH_CLOCK 2>>$
 python3 "$harness/loopback.py" record plughw:Loopback,1,2 /root/ear.wav 2>>$out/ear.log & ear=$!
 
 # --- radio, bluetoothd, relay, listener, talker
-radio_on "${!accessories[@]}" || { failed "the virtual radio"; exit 1; }
+radio_on "${buttons[@]}" || { failed "the virtual radio"; exit 1; }
 systemctl start bluetooth; check "bluetoothd has the virtual adapter" until_true 20 adapter_there
 systemctl start pttrelay
 link_printed() { link=$(journalctl -u pttrelay -o cat | grep -o 'ptt://[^ ]*' | tail -1); [ -n "$link" ]; }
@@ -119,7 +123,7 @@ button_ready "reconnected" ptt-z
 talk "after drop" ptt-z 2 release; both_idle "after drop"
 
 check "bluetoothd restarts" systemctl restart bluetooth
-until_true 5 is talker "not a['${accessories[ptt-z]}']['ready']"      # it notices, unless it was too quick to see
+until_true 5 is talker "not a['${address[ptt-z]}']"      # it notices, unless it was too quick to see
 button_ready "after bluetoothd restarted" ptt-z
 talk "after bluetoothd restarted" ptt-z 2 release; both_idle "after bluetoothd restarted"
 
@@ -133,7 +137,7 @@ sleep 1; check "pttd comes back by itself" until_true 15 is talker "$ready"
 button_ready "after pttd came back" ptt-z
 talk "after pttd came back" ptt-z 2 release; both_idle "after pttd came back"
 
-radio_off; sleep 1; radio_on "${!accessories[@]}" || failed "the virtual radio again"
+radio_off; sleep 1; radio_on "${buttons[@]}" || failed "the virtual radio again"
 button_ready "after the adapter came back" ptt-z 60
 talk "after the adapter came back" ptt-z 2 release; both_idle "after the adapter came back"
 

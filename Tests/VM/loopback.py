@@ -16,7 +16,7 @@ import wave
 
 RATE, PERIOD = 48000, 480
 PLAYBACK, CAPTURE, S16_LE, INTERLEAVED = 0, 1, 2, 3
-BUFFER_US = 200_000
+BUFFER_US = 1_000_000         # a virtual machine can be without a turn for long
 alsa = ctypes.CDLL(ctypes.util.find_library('asound') or 'libasound.so.2')
 alsa.snd_strerror.restype = ctypes.c_char_p
 alsa.snd_pcm_writei.restype = alsa.snd_pcm_readi.restype = alsa.snd_pcm_avail.restype = ctypes.c_long
@@ -72,6 +72,8 @@ def play(device, path, clock):
         block = data[at:at + PERIOD * 2]
         n = alsa.snd_pcm_writei(pcm, block, len(block) // 2)
         if n < 0:
+            if not running:         # the signal came while waiting
+                break
             print(f'loopback.py: {device}: {alsa.snd_strerror(int(n)).decode()} after {sent} frames', file=sys.stderr, flush=True)
             checked(alsa.snd_pcm_recover(pcm, int(n), 1), 'recovering')
             continue
@@ -89,6 +91,8 @@ def record(device, path, clock):
         while running:
             n = alsa.snd_pcm_readi(pcm, buffer, PERIOD)
             if n < 0:
+                if not running:
+                    break
                 print(f'loopback.py: {device}: {alsa.snd_strerror(int(n)).decode()} after {read} frames', file=sys.stderr, flush=True)
                 checked(alsa.snd_pcm_recover(pcm, int(n), 1), 'recovering')
                 checked(alsa.snd_pcm_start(pcm), device)

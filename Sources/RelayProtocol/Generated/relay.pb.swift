@@ -394,8 +394,8 @@ public nonisolated struct Pttd_Relay_V1_ServerMessage: Sendable {
   public init() {}
 }
 
-/// The first message of every connection. It is idempotent: joining again replaces the earlier membership of
-/// the same key.
+/// The first message of every connection, and sent once on it. It is idempotent: joining with the same key on
+/// another connection replaces the earlier membership.
 public nonisolated struct Pttd_Relay_V1_Join: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -435,7 +435,8 @@ public nonisolated struct Pttd_Relay_V1_FloorRequest: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// Names this request in every answer. Not 0, and greater than every earlier one of this connection.
+  /// Names this request in every answer. Not 0, and greater than every earlier one of this connection; the same number
+  /// again, with the same key_id, is the same request and gets the same answer.
   public var requestID: UInt32 = 0
 
   /// 0 (lowest) to 255.
@@ -636,7 +637,7 @@ public nonisolated struct Pttd_Relay_V1_FloorGranted: Sendable {
 
   public var requestID: UInt32 = 0
 
-  /// How long, in milliseconds, counted from the grant (TS 24.380: T2).
+  /// How long, in milliseconds, counted from the burst's first packet (TS 24.380: T2).
   public var durationMs: UInt32 = 0
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -708,7 +709,8 @@ public nonisolated struct Pttd_Relay_V1_FloorIdle: Sendable {
   fileprivate var _lastSequence: UInt32? = nil
 }
 
-/// Stop talking: packets of this request are no longer forwarded (TS 24.380: Floor Revoke).
+/// Stop talking, and answer with FloorRelease (TS 24.380: Floor Revoke). Packets that are on their way are forwarded for
+/// another 500 ms at most, and none after FloorIdle.
 public nonisolated struct Pttd_Relay_V1_FloorRevoke: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for

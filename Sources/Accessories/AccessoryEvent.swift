@@ -1,0 +1,129 @@
+// What accessories tell the rooms above: who wants to talk, and how each accessory is doing.
+import MonotonicTime
+
+/// An accessory, by its name in the configuration, or by its address when it was taken automatically.
+public struct AccessoryID: Hashable, Comparable, Sendable, CustomStringConvertible {
+    /// The name or address.
+    public var text: String
+
+    /// The accessory called `text`.
+    public init(_ text: String) { self.text = text }
+
+    /// The name or address.
+    public var description: String { text }
+
+    /// The order of the texts.
+    public static func < (lhs: Self, rhs: Self) -> Bool { lhs.text < rhs.text }
+}
+
+/// A control of an accessory: one of the sources a transmission may come from.
+public struct AccessorySource: Hashable, Sendable, CustomStringConvertible {
+    /// Which accessory.
+    public var accessory: AccessoryID
+    /// Which of its controls.
+    public var control: Control
+
+    /// The control of an accessory.
+    public init(accessory: AccessoryID, control: Control) {
+        self.accessory = accessory
+        self.control = control
+    }
+
+    /// "accessory/control".
+    public var description: String { "\(accessory)/\(control.rawValue)" }
+}
+
+/// What the person with the button wants. The sources of all accessories are OR-ed: begins and ends alternate.
+public enum AccessoryIntent: Hashable, Sendable {
+    /// The first source went down.
+    case transmitBegan(AccessorySource)
+    /// The last source came up, or was lost.
+    case transmitEnded(AccessorySource, AccessoryRelease)
+}
+
+/// Why a source holds no more.
+public enum AccessoryRelease: String, Hashable, Sendable {
+    /// It was let go, or pressed again where it toggles.
+    case released
+    /// The link to the accessory is gone, or no longer usable.
+    case disconnected
+    /// The Bluetooth adapter was switched off or unplugged.
+    case adapterOff
+    /// The system's Bluetooth service ended.
+    case bluetoothStopped
+    /// The accessory was removed from the system.
+    case removed
+    /// The machine is going to sleep.
+    case suspended
+    /// The daemon is ending.
+    case stopped
+}
+
+/// How one accessory is doing, as `pttctl accessory list` shows it.
+public struct AccessoryStatus: Hashable, Sendable {
+    /// Which accessory.
+    public var id: AccessoryID
+    /// Its name: the device's own where it is known.
+    public var name: String
+    /// Its Bluetooth address; empty until it has been seen.
+    public var address: String
+    /// The id of its profile; nil until one matches.
+    public var profileID: String?
+    /// The title of its profile.
+    public var profileTitle: String?
+    /// There is a link to it.
+    public var isConnected: Bool
+    /// Presses arrive: it is connected, recognised and subscribed.
+    public var isReady: Bool
+    /// Percent; nil while unknown.
+    public var battery: Int?
+    /// One of its controls takes part in the transmission.
+    public var isHeld: Bool
+    /// What keeps it from working and what to do; nil when nothing does.
+    public var problem: String?
+}
+
+/// What the accessories report, in order, on the loop.
+public enum AccessoryEvent: Hashable, Sendable {
+    /// Somebody begins or ends talking. The time is that of the notification's arrival.
+    case intent(AccessoryIntent, at: Instant)
+    /// Any control went down or came up, those that do not talk (emergency, channel keys) among them.
+    case control(AccessorySource, isDown: Bool, at: Instant)
+    /// An accessory is new, or its state is different.
+    case changed(AccessoryStatus)
+    /// An accessory that was taken automatically is gone.
+    case removed(AccessoryID)
+}
+
+/// An accessory of the configuration.
+public struct AccessoryConfiguration: Hashable, Sendable {
+    /// Its name, unique.
+    public var id: AccessoryID
+    /// Its Bluetooth address in the form 00:11:22:33:44:55; nil to find it by name.
+    public var address: String?
+    /// The name it advertises; nil to find it by address alone.
+    public var name: NamePattern?
+    /// The id of its profile; nil to recognise it.
+    public var profileID: String?
+    /// Replaces the profile's gesture for its talk controls.
+    public var gesture: Gesture?
+
+    /// An accessory with an address, a name, or both.
+    public init(
+        id: AccessoryID, address: String? = nil, name: NamePattern? = nil, profileID: String? = nil,
+        gesture: Gesture? = nil
+    ) {
+        self.id = id
+        self.address = address?.uppercased()
+        self.name = name
+        self.profileID = profileID
+        self.gesture = gesture
+    }
+
+    /// Whether a device is this accessory.
+    func matches(address: String, name: String?) -> Bool {
+        if let own = self.address, own != address.uppercased() { return false }
+        guard let pattern = self.name else { return self.address != nil }
+        return name.map(pattern.matches) ?? false
+    }
+}

@@ -1,0 +1,22 @@
+// The part of BlueZ that this room needs; tests put another in its place.
+import MonotonicTime
+
+/// What the system's Bluetooth tells, on the loop, in order.
+enum BluetoothReport: Sendable {
+    /// There is Bluetooth, or there is not. When it comes back the devices are told before.
+    case radio(RadioState)
+    /// A device is new or different.
+    case device(DeviceFacts)
+    /// BlueZ forgot a device.
+    case deviceRemoved(String)
+    /// A characteristic's value came, at this time.
+    case value(characteristic: String, bytes: [UInt8], at: Instant)
+}
+
+/// The system's Bluetooth.
+protocol BluetoothHost: Actor {
+    /// Reports what is there, and then every change.
+    func start(_ handler: @escaping @Sendable (BluetoothReport) -> Void) async
+    /// Does something and waits for the answer. Nil is success.
+    func perform(_ command: BluetoothCommand) async -> BluetoothFailure?
+}

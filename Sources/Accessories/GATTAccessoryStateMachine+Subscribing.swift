@@ -1,0 +1,267 @@
+// From a link to presses: recognise the device, trust it, pair where needed, subscribe; and what BlueZ's answers mean.
+import FoundationEssentials
+import MonotonicTime
+
+extension GATTAccessoryStateMachine {
+    // MARK: Recognising
+
+    mutating func resolve(at now: Instant) -> [Action] {
+        phase = .resolving(until: now + Self.resolveTime)
+        lateUntil = nil
+        guard let device else { return [] }
+        return recognise(device, at: now)
+    }
+
+    mutating func recognise(_ device: DeviceFacts, at now: Instant) -> [Action] {
+        guard case .resolving(let until) = phase else { return [] }
+        guard device.servicesResolved else {
+            lateUntil = nil
+            return until <= now ? incomplete(device, "its services were not found in time", at: now) : []
+        }
+        guard let found = matchingProfile(device) else {
+            guard let late = lateUntil else {
+                lateUntil = now + Self.lateCharacteristicsTime
+                return []
+            }
+            return late <= now ? incomplete(device, missing(device), at: now) : []
+        }
+        lateUntil = nil
+        incompleteAttempts = 0
+        profile = found
+        var actions = [Action.recognised(found, inputs: inputs(of: found, in: device))]
+        // Only what has been recognised is trusted: BlueZ lets a trusted device connect by itself.
+        if !device.isTrusted { actions.append(.command(.trust(device: device.id))) }
+        if found.bonding == .required, !device.isPaired {
+            phase = .pairing
+            actions.append(.command(.pair(device: device.id)))
+        } else {
+            actions += subscribe(device, at: now)
+        }
+        return actions
+    }
+
+    private func matchingProfile(_ device: DeviceFacts) -> AccessoryProfile? {
+        func has(_ service: UUID, _ characteristic: UUID) -> Bool {
+            device.characteristics.contains { $0.service == service && $0.characteristic == characteristic }
+        }
+        guard let id = configuration.profileID else { return library.profile(names: names, has: has) }
+        guard let profile = library[id] else { return nil }
+        return profile.inputs.allSatisfy { has($0.service, $0.characteristic) } ? profile : nil
+    }
+
+    private func inputs(of profile: AccessoryProfile, in device: DeviceFacts) -> [String: Int] {
+        var inputs: [String: Int] = [:]
+        for (index, input) in profile.inputs.enumerated() {
+            let found = device.characteristics.first {
+                $0.service == input.service && $0.characteristic == input.characteristic
+            }
+            if let found { inputs[found.id] = index }
+        }
+        return inputs
+    }
+
+    /// Whether all the profile's characteristics are there.
+    func isComplete(_ device: DeviceFacts) -> Bool {
+        guard let profile else { return false }
+        return device.servicesResolved && inputs(of: profile, in: device).count == profile.inputs.count
+    }
+
+    private func missing(_ device: DeviceFacts) -> String {
+        if let id = configuration.profileID {
+            return "it lacks the characteristics of profile \"\(id)\": choose another profile"
+        }
+        let services = Set(device.characteristics.map(\.service)).map { $0.uuidString.lowercased() }.sorted()
+        return "no profile fits it (services \(services.prefix(4).joined(separator: ", "))): "
+            + "name one with profile = \"…\", or add a profile file"
+    }
+
+    /// The table of services has holes: once or twice a new connection fills them.
+    private mutating func incomplete(_ device: DeviceFacts, _ reason: String, at now: Instant) -> [Action] {
+        problem = reason
+        lateUntil = nil
+        guard incompleteAttempts < Self.incompleteRetries else {
+            incompleteAttempts = 0
+            phase = .unusable(until: nil)
+            return []
+        }
+        incompleteAttempts += 1
+        return dropLink(device, at: now)
+    }
+
+    // MARK: Subscribing
+
+    mutating func subscribe(_ device: DeviceFacts, at now: Instant) -> [Action] {
+        guard let profile else { return [] }
+        phase = .subscribing
+        let wanted = inputs(of: profile, in: device).keys.filter { !subscribed.contains($0) }.sorted()
+        guard !wanted.isEmpty else { return becomeReady() }
+        return wanted.map { .command(.startNotify(characteristic: $0)) }
+    }
+
+    private mutating func becomeReady() -> [Action] {
+        phase = .ready
+        isArmed = true
+        problem = nil
+        searches = 0
+        connectAttempts = 0
+        quickAttempts = 0
+        progressCount = 0
+        return []
+    }
+
+    // MARK: BlueZ's answers
+
+    mutating func completed(
+        _ command: BluetoothCommand, _ failure: BluetoothFailure?, at now: Instant
+    ) -> [Action] {
+        switch command {
+        case .connect(let id) where id == device?.id:
+            return connectCompleted(failure, at: now)
+        case .pair(let id) where id == device?.id:
+            return pairCompleted(failure, at: now)
+        case .startNotify(let id) where isOwn(id):
+            return subscribeCompleted(id, failure, at: now)
+        case .disconnect(let id) where id == device?.id:
+            guard failure != nil, case .droppingLink = phase else { return [] }
+            phase = .droppingLink(until: now)
+            return []
+        case .trust(let id) where id == device?.id:
+            if let failure { problem = "could not be trusted, so it will not reconnect by itself (\(failure))" }
+            return []
+        default:
+            return []
+        }
+    }
+
+    private func isOwn(_ characteristic: String) -> Bool {
+        device?.characteristics.contains { $0.id == characteristic } ?? false
+    }
+
+    private mutating func connectCompleted(_ failure: BluetoothFailure?, at now: Instant) -> [Action] {
+        guard phase == .connecting, let device, !device.isConnected else { return [] }
+        switch failure {
+        case nil, .inProgress, .notReady, .serviceGone, .notConnected:
+            // Connected is told by the device itself; if it does not come, ask again.
+            phase = .backingOff(until: now + Self.connectPauses[0])
+            return []
+        case .abortedLocally where quickAttempts < Self.quickRetries:
+            quickAttempts += 1
+            phase = .backingOff(until: now + Self.quickPause)
+            return []
+        case .timedOut, .abortedLocally:
+            quickAttempts = 0
+            if autoConnects, device.isTrusted {
+                phase = .waiting
+                problem = "asleep or out of range: press its button"
+                return []
+            }
+            problem = "does not answer: press its button, and bring it near"
+            return backOff(at: now)
+        case .doesNotExist:
+            // BlueZ forgets what it only saw for a moment; its removal is on the way.
+            return backOff(at: now)
+        case .authentication:
+            problem = staleKeys(device)
+            return backOff(at: now)
+        case .notPermitted, .notSupported, .other:
+            problem = "could not be connected (\(text(failure)))"
+            return backOff(at: now)
+        }
+    }
+
+    private mutating func pairCompleted(_ failure: BluetoothFailure?, at now: Instant) -> [Action] {
+        guard phase == .pairing, let device else { return [] }
+        switch failure {
+        case nil:
+            return subscribe(device, at: now)
+        case .inProgress:
+            phase = .resubscribing(at: now + Self.progressPause)
+            return []
+        case .other(let words) where words.lowercased().contains("already"):
+            return subscribe(device, at: now)
+        default:
+            problem = "could not be paired (\(text(failure))): put it into pairing mode"
+            phase = .unusable(until: nil)
+            return []
+        }
+    }
+
+    private mutating func subscribeCompleted(
+        _ characteristic: String, _ failure: BluetoothFailure?, at now: Instant
+    ) -> [Action] {
+        guard let device, let profile else { return [] }
+        switch phase {
+        case .subscribing, .resubscribing: break
+        default: return []
+        }
+        switch failure {
+        case nil:
+            subscribed.insert(characteristic)
+            let all = inputs(of: profile, in: device).keys.allSatisfy { subscribed.contains($0) }
+            return all ? becomeReady() : []
+        case .inProgress, .notConnected, .notReady:
+            progressCount += 1
+            guard progressCount <= Self.progressRetries else { return failed(device, failure, at: now) }
+            phase = .resubscribing(at: now + Self.progressPause)
+            return []
+        case .notPermitted:
+            problem = "another program has taken its notifications: close it (a Bluetooth tool, or a second daemon)"
+            phase = .resubscribing(at: now + .seconds(5))
+            return []
+        case .authentication:
+            return authenticate(device, profile, at: now)
+        case .notSupported:
+            problem = "its button does not notify: its profile is wrong for it"
+            phase = .unusable(until: nil)
+            return []
+        case .doesNotExist, .serviceGone:
+            return resolve(at: now)
+        case .timedOut, .abortedLocally, .other:
+            return failed(device, failure, at: now)
+        }
+    }
+
+    /// A subscription that failed half-way leaves a link on which nothing comes: hang up and connect anew.
+    private mutating func failed(
+        _ device: DeviceFacts, _ failure: BluetoothFailure?, at now: Instant
+    ) -> [Action] {
+        problem = "could not be subscribed to (\(text(failure)))"
+        progressCount = 0
+        let pause = Self.connectPauses[min(connectAttempts, Self.connectPauses.count - 1)]
+        connectAttempts += 1
+        guard connectAttempts <= Self.incompleteRetries else {
+            // Not in a tight circle: a device that always refuses is left alone for longer and longer.
+            phase = .unusable(until: now + pause)
+            return []
+        }
+        return dropLink(device, at: now)
+    }
+
+    private mutating func authenticate(
+        _ device: DeviceFacts, _ profile: AccessoryProfile, at now: Instant
+    ) -> [Action] {
+        if device.isPaired {
+            problem = staleKeys(device)
+        } else if profile.bonding == .never {
+            problem =
+                "it asks for pairing, which profile \"\(profile.id)\" forbids: set bonding in a profile of your own"
+        } else {
+            phase = .pairing
+            return [.command(.pair(device: device.id))]
+        }
+        phase = .unusable(until: nil)
+        return []
+    }
+
+    private func staleKeys(_ device: DeviceFacts) -> String {
+        "its keys no longer fit: 'bluetoothctl remove \(device.address)', then press its button"
+    }
+
+    private func text(_ failure: BluetoothFailure?) -> String {
+        switch failure {
+        case .other(let words): words
+        case let failure?: "\(failure)"
+        case nil: "no reason given"
+        }
+    }
+}

@@ -1,0 +1,299 @@
+// The life of one Bluetooth LE accessory: found, connected, recognised, subscribed, lost, and back again.
+//
+// BlueZ reconnects a known accessory by itself once its service is registered and it is trusted, so the usual phase is
+// `.waiting`, with no scan and no timer of ours. Everything else is for the first time, and for what goes wrong.
+import FoundationEssentials
+import MonotonicTime
+
+/// The rules for one configured accessory. What it does with the values is `ControlsStateMachine`'s.
+struct GATTAccessoryStateMachine: Sendable {
+    /// A scan for an unknown device takes this long …
+    static let searchTime = Duration.seconds(30)
+    /// … and then pauses for the next of these, for a scan costs power and disturbs links.
+    static let searchPauses: [Duration] = [.seconds(15), .seconds(30), .seconds(60), .seconds(120), .seconds(300)]
+    /// Pauses between attempts to connect.
+    static let connectPauses: [Duration] = [
+        .seconds(1), .seconds(2), .seconds(4), .seconds(8), .seconds(15), .seconds(30), .seconds(60),
+    ]
+    /// Attempts repeated at once when the controller gave up though the device is there.
+    static let quickRetries = 3
+    /// The pause before those: BlueZ is still tearing the failed link down.
+    static let quickPause = Duration.milliseconds(100)
+    /// The services of a connected device are known by then.
+    static let resolveTime = Duration.seconds(20)
+    /// Characteristics may be exported a little after `ServicesResolved`.
+    static let lateCharacteristicsTime = Duration.seconds(3)
+    /// Reconnections because of characteristics that did not come; a cut-short discovery leaves holes.
+    static let incompleteRetries = 2
+    /// The pause after BlueZ said that something is in progress.
+    static let progressPause = Duration.milliseconds(300)
+    /// How often that is believed in a row.
+    static let progressRetries = 30
+    /// Names a device has gone by, for those that lose theirs; more are not kept.
+    static let namesMax = 8
+
+    enum Event: Sendable {
+        case radio(RadioState)
+        /// The device as it is now; nil when BlueZ does not know it (any more).
+        case device(DeviceFacts?)
+        /// Whether BlueZ reconnects devices with registered services by itself.
+        case autoConnect(isRegistered: Bool)
+        case completed(BluetoothCommand, BluetoothFailure?)
+        case deadline
+    }
+
+    enum Action: Equatable, Sendable {
+        case command(BluetoothCommand)
+        /// The profile is certain; values of these characteristics belong to its inputs.
+        case recognised(AccessoryProfile, inputs: [String: Int])
+        /// Values, if any came, will not come any more: everything held is released.
+        case lost(AccessoryRelease)
+    }
+
+    enum Phase: Equatable, Sendable {
+        case off
+        /// Not known to BlueZ: a scan is wanted.
+        case searching(until: Instant)
+        case resting(until: Instant)
+        case connecting
+        case backingOff(until: Instant)
+        /// Known and trusted: BlueZ connects it when it advertises.
+        case waiting
+        case resolving(until: Instant)
+        case pairing
+        case subscribing
+        case resubscribing(at: Instant)
+        case ready
+        /// We hang up in order to connect anew.
+        case droppingLink(until: Instant)
+        /// Connected, but of no use as it is; until a time, or until something about it is different.
+        case unusable(until: Instant?)
+    }
+
+    let configuration: AccessoryConfiguration
+    let library: ProfileLibrary
+    var phase = Phase.off
+    private(set) var device: DeviceFacts?
+    /// Settled by the device's characteristics.
+    var profile: AccessoryProfile?
+    var problem: String?
+    /// A subscription has been made since bluetoothd started: it re-arms it by itself at a reconnection, so values are
+    /// news even before ours is confirmed.
+    var isArmed = false
+    var subscribed: Set<String> = []
+    var autoConnects = false
+    var radio = RadioState.noService
+    private(set) var names: Set<String> = []
+    var searches = 0
+    var connectAttempts = 0
+    var quickAttempts = 0
+    var incompleteAttempts = 0
+    var progressCount = 0
+    /// Set once `ServicesResolved` was seen without the characteristics.
+    var lateUntil: Instant?
+
+    init(_ configuration: AccessoryConfiguration, library: ProfileLibrary) {
+        self.configuration = configuration
+        self.library = library
+    }
+
+    // MARK: What the fleet asks
+
+    var wantsDiscovery: Bool { if case .searching = phase { true } else { false } }
+
+    var isReady: Bool { phase == .ready }
+
+    /// Whether a value that comes now is news, rather than something read or remembered.
+    var hearsNews: Bool { radio == .on && device?.isConnected == true && (isReady || isArmed) }
+
+    /// The services BlueZ should reconnect for: those of the certain, else the configured, else the probable profile.
+    var servicesToRegister: [UUID] {
+        if let profile { return profile.services }
+        if let id = configuration.profileID { return library[id]?.services ?? [] }
+        guard let device else { return [] }
+        return library.candidate(name: device.name, services: device.services)?.services ?? []
+    }
+
+    var nextDeadline: Instant? {
+        switch phase {
+        case .searching(let time), .resting(let time), .backingOff(let time), .resubscribing(let time),
+            .droppingLink(let time):
+            time
+        case .unusable(let time):
+            time
+        case .resolving(let time):
+            min(time, lateUntil ?? time)
+        case .off, .connecting, .waiting, .pairing, .subscribing, .ready:
+            nil
+        }
+    }
+
+    // MARK: Events
+
+    mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        switch event {
+        case .radio(let state):
+            radio = state
+            if state == .noService { autoConnects = false }
+        case .device(let facts):
+            // A different device of the same name: what was known of the former one is void.
+            if let old = device, let new = facts, old.id != new.id { actions += forget(.disconnected, at: now) }
+            if let old = device, let new = facts { reconsider(old, new, at: now) }
+            device = facts
+            if facts == nil { isArmed = false }
+            if let name = facts?.name, names.count < Self.namesMax { names.insert(name) }
+        case .autoConnect(let isRegistered):
+            autoConnects = isRegistered
+        case .completed(let command, let failure):
+            actions += completed(command, failure, at: now)
+        case .deadline:
+            break
+        }
+        return actions + advance(at: now)
+    }
+
+    /// Brings the phase in line with what is so: each step is taken from the state, not from the event that led to it.
+    private mutating func advance(at now: Instant) -> [Action] {
+        guard radio == .on else {
+            guard phase != .off else { return [] }
+            let actions = lose(radio == .off ? .adapterOff : .bluetoothStopped)
+            phase = .off
+            problem = nil
+            // bluetoothd's objects and sessions ended with it.
+            if radio == .noService {
+                device = nil
+                isArmed = false
+            }
+            return actions
+        }
+        if let id = configuration.profileID, library[id] == nil {
+            phase = .off
+            problem = "there is no profile \"\(id)\": correct the name, or put its file into the profiles directory"
+            return []
+        }
+        guard let device else { return search(at: now) }
+        return device.isConnected ? connected(device, at: now) : disconnected(device, at: now)
+    }
+
+    private mutating func search(at now: Instant) -> [Action] {
+        switch phase {
+        case .searching(let until) where until <= now:
+            let pause = Self.searchPauses[min(searches, Self.searchPauses.count - 1)]
+            searches += 1
+            phase = .resting(until: now + pause)
+            return []
+        case .resting(let until) where until <= now:
+            break
+        case .searching, .resting:
+            return []
+        case .off:
+            break
+        default:
+            let actions = lose(.removed)
+            startSearch(at: now)
+            return actions
+        }
+        startSearch(at: now)
+        return []
+    }
+
+    private mutating func startSearch(at now: Instant) {
+        phase = .searching(until: now + Self.searchTime)
+        problem = "not found yet: press its button, so that it advertises"
+    }
+
+    private mutating func disconnected(_ device: DeviceFacts, at now: Instant) -> [Action] {
+        switch phase {
+        case .connecting:
+            return []
+        case .waiting:
+            return autoConnects ? [] : backOff(at: now)
+        case .backingOff(let until) where until > now:
+            return []
+        case .off, .searching, .resting, .backingOff:
+            return connect(device)
+        case .droppingLink:
+            let actions = lose(.disconnected)
+            phase = .backingOff(until: now + Self.quickPause)
+            return actions
+        case .resolving, .pairing, .subscribing, .resubscribing, .ready, .unusable:
+            let actions = lose(.disconnected)
+            return actions + waitOrBackOff(at: now)
+        }
+    }
+
+    private mutating func connected(_ device: DeviceFacts, at now: Instant) -> [Action] {
+        switch phase {
+        case .off, .searching, .resting, .connecting, .backingOff, .waiting:
+            return resolve(at: now)
+        case .resolving:
+            return recognise(device, at: now)
+        case .pairing, .subscribing, .ready:
+            guard isComplete(device) else { return lose(.disconnected) + resolve(at: now) }
+            return []
+        case .resubscribing(let time):
+            guard isComplete(device) else { return lose(.disconnected) + resolve(at: now) }
+            return time <= now ? subscribe(device, at: now) : []
+        case .droppingLink(let until):
+            // It did not hang up in time: make do with the link that is there.
+            return until <= now ? resolve(at: now) : []
+        case .unusable(let until):
+            return until.map { $0 <= now } ?? false ? resolve(at: now) : []
+        }
+    }
+
+    /// What could not be used is looked at again when it is different.
+    private mutating func reconsider(_ old: DeviceFacts, _ new: DeviceFacts, at now: Instant) {
+        guard case .unusable = phase else { return }
+        let isDifferent = old.characteristics != new.characteristics || old.isPaired != new.isPaired
+        if isDifferent { phase = .resolving(until: now + Self.resolveTime) }
+    }
+
+    // MARK: Connecting
+
+    private mutating func connect(_ device: DeviceFacts) -> [Action] {
+        phase = .connecting
+        return [.command(.connect(device: device.id))]
+    }
+
+    mutating func backOff(at now: Instant) -> [Action] {
+        let pause = Self.connectPauses[min(connectAttempts, Self.connectPauses.count - 1)]
+        connectAttempts += 1
+        phase = .backingOff(until: now + pause)
+        return []
+    }
+
+    /// Leaves the reconnection to BlueZ where it will do it.
+    mutating func waitOrBackOff(at now: Instant) -> [Action] {
+        guard autoConnects, profile != nil, device?.isTrusted == true else { return backOff(at: now) }
+        phase = .waiting
+        problem = "asleep or out of range: press its button"
+        return []
+    }
+
+    /// Hangs up, to connect anew with a clean table of services.
+    mutating func dropLink(_ device: DeviceFacts, at now: Instant) -> [Action] {
+        phase = .droppingLink(until: now + Self.resolveTime)
+        return [.command(.disconnect(device: device.id))]
+    }
+
+    // MARK: Losing
+
+    mutating func lose(_ reason: AccessoryRelease) -> [Action] {
+        subscribed = []
+        lateUntil = nil
+        progressCount = 0
+        return profile == nil ? [] : [.lost(reason)]
+    }
+
+    private mutating func forget(_ reason: AccessoryRelease, at now: Instant) -> [Action] {
+        let actions = lose(reason)
+        names = []
+        profile = nil
+        problem = nil
+        isArmed = false
+        phase = .backingOff(until: now)
+        return actions
+    }
+}

@@ -1,0 +1,115 @@
+// One open evdev device: libevdev reads, and re-reads the state when the kernel dropped events.
+import CEvdev
+import CLinux
+import MonotonicTime
+import Reactor
+
+#if canImport(Glibc)
+import Glibc
+#else
+import Musl
+#endif
+
+/// An open input device. It is confined to its loop's thread.
+final class EvdevDevice {
+    /// Events read at a turn; the rest waits for the next one, so that a device in a frenzy does not starve the loop.
+    static let eventsPerTurn = 256
+
+    let info: InputDevice
+    private let descriptor: Int32
+    private let device: OpaquePointer
+    private var keys = KeyStateMachine()
+    private var watch: EventLoop.Watch?
+    private let onEdge: (KeyEdge) -> Void
+    private let onLoss: (LinuxInputError) -> Void
+    /// Times that the kernel's buffer ran over.
+    private(set) var dropped = 0
+
+    /// Opens the node and watches it.
+    ///
+    /// - Parameters:
+    ///   - onEdge: Called for each key edge.
+    ///   - onLoss: Called once when the device can be read no more; close it then.
+    init(
+        node: String, rule: InputDeviceRule, loop: EventLoop, onEdge: @escaping (KeyEdge) -> Void,
+        onLoss: @escaping (LinuxInputError) -> Void
+    ) throws(LinuxInputError) {
+        descriptor = open(node, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+        guard descriptor >= 0 else { throw LinuxInputError(node: node, call: "open", code: errno) }
+        var device: OpaquePointer?
+        let result = libevdev_new_from_fd(descriptor, &device)
+        guard result == 0, let device else {
+            close(descriptor)
+            throw LinuxInputError(node: node, call: "libevdev_new_from_fd", code: -result)
+        }
+        self.device = device
+        self.onEdge = onEdge
+        self.onLoss = onLoss
+        info = InputDevice(
+            node: node, name: libevdev_get_name(device).map { String(cString: $0) } ?? "",
+            bus: UInt16(truncatingIfNeeded: libevdev_get_id_bustype(device)),
+            vendor: UInt16(truncatingIfNeeded: libevdev_get_id_vendor(device)),
+            product: UInt16(truncatingIfNeeded: libevdev_get_id_product(device)), rule: rule)
+        do throws(LinuxInputError) {
+            // The house's clock, so that a press carries the time at which the kernel saw it.
+            var code = libevdev_set_clock_id(device, CLOCK_MONOTONIC)
+            if code == 0, rule.isGrabbed { code = libevdev_grab(device, LIBEVDEV_GRAB) }
+            guard code == 0 else { throw LinuxInputError(node: node, call: "ioctl", code: -code) }
+            do throws(SystemError) {
+                watch = try loop.watch(descriptor, for: .readable) { [unowned self] _ in read() }
+            } catch {
+                throw LinuxInputError(node: node, call: error.call, code: error.code)
+            }
+        } catch {
+            libevdev_free(device)
+            close(descriptor)
+            throw error
+        }
+    }
+
+    /// Ends the watch and lets go of the device. Keys that are held come up.
+    func shut() {
+        guard let watch else { return }
+        watch.cancel()
+        self.watch = nil
+        for edge in keys.handle(.removed, at: .now) { onEdge(edge) }
+        libevdev_free(device)
+        close(descriptor)
+    }
+
+    private func read() {
+        var flag = LIBEVDEV_READ_FLAG_NORMAL.rawValue
+        for _ in 0..<Self.eventsPerTurn {
+            guard watch != nil else { return }
+            var event = input_event()
+            switch libevdev_next_event(device, flag, &event) {
+            case Int32(LIBEVDEV_READ_STATUS_SUCCESS.rawValue):
+                take(event)
+            case Int32(LIBEVDEV_READ_STATUS_SYNC.rawValue):
+                // The kernel's buffer ran over: what follows is the difference to the state as it is now.
+                if flag == LIBEVDEV_READ_FLAG_NORMAL.rawValue {
+                    dropped &+= 1
+                    flag = LIBEVDEV_READ_FLAG_SYNC.rawValue
+                } else {
+                    take(event)
+                }
+            case -EAGAIN:
+                guard flag == LIBEVDEV_READ_FLAG_SYNC.rawValue else { return }
+                flag = LIBEVDEV_READ_FLAG_NORMAL.rawValue
+            case let result:
+                if result == -EINTR { continue }
+                let error = LinuxInputError(node: info.node, call: "read", code: -result)
+                shut()
+                onLoss(error)
+                return
+            }
+        }
+    }
+
+    private func take(_ event: input_event) {
+        guard event.type == UInt16(EV_KEY) else { return }
+        let time = Instant(
+            nanoseconds: Int64(event.time.tv_sec) &* 1_000_000_000 &+ Int64(event.time.tv_usec) &* 1_000)
+        for edge in keys.handle(.key(code: event.code, value: event.value), at: time) { onEdge(edge) }
+    }
+}

@@ -1,0 +1,54 @@
+// From evdev events to key edges: repeats are nothing, a key whose press was not seen is not released.
+import MonotonicTime
+
+/// A key that went down or came up.
+public struct KeyEdge: Hashable, Sendable {
+    /// KEY_* or BTN_* of <linux/input-event-codes.h>.
+    public var code: UInt16
+    /// Down, not up.
+    public var isDown: Bool
+    /// When the kernel saw it.
+    public var time: Instant
+
+    /// An edge.
+    public init(code: UInt16, isDown: Bool, time: Instant) {
+        self.code = code
+        self.isDown = isDown
+        self.time = time
+    }
+}
+
+/// The keys of one device that are held.
+public struct KeyStateMachine: Sendable {
+    /// KEY_CNT of <linux/input-event-codes.h>: codes from here on do not exist.
+    static let codesCount: UInt16 = 0x300
+
+    /// What the device told, or what became of it.
+    public enum Event: Sendable {
+        /// An EV_KEY event: 0 is up, 1 down, 2 an automatic repeat (input.txt of the kernel).
+        case key(code: UInt16, value: Int32)
+        /// The device is gone.
+        case removed
+    }
+
+    private var held: Set<UInt16> = []
+
+    /// Nothing is held. A key that is down already when a device is opened counts as up until it is pressed anew.
+    public init() {}
+
+    /// The edges that follow from an event.
+    public mutating func handle(_ event: Event, at now: Instant) -> [KeyEdge] {
+        switch event {
+        case .key(let code, 1) where code < Self.codesCount:
+            return held.insert(code).inserted ? [KeyEdge(code: code, isDown: true, time: now)] : []
+        case .key(let code, 0):
+            return held.remove(code) != nil ? [KeyEdge(code: code, isDown: false, time: now)] : []
+        case .key:
+            return []
+        case .removed:
+            let edges = held.sorted().map { KeyEdge(code: $0, isDown: false, time: now) }
+            held = []
+            return edges
+        }
+    }
+}

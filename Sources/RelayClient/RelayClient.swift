@@ -1,0 +1,278 @@
+// A client of a relay that runs: QUIC below, `RelayLink` above. The rules are in `RelayClientCore`.
+import Cryptography
+import Logging
+import MonotonicTime
+import QUIC
+import Reactor
+import RelayProtocol
+
+/// The link to a channel of our own relay, from an invitation.
+///
+/// While joined and idle it has no timer but the transport's keep-alive every 20 s.
+public actor RelayClient: RelayLink {
+    /// What was counted since the start.
+    public struct Counters: Sendable, Equatable {
+        /// Packets from the relay that were dropped, by reason; those without any are left out.
+        public internal(set) var dropped: [DownlinkStateMachine.Drop: Int] = [:]
+        /// Frames that were sent without a burst.
+        public internal(set) var strayFrames = 0
+        /// Media datagrams that the transport did not take.
+        public internal(set) var datagramsNotSent = 0
+    }
+
+    /// The loop that it lives on.
+    public nonisolated let loop: EventLoop
+    /// Jobs of the actor run on the loop.
+    public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+
+    private let invitation: InvitationLink
+    private let identity: Identity
+    private let logger: Logger
+    private var core: RelayClientCore
+    private var transport: RelayTransport?
+    private var attempt: UInt64 = 0
+    private var lastBurst: UInt32 = 0
+    private var timer: (deadline: Instant, timer: EventLoop.Timer)?
+    private var datagramsNotSent = 0
+
+    private var handler: (@Sendable (RelayLinkEvent) -> Void)?
+    private var events: [RelayLinkEvent] = []
+    private var isDelivering = false
+    private var isDeliveryScheduled = false
+
+    /// A link that is not started; `join` starts it.
+    ///
+    /// - Parameters:
+    ///   - invitation: The relay, its key, the channel and its secret.
+    ///   - identity: This end's key, by which the relay knows it again; one for each machine.
+    ///   - displayName: What other members read.
+    ///   - loop: What it lives on.
+    public init(
+        invitation: InvitationLink, identity: Identity, displayName: DisplayName, loop: EventLoop, logger: Logger
+    ) {
+        self.invitation = invitation
+        self.identity = identity
+        self.loop = loop
+        self.logger = logger
+        core = RelayClientCore(invitation: invitation, displayName: displayName)
+    }
+
+    // MARK: RelayLink
+
+    /// Sets who is told what happens.
+    public func setEventHandler(_ handler: @escaping @Sendable (RelayLinkEvent) -> Void) {
+        self.handler = handler
+    }
+
+    /// Connects and joins, until `leave`.
+    public func join() { call(.join) }
+
+    /// Begins a burst.
+    @discardableResult
+    public func beginBurst(priority: UInt8) -> BurstID {
+        lastBurst += 1
+        let burst = BurstID(number: lastBurst)
+        logger.debug("burst begins", metadata: ["burst": "\(burst.number)", "t": "\(Instant.now.nanoseconds)"])
+        call(.begin(burst, priority: priority))
+        return burst
+    }
+
+    /// Sends the next frame of the burst.
+    public func send(_ frame: OutgoingFrame) { call(.frame(frame)) }
+
+    /// Ends the burst.
+    public func endBurst() { call(.end) }
+
+    /// Erases what is held of the burst.
+    public func abortBurst() { call(.abort) }
+
+    /// Leaves the channel.
+    public func leave() { call(.leave) }
+
+    /// What was counted since the start.
+    public var counters: Counters {
+        var counters = Counters()
+        for drop in DownlinkStateMachine.Drop.allCases where core.dropped(drop) > 0 {
+            counters.dropped[drop] = core.dropped(drop)
+        }
+        counters.strayFrames = core.strayFrames
+        counters.datagramsNotSent = datagramsNotSent
+        return counters
+    }
+
+    /// The smoothed round-trip time to the relay; `nil` while not connected.
+    public var roundTripTime: Duration? { transport?.connection.roundTripTime }
+
+    // MARK: Events in
+
+    /// A wish of the user: what comes of it is told after the call.
+    private func call(_ event: RelayClientCore.Event) {
+        let now = Instant.now
+        carryOut(core.handle(event, at: now), at: now)
+        arm()
+        guard !events.isEmpty, !isDelivering, !isDeliveryScheduled else { return }
+        isDeliveryScheduled = true
+        loop.execute { [weak self] in
+            self?.assumeIsolated { client in
+                client.isDeliveryScheduled = false
+                client.deliver()
+            }
+        }
+    }
+
+    /// Something came from the relay or the clock: the user is told at once.
+    private func take(_ event: RelayClientCore.Event) {
+        let now = Instant.now
+        carryOut(core.handle(event, at: now), at: now)
+        arm()
+        deliver()
+    }
+
+    private func deliver() {
+        guard !isDelivering else { return }
+        isDelivering = true
+        // By index: a handler may call the link, which tells more.
+        var index = 0
+        while index < events.count {
+            handler?(events[index])
+            index += 1
+        }
+        events.removeAll(keepingCapacity: true)
+        isDelivering = false
+    }
+
+    // MARK: Actions
+
+    private func carryOut(_ actions: [RelayClientCore.Action], at now: Instant) {
+        for action in actions {
+            switch action {
+            case .connect: connect()
+            case .close(let code): close(code)
+            case .send(let message):
+                guard let transport else { continue }
+                if !transport.send(message) {
+                    logger.warning("the relay does not take control messages")
+                    carryOut(core.handle(.connectionEnded(.lost("control messages are not taken")), at: now), at: now)
+                }
+            case .sendMedia(let datagram):
+                guard let transport, transport.send(datagram) else {
+                    datagramsNotSent += 1
+                    continue
+                }
+            case .tell(let event):
+                note(event, at: now)
+                if handler != nil { events.append(event) }
+            }
+        }
+    }
+
+    private func connect() {
+        attempt += 1
+        if let address = SocketAddress(invitation.host, port: invitation.port) { return connect(to: address) }
+        let (attempt, host, port) = (attempt, invitation.host, invitation.port)
+        Task {
+            let result: Result<[SocketAddress], QUICError>
+            do throws(QUICError) {
+                result = .success(try await SocketAddress.resolve(host, port: port))
+            } catch {
+                result = .failure(error)
+            }
+            // Another attempt, or a leave, may have come meanwhile.
+            guard attempt == self.attempt, transport == nil else { return }
+            switch result {
+            case .success(let addresses): if let first = addresses.first { connect(to: first) }
+            case .failure(let error): take(.connectionEnded(.unreachable("\(error)")))
+            }
+        }
+    }
+
+    private func connect(to address: SocketAddress) {
+        do throws(QUICError) {
+            transport = try RelayTransport(
+                address: address, pin: invitation.pin, identity: identity, client: self, logger: logger)
+        } catch {
+            // Not at once: this may be within `carryOut`.
+            let attempt = attempt
+            loop.execute { [weak self] in
+                self?.assumeIsolated { client in
+                    if attempt == client.attempt { client.take(.connectionEnded(.system("\(error)"))) }
+                }
+            }
+        }
+    }
+
+    private func close(_ code: RelayCloseCode) {
+        attempt += 1
+        transport?.close(code)
+        transport = nil
+    }
+
+    /// Wakes at the next deadline of the rules; no timer runs while nothing is under way.
+    private func arm() {
+        guard let deadline = core.nextDeadline else {
+            timer?.timer.cancel()
+            timer = nil
+            return
+        }
+        if let timer, timer.timer.isPending, timer.deadline <= deadline { return }
+        timer?.timer.cancel()
+        timer = (
+            deadline,
+            loop.schedule(at: deadline) { [weak self] in
+                self?.assumeIsolated { client in
+                    client.timer = nil
+                    client.take(.deadline)
+                }
+            }
+        )
+    }
+
+    private func note(_ event: RelayLinkEvent, at now: Instant) {
+        let time = Logger.MetadataValue.string("\(now.nanoseconds)")
+        switch event {
+        case .state(.ready(let name)): logger.info("channel joined", metadata: ["channel": "\(name)"])
+        case .state(.unavailable(let error, let retryAfter)):
+            let retry = retryAfter.map { "\(Int($0.milliseconds)) ms" } ?? "never"
+            logger.warning("no relay", metadata: ["error": "\(error)", "retry": "\(retry)"])
+        case .state(.connecting): logger.debug("connecting", metadata: ["relay": "\(invitation)"])
+        case .state(.stopped): logger.info("channel left")
+        case .floorGranted(let burst, _):
+            logger.info("floor granted", metadata: ["burst": "\(burst.number)", "t": time])
+        case .firstPacketSent(let burst, _):
+            logger.info("first packet sent", metadata: ["burst": "\(burst.number)", "t": time])
+        case .transmissionEnded(let burst, let end, let report):
+            logger.info(
+                "burst ended",
+                metadata: [
+                    "burst": "\(burst.number)", "end": "\(end)", "sent": "\(report.sent)", "erased": "\(report.erased)",
+                    "dropped": "\(report.dropped)", "t": time,
+                ])
+        case .burstBegan(let member): logger.info("talker begins", metadata: ["talker": "\(member.name)", "t": time])
+        case .burstEnded(let member, let end, let report):
+            logger.info(
+                "talker ended",
+                metadata: [
+                    "talker": "\(member.name)", "end": "\(end)", "received": "\(report.received)",
+                    "lost": "\(report.lost)", "t": time,
+                ])
+        case .members, .memberJoined, .memberLeft, .floorTaken, .floorIdle, .frame: break
+        }
+    }
+}
+
+// MARK: - What the transport tells
+
+extension RelayClient {
+    func transport(_ sender: RelayTransport, _ event: RelayClientCore.Event) {
+        guard sender === transport else { return }
+        take(event)
+    }
+
+    func transport(_ sender: RelayTransport, received packet: UnsafeRawBufferPointer) {
+        guard sender === transport else { return }
+        let now = Instant.now
+        carryOut(core.receive(packet, at: now), at: now)
+        arm()
+        deliver()
+    }
+}

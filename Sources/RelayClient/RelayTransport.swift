@@ -1,0 +1,144 @@
+// One QUIC connection to a relay: control messages, media datagrams, and the packets that come beside QUIC.
+import Cryptography
+import Logging
+import QUIC
+import Reactor
+import RelayProtocol
+
+/// The connection of one attempt of a `RelayClient`. It is `Sendable` only so that the client may be handed it: all use is
+/// on the client's loop.
+final class RelayTransport: @unchecked Sendable {
+    let connection: QUICConnection
+    private let endpoint: QUICEndpoint
+    private let address: SocketAddress
+    private unowned let client: RelayClient
+    private let logger: Logger
+    private var stream: QUICStream?
+    private var decoder = MessageDecoder()
+    private var isClosed = false
+
+    /// Begins to connect to `address`, which must have the key of `pin`.
+    init(
+        address: SocketAddress, pin: PublicKeyPin, identity: Identity, client: RelayClient, logger: Logger
+    ) throws(QUICError) {
+        let configuration = QUICConfiguration(
+            applicationProtocol: RelayProtocolLimits.applicationProtocol,
+            identity: QUICIdentity(
+                certificate: identity.certificateDER, privateKey: identity.privateKeyDER, encoding: .der))
+        endpoint = try QUICEndpoint(loop: client.loop, bind: .any(), configuration: configuration, logger: logger)
+        do {
+            connection = try endpoint.connect(
+                to: address, options: QUICClientOptions(verification: .pinned([pin.bytes])))
+        } catch {
+            endpoint.close()
+            throw error
+        }
+        self.address = address
+        self.client = client
+        self.logger = logger
+        endpoint.delegate = self
+        connection.delegate = self
+    }
+
+    /// Sends a control message; false when the relay has not taken the ones before it.
+    func send(_ message: ClientMessage) -> Bool {
+        guard !isClosed else { return true }
+        do throws(QUICError) {
+            if stream == nil { stream = try connection.openStream() }
+            try stream?.write(message.framed())
+            return true
+        } catch {
+            logger.debug("control message not sent", metadata: ["error": "\(error)"])
+            return false
+        }
+    }
+
+    /// Sends a media datagram; false when the transport does not take it.
+    func send(_ datagram: [UInt8]) -> Bool {
+        guard !isClosed else { return false }
+        return (try? connection.sendDatagram(datagram)) != nil
+    }
+
+    /// Closes the connection and the socket. Nothing is told after it.
+    func close(_ code: RelayCloseCode) {
+        guard !isClosed else { return }
+        isClosed = true
+        connection.delegate = nil
+        endpoint.delegate = nil
+        endpoint.close(code: code.rawValue)
+    }
+
+    private func tell(_ event: RelayClientCore.Event) {
+        guard !isClosed else { return }
+        client.assumeIsolated { $0.transport(self, event) }
+    }
+
+    private static func error(_ reason: QUICCloseReason) -> RelayLinkError {
+        switch reason {
+        case .closedByPeer(let code, let text):
+            switch RelayCloseCode(rawValue: code) {
+            case .replaced: .replaced
+            case .revoked: .invitationRefused(text.isEmpty ? "this member was removed" : text)
+            case .goingDown: .closedByRelay("it is going down")
+            default: .closedByRelay(text.isEmpty ? "code \(code)" : text)
+            }
+        case .peerKeyRejected: .wrongRelayKey
+        case .handshakeTimeout: .unreachable("no answer")
+        case .statelessReset: .lost("the relay has restarted")
+        case .idleTimeout: .lost("nothing was heard from the relay")
+        default: .closedByRelay(reason.description)
+        }
+    }
+}
+
+extension RelayTransport: QUICEndpointDelegate {
+    func endpoint(
+        _ endpoint: QUICEndpoint, didReceiveForeignPacket packet: UnsafeRawBufferPointer, from address: SocketAddress
+    ) {
+        guard !isClosed, address == connection.remoteAddress else { return }
+        // The call returns before the packet goes.
+        nonisolated(unsafe) let packet = packet
+        client.assumeIsolated { $0.transport(self, received: packet) }
+    }
+}
+
+extension RelayTransport: QUICConnectionDelegate {
+    func connectionDidBecomeReady(_ connection: QUICConnection) { tell(.connected) }
+
+    func connection(_ connection: QUICConnection, didOpen stream: QUICStream) {
+        tell(.violation("the relay opened a stream"))
+    }
+
+    func connection(_ connection: QUICConnection, streamDidBecomeReadable stream: QUICStream) {
+        guard stream === self.stream else { return }
+        let (bytes, isEnd) = stream.read()
+        var messages: [[UInt8]] = []
+        var failure: MessageDecoder.Failure?
+        do throws(MessageDecoder.Failure) {
+            try decoder.feed(bytes) { messages.append($0) }
+        } catch {
+            failure = error
+        }
+        for message in messages {
+            do throws(RelayMessageError) {
+                tell(.message(try ServerMessage(parsing: message)))
+            } catch {
+                guard error.isViolation else {
+                    logger.debug("control message of an unknown kind ignored")
+                    continue
+                }
+                tell(.violation(error.description))
+            }
+        }
+        if let failure { tell(.violation(failure.description)) }
+        if isEnd { tell(.connectionEnded(.closedByRelay("the control stream ended"))) }
+    }
+
+    func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?) {
+        tell(.connectionEnded(.closedByRelay("the control stream was closed")))
+    }
+
+    func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason) {
+        tell(.connectionEnded(Self.error(reason)))
+    }
+}

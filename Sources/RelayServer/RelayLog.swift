@@ -1,0 +1,107 @@
+// What a relay writes to its log: milestones as they come, faults of others at a bounded rate.
+import Logging
+import MonotonicTime
+import QUIC
+import RelayProtocol
+
+/// The relay's log lines.
+final class RelayLog {
+    /// At most one line of a kind of fault in this time; the next one says how many there were.
+    private static let faultInterval: Duration = .seconds(10)
+
+    private enum Fault: Hashable {
+        case dropped(MediaDrop)
+        case violation
+        case refusal
+        case slowPeer
+        case unknownMessage
+        case noSealer
+    }
+
+    private let logger: Logger
+    private var faults: [Fault: (last: Instant, suppressed: Int)] = [:]
+
+    init(logger: Logger) { self.logger = logger }
+
+    private func fault(_ fault: Fault, _ text: String, _ metadata: Logger.Metadata, at now: Instant = .now) {
+        if let (last, suppressed) = faults[fault], now - last < Self.faultInterval {
+            faults[fault] = (last, suppressed + 1)
+            return
+        }
+        var metadata = metadata
+        if let suppressed = faults[fault]?.suppressed, suppressed > 0 { metadata["more"] = "\(suppressed)" }
+        faults[fault] = (now, 0)
+        logger.warning("\(text)", metadata: metadata)
+    }
+
+    func dropped(_ reason: MediaDrop, from id: ConnectionID, at now: Instant) {
+        fault(.dropped(reason), "media dropped", ["reason": "\(reason)", "connection": "\(id)"], at: now)
+    }
+
+    func slowPeer(_ id: ConnectionID) {
+        fault(.slowPeer, "connection closed: it does not take control messages", ["connection": "\(id)"])
+    }
+
+    func unknownMessage(_ id: ConnectionID) {
+        fault(.unknownMessage, "control message of an unknown kind ignored", ["connection": "\(id)"])
+    }
+
+    func noSealer(_ id: ConnectionID) {
+        fault(.noSealer, "no media to a connection: its key cannot be used", ["connection": "\(id)"])
+    }
+
+    func moved(_ id: ConnectionID, to address: SocketAddress) {
+        logger.info("member moved", metadata: ["connection": "\(id)", "address": "\(address)"])
+    }
+
+    func closed(_ id: ConnectionID, _ reason: QUICCloseReason) {
+        logger.debug("connection closed", metadata: ["connection": "\(id)", "reason": "\(reason)"])
+    }
+
+    func milestone(_ milestone: RelayMilestone, at now: Instant) {
+        switch milestone {
+        case .memberJoined(let channel, let member, let name, let ssrc, let replaced):
+            info(
+                "member joined", channel, now,
+                ["member": "\(member)", "name": "\(name)", "ssrc": "\(ssrc)", "replaced": "\(replaced)"])
+        case .memberLeft(let channel, let member):
+            info("member left", channel, now, ["member": "\(member)"])
+        case .joinRefused(let id, let cause, let phrase):
+            fault(
+                .refusal, "join refused", ["connection": "\(id)", "cause": "\(cause)", "phrase": "\(phrase)"], at: now)
+        case .floorGranted(let channel, let member, let requestID):
+            info("floor granted", channel, now, ["member": "\(member)", "request": "\(requestID)"])
+        case .floorDenied(let channel, let member, let requestID, let cause):
+            info("floor denied", channel, now, ["member": "\(member)", "request": "\(requestID)", "cause": "\(cause)"])
+        case .floorRevoked(let channel, let member, let requestID, let cause):
+            info(
+                "floor revoked", channel, now, ["member": "\(member)", "request": "\(requestID)", "cause": "\(cause)"])
+        case .firstPacket(let channel, let ssrc, let sequence):
+            info("first packet", channel, now, ["ssrc": "\(ssrc)", "sequence": "\(sequence)"])
+        case .burstEnded(let channel, let burst):
+            info(
+                "floor released", channel, now,
+                [
+                    "ssrc": "\(burst.ssrc)", "reason": "\(burst.reason)", "packets": "\(burst.packets)",
+                    "bytes": "\(burst.bytes)", "lost": "\(burst.lost)", "listeners": "\(burst.listeners)",
+                    "ms": "\(Int(burst.duration.milliseconds))",
+                ])
+        case .listenerSilent(let channel, let member):
+            info("media stopped: the listener does not report", channel, now, ["member": "\(member)"])
+        case .mediaKeyRenewed(let channel, let epoch):
+            info("media key renewed", channel, now, ["epoch": "\(epoch)"])
+        case .violation(let id, let what):
+            fault(
+                .violation, "connection closed: it broke the protocol", ["connection": "\(id)", "what": "\(what)"],
+                at: now)
+        }
+    }
+
+    private func info(
+        _ text: Logger.Message, _ channel: DisplayName, _ now: Instant, _ metadata: Logger.Metadata
+    ) {
+        logger.info(
+            text,
+            metadata: metadata.merging(["channel": "\(channel)", "t": "\(now.nanoseconds)"]) { own, _ in own })
+    }
+}

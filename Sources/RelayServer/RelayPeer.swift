@@ -1,0 +1,82 @@
+// One connection as the relay's adapter sees it, and the connections that a channel's media go to.
+import Cryptography
+import QUIC
+import RelayProtocol
+
+/// A client's connection with its control stream and the key of its trailers.
+final class RelayPeer {
+    let id: ConnectionID
+    let connection: QUICConnection
+    var stream: QUICStream?
+    var decoder = MessageDecoder()
+    var isConnected = false
+    private(set) var sealer: DownlinkSealer?
+    private var backlog: [[UInt8]] = []
+    private var backlogBytes = 0
+
+    init(id: ConnectionID, connection: QUICConnection) {
+        self.id = id
+        self.connection = connection
+    }
+
+    /// Makes the trailers' key ready, once: its counter must never start again. False when that fails.
+    func makeSealer(_ key: DownlinkKey) -> Bool {
+        if sealer == nil { sealer = try? DownlinkSealer(key: key) }
+        return sealer != nil
+    }
+
+    /// Queues a message; false when too much waits already.
+    func send(_ bytes: [UInt8], limit: Int) -> Bool {
+        guard let stream else { return true }
+        if backlog.isEmpty, (try? stream.write(bytes)) != nil { return true }
+        guard backlogBytes + bytes.count <= limit else { return false }
+        backlog.append(bytes)
+        backlogBytes += bytes.count
+        return true
+    }
+
+    /// The stream takes bytes again.
+    func flush() {
+        guard let stream else { return }
+        var written = 0
+        for bytes in backlog {
+            guard (try? stream.write(bytes)) != nil else { break }
+            written += 1
+            backlogBytes -= bytes.count
+        }
+        backlog.removeFirst(written)
+    }
+}
+
+/// The listeners of one channel, laid out as the fan-out wants them.
+struct ListenerGroup {
+    /// Where the next packet goes; valid after `prepare`.
+    private(set) var connections: [QUICConnection] = []
+    /// Whose trailers it gets, in the same order.
+    private(set) var sealers: [DownlinkSealer] = []
+    private var peers: [RelayPeer] = []
+    private var preparedFor: ConnectionID?
+
+    mutating func insert(_ peer: RelayPeer) {
+        remove(peer.id)
+        peers.append(peer)
+    }
+
+    mutating func remove(_ id: ConnectionID) {
+        preparedFor = nil
+        peers.removeAll { $0.id == id }
+    }
+
+    /// Lays out everyone but the talker; does nothing when that is how they lie.
+    mutating func prepare(except talker: ConnectionID) {
+        guard preparedFor != talker else { return }
+        preparedFor = talker
+        connections = []
+        sealers = []
+        for peer in peers where peer.id != talker {
+            guard let sealer = peer.sealer else { continue }
+            connections.append(peer.connection)
+            sealers.append(sealer)
+        }
+    }
+}

@@ -1,0 +1,204 @@
+// A relay that runs: its own thread, its QUIC port, its life. What it does with packets is in `RelayEngine`.
+import Cryptography
+import Logging
+import MonotonicTime
+import QUIC
+import Reactor
+import RelayProtocol
+
+/// What a relay is started with.
+public struct RelayServerConfiguration: Sendable {
+    /// The numeric address to listen on; `0.0.0.0` or `::` for every one.
+    public var listenAddress: String
+    /// The UDP port; 0 lets the kernel choose, `RelayServer.port` tells.
+    public var listenPort: UInt16
+    /// The key that invitations name.
+    public var identity: Identity
+    /// The channels, with their secrets.
+    public var channels: [RelayChannelConfiguration]
+    /// How much is taken on.
+    public var limits = RelayLimits()
+    /// The floor's timers, the talk-time limit among them.
+    public var timers = FloorControlStateMachine.Timers()
+    /// Secrets of the transport; keep them across restarts (`RelayTransportKeys.bytes`), so that clients learn of a
+    /// restart with their next packet.
+    public var transportKeys: RelayTransportKeys
+
+    /// The port of a relay when nothing else is said.
+    public static let defaultPort: UInt16 = 4_554
+
+    /// A relay on `listenAddress`.
+    public init(
+        listenAddress: String = "::", listenPort: UInt16 = defaultPort, identity: Identity,
+        channels: [RelayChannelConfiguration], transportKeys: RelayTransportKeys = .generate()
+    ) {
+        self.listenAddress = listenAddress
+        self.listenPort = listenPort
+        self.identity = identity
+        self.channels = channels
+        self.transportKeys = transportKeys
+    }
+}
+
+/// The secrets by which a restarted relay can tell its former clients that their connections are gone.
+public struct RelayTransportKeys: Sendable, Equatable {
+    let keys: ServerKeys
+    /// Fresh secrets.
+    public static func generate() -> RelayTransportKeys { RelayTransportKeys(keys: .generate()) }
+    /// The secrets in a form to store; readable by the relay only.
+    public var bytes: [UInt8] { keys.bytes }
+    private init(keys: ServerKeys) { self.keys = keys }
+    /// The secrets stored earlier; `nil` when they are damaged.
+    public init?(bytes: [UInt8]) {
+        guard let keys = ServerKeys(bytes: bytes) else { return nil }
+        self.keys = keys
+    }
+}
+
+/// A relay: lets members into its channels, arbitrates their floors and forwards what the holder says to the others.
+///
+/// It has an event loop, so a thread, of its own; embed it in a daemon or run it alone. Cancel `run`, or call `stop`, to
+/// end it: members are told, and connect again when it is back.
+public actor RelayServer {
+    /// The loop that everything of the relay runs on.
+    public nonisolated let loop: EventLoop
+    /// Jobs of the actor run on the loop.
+    public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+
+    private let configuration: RelayServerConfiguration
+    private let logger: Logger
+    private var engine: RelayEngine?
+    private var milestoneHandler: (@Sendable (RelayMilestone, Instant) -> Void)?
+    private var waiters: [CheckedContinuation<Void, Never>] = []
+    private var lastCounters = RelayCounters()
+
+    /// A relay that does not listen yet.
+    ///
+    /// - Throws: `RelayServerError` for a configuration that cannot work.
+    public init(configuration: RelayServerConfiguration, logger: Logger) throws(RelayServerError) {
+        guard !configuration.channels.isEmpty else { throw .noChannels }
+        guard configuration.channels.count <= configuration.limits.channels else {
+            throw .tooManyChannels(limit: configuration.limits.channels)
+        }
+        var seen: Set<ChannelID> = []
+        for channel in configuration.channels where !seen.insert(channel.id).inserted {
+            throw .repeatedChannel(channel.id)
+        }
+        guard SocketAddress(configuration.listenAddress, port: configuration.listenPort) != nil else {
+            throw .badAddress(configuration.listenAddress)
+        }
+        do {
+            loop = try EventLoop(name: "relay")
+        } catch {
+            throw .system(error)
+        }
+        self.configuration = configuration
+        self.logger = logger
+    }
+
+    deinit { loop.stop() }
+
+    /// The UDP port it listens on; `nil` while it does not.
+    public var port: UInt16? { engine?.endpoint.localAddress.port }
+
+    /// Begins to listen; returns the port.
+    ///
+    /// - Throws: `RelayServerError.listen`, `.alreadyRunning`.
+    @discardableResult
+    public func start() throws(RelayServerError) -> UInt16 {
+        guard engine == nil else { throw .alreadyRunning }
+        guard let address = SocketAddress(configuration.listenAddress, port: configuration.listenPort) else {
+            throw .badAddress(configuration.listenAddress)
+        }
+        let endpoint: QUICEndpoint
+        do {
+            endpoint = try QUICEndpoint(
+                loop: loop, bind: address, configuration: RelayEngine.transport(configuration), logger: logger)
+        } catch {
+            throw .listen("\(address)", error)
+        }
+        let engine = RelayEngine(endpoint: endpoint, configuration: configuration, logger: logger)
+        engine.milestoneHandler = milestoneHandler
+        endpoint.delegate = engine
+        self.engine = engine
+        logger.info(
+            "relay listens",
+            metadata: [
+                "address": "\(endpoint.localAddress)", "channels": "\(configuration.channels.count)",
+                "key": "\(configuration.identity.pin)",
+            ])
+        return endpoint.localAddress.port
+    }
+
+    /// Runs until the task is cancelled or `stop` is called; starts before, unless `start` was called.
+    public func run() async throws {
+        if engine == nil { try start() }
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                if engine == nil || Task.isCancelled {
+                    continuation.resume()
+                } else {
+                    waiters.append(continuation)
+                }
+            }
+        } onCancel: {
+            // Keeps the relay until it has said goodbye.
+            Task { await self.stop() }
+        }
+        stop()
+    }
+
+    /// Ends it: members are told that the relay goes down. `start` or `run` begins anew, with new media keys.
+    public func stop() {
+        if let engine {
+            lastCounters = engine.core.counters
+            engine.shutDown()
+            self.engine = nil
+            logger.info("relay stopped")
+        }
+        let waiters = waiters
+        self.waiters = []
+        for waiter in waiters { waiter.resume() }
+    }
+
+    /// The link that lets somebody into `channel`; who has it may enter.
+    ///
+    /// - Parameters:
+    ///   - channel: One of the relay's.
+    ///   - host: The name or address by which clients reach this machine.
+    ///   - port: The port by which they do; by default the one it listens on.
+    /// - Throws: `RelayServerError.unknownChannel`, `.notRunning` when the port is not known, `.invitation`.
+    public func invitation(
+        for channel: ChannelID, host: String, port: UInt16? = nil
+    ) throws(RelayServerError) -> InvitationLink {
+        guard let entry = configuration.channels.first(where: { $0.id == channel }) else {
+            throw .unknownChannel(channel)
+        }
+        let configured = configuration.listenPort == 0 ? nil : configuration.listenPort
+        guard let port = port ?? self.port ?? configured else { throw .notRunning }
+        do {
+            return try InvitationLink(
+                host: host, port: port, channelName: entry.name, channel: entry.id, token: entry.token,
+                pin: configuration.identity.pin)
+        } catch {
+            throw .invitation(error)
+        }
+    }
+
+    /// Gives the channel a new media key, after somebody was removed from it, say.
+    public func renewMediaKey(of channel: ChannelID) {
+        engine?.handle(.renewMediaKey(channel))
+    }
+
+    /// What was counted since the start.
+    public var counters: RelayCounters { engine?.core.counters ?? lastCounters }
+
+    /// The members that are connected to `channel`.
+    public func memberCount(of channel: ChannelID) -> Int { engine?.core.memberCount(of: channel) ?? 0 }
+
+    /// Sets who is told of each milestone, on the loop, with the time; for metrics and tests.
+    public func setMilestoneHandler(_ handler: (@Sendable (RelayMilestone, Instant) -> Void)?) {
+        milestoneHandler = handler
+        engine?.milestoneHandler = handler
+    }
+}

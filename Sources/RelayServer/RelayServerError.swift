@@ -1,0 +1,48 @@
+// What can keep a relay from running, in words that say what to do.
+import QUIC
+import Reactor
+import RelayProtocol
+
+/// Why a relay does not run, or cannot do what was asked.
+public enum RelayServerError: Error, Equatable, Sendable, CustomStringConvertible {
+    /// No thread or descriptor is left for the relay's loop.
+    case system(SystemError)
+    /// The port cannot be opened.
+    case listen(String, QUICError)
+    /// The listening address is not a numeric IP address.
+    case badAddress(String)
+    /// The relay has no channel.
+    case noChannels
+    /// The relay has more channels than its limit.
+    case tooManyChannels(limit: Int)
+    /// Two channels have the same identifier.
+    case repeatedChannel(ChannelID)
+    /// The relay has no such channel.
+    case unknownChannel(ChannelID)
+    /// The relay is not running, so its port is not known.
+    case notRunning
+    /// The relay is running already.
+    case alreadyRunning
+    /// No invitation can be made with that host.
+    case invitation(InvitationLinkError)
+
+    /// What is wrong and what to do.
+    public var description: String {
+        switch self {
+        case .system(let error):
+            "the relay's thread cannot start (\(error)); raise the limits of processes and open files (ulimit)"
+        case .listen(let address, let error):
+            "the relay cannot listen on UDP \(address): \(error); "
+                + "is another relay running there? Choose another port with --listen ADDRESS:PORT"
+        case .badAddress(let text):
+            "'\(text)' is not a numeric IP address to listen on; use 0.0.0.0, ::, 127.0.0.1 or an address of this machine"
+        case .noChannels: "the relay has no channel; configure at least one, or start it with --channel NAME"
+        case .tooManyChannels(let limit): "a relay serves at most \(limit) channels; run a second one for the others"
+        case .repeatedChannel(let id): "two channels have the identifier \(id); give each its own"
+        case .unknownChannel(let id): "the relay has no channel \(id)"
+        case .notRunning: "the relay is not running, so its port is not known; start it first"
+        case .alreadyRunning: "the relay is running already"
+        case .invitation(let error): "\(error)"
+        }
+    }
+}

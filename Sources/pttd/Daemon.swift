@@ -1,0 +1,118 @@
+// The daemon: which rooms there are and how they are joined. No rules.
+import Accessories
+import Audio
+import Bridge
+import ChannelService
+import Cryptography
+import DBus
+import DaemonAPI
+import FoundationEssentials
+import Glibc
+import Logging
+import MonotonicTime
+import PTTBus
+import PushToTalkCore
+import Reactor
+import RelayClient
+import RelayProtocol
+import RelayServer
+import ServiceLifecycle
+
+/// Everything of `pttd`, from its start to its end.
+struct Daemon: Service {
+    private let configuration: Configuration
+    private let logger: Logger
+    private let loop: EventLoop
+    private let identity: Identity
+    private let startedAt = Instant.now
+
+    /// A daemon that has its key and its thread, and nothing else yet.
+    init(_ configuration: Configuration, state: String?, logger: Logger) async throws {
+        self.configuration = configuration
+        self.logger = logger
+        loop = try EventLoop(name: "pttd")
+        let directory = state ?? configuration.state ?? Configuration.defaultStateDirectory
+        let (identity, notices) = try Identity.loadOrCreate(
+            at: directory + "/identity.pem", commonName: configuration.displayName)
+        for notice in notices { logger.notice("\(notice)") }
+        self.identity = identity
+    }
+
+    func run() async throws {
+        defer { loop.stop() }
+        let relay = try await embeddedRelay()
+        let link = relay?.invitation ?? configuration.link
+        guard let link else { return }
+        let channel = ChannelService(
+            configuration: channelConfiguration, loop: loop, logger: Logger(label: "pttd.channel"))
+        let client = RelayClient(
+            invitation: link, identity: identity, displayName: DisplayName(configuration.displayName) ?? link.channelName,
+            loop: loop, logger: Logger(label: "pttd.relay"))
+        let channelUUID = link.channel.uuid
+        let bridge = Bridge(
+            channelUUID: channelUUID, channel: channel, link: client, logger: Logger(label: "pttd.bridge"))
+        let api = DaemonAPI(
+            bus: DBusConnection(to: busAddress(configuration.bus), on: loop, logger: Logger(label: "pttd.bus")),
+            controls: bridge, logger: Logger(label: "pttd.api"))
+        let publisher = StatusPublisher(api: api, bridge: bridge, channel: channel, loop: loop)
+
+        try await bridge.start(descriptor: PTChannelDescriptor(name: link.channelName.text, image: nil)) { event in
+            switch event {
+            case .changed: publisher.assumeIsolated { $0.changed() }
+            case .failed(let error): publisher.assumeIsolated { $0.failed(error) }
+            case .endedBySystem: break
+            }
+        }
+        do {
+            try await api.start()
+        } catch {
+            logger.error(
+                "org.pttd is not on the bus; buttons work all the same",
+                metadata: ["why": "\(error)", "bus": "\(busAddress(configuration.bus))"])
+        }
+        logger.notice(
+            "pttd is ready",
+            metadata: ["ms": "\((Instant.now - startedAt).nanoseconds / 1_000_000)", "channel": "\(link)"])
+
+        try? await gracefulShutdown()
+        logger.notice("pttd ends")
+        await bridge.stop()
+        await api.stop()
+        await relay?.server.stop()
+    }
+
+    // MARK: Parts
+
+    private var channelConfiguration: ChannelServiceConfiguration {
+        var rules = ChannelManagerStateMachine.Configuration()
+        rules.talkTimeLimit = configuration.talkTimeLimit
+        return ChannelServiceConfiguration(
+            microphone: configuration.microphone, speaker: configuration.speaker, rules: rules,
+            tail: configuration.releaseTail, playsTones: configuration.tones)
+    }
+
+    private func busAddress(_ bus: Configuration.Bus) -> DBusAddress {
+        switch bus {
+        // A service's user and root own no session: theirs is the machine's bus.
+        case .automatic: getuid() < 1_000 ? .system : .session
+        case .system: .system
+        case .session: .session
+        case .address(let address): .address(address)
+        }
+    }
+
+    /// The relay of a machine that was not invited anywhere: on loopback, with one channel.
+    private func embeddedRelay() async throws -> (server: RelayServer, invitation: InvitationLink)? {
+        guard configuration.link == nil else { return nil }
+        logger.notice("no channel is configured: a relay of this daemon's own serves channel 'Local' on loopback")
+        let local = RelayChannelConfiguration(
+            id: ChannelID(), name: DisplayName(cleaning: "Local", fallback: "Local"), token: InvitationToken())
+        let server = try RelayServer(
+            configuration: RelayServerConfiguration(
+                listenAddress: "127.0.0.1", listenPort: 0, identity: identity, channels: [local]),
+            logger: Logger(label: "pttd.embedded-relay"))
+        _ = try await server.start()
+        let invitation = try await server.invitation(for: local.id, host: "127.0.0.1")
+        return (server, invitation)
+    }
+}

@@ -1,0 +1,142 @@
+// The service on a real loop, with a Bluetooth that the test plays.
+import Logging
+import MonotonicTime
+import Reactor
+import Synchronization
+import Testing
+
+@testable import Accessories
+
+/// A Bluetooth that answers every command with success, and lets the test report.
+private actor PlayedHost: BluetoothHost {
+    nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+    private var handler: (@Sendable (BluetoothReport) -> Void)?
+    private var device: DeviceFacts
+
+    init(_ device: DeviceFacts, loop: EventLoop) {
+        self.device = device
+        self.loop = loop
+    }
+
+    func start(_ handler: @escaping @Sendable (BluetoothReport) -> Void) {
+        self.handler = handler
+        handler(.device(device))
+        handler(.radio(.on))
+    }
+
+    func perform(_ command: BluetoothCommand) -> BluetoothFailure? {
+        if case .connect = command {
+            device.isConnected = true
+            device.servicesResolved = true
+            handler?(.device(device))
+        }
+        return nil
+    }
+
+    func notify(_ bytes: [UInt8], at time: Instant) {
+        handler?(.value(characteristic: device.key, bytes: bytes, at: time))
+    }
+
+    func report(_ report: BluetoothReport) { handler?(report) }
+}
+
+/// What the handler was told.
+private final class Recorder: Sendable {
+    let events = Mutex<[AccessoryEvent]>([])
+    var intents: [AccessoryIntent] {
+        events.withLock { $0.compactMap { if case .intent(let intent, _) = $0 { intent } else { nil } } }
+    }
+}
+
+@Suite struct AccessoryServiceTests {
+    private func until(_ condition: () async -> Bool) async throws {
+        let limit = Instant.now + .seconds(10)
+        while await !condition() {
+            try #require(Instant.now < limit, "it did not happen within 10 s")
+            try await Task.sleep(for: .milliseconds(2))
+        }
+    }
+
+    @Test func aPressReachesTheHandlerOnTheLoopWithTheTimeOfItsArrival() async throws {
+        let loop = try EventLoop(name: "accessories")
+        defer { loop.stop() }
+        let button = DeviceFacts.button("ptt-z")
+        let host = PlayedHost(button, loop: loop)
+        let recorder = Recorder()
+        let service = AccessoryService(
+            settings: AccessorySettings(accessories: [
+                AccessoryConfiguration(id: AccessoryID("vest"), address: button.address)
+            ]), host: host, loop: loop, logger: Logger(label: "test")
+        ) { event in
+            loop.checkIsolated()
+            recorder.events.withLock { $0.append(event) }
+        }
+        await service.start()
+        try await until { await service.statuses.first?.isReady == true }
+        let arrival = Instant.now
+        await host.notify([1], at: arrival)
+        let source = AccessorySource(accessory: AccessoryID("vest"), control: .ptt)
+        #expect(recorder.events.withLock { $0.contains(.intent(.transmitBegan(source), at: arrival)) })
+        await service.transmissionEnded()
+        await host.notify([1], at: .now)
+        #expect(recorder.intents == [.transmitBegan(source)])
+        await host.notify([0], at: .now)
+        await host.notify([1], at: .now)
+        await service.stop()
+        #expect(recorder.intents.suffix(2) == [.transmitBegan(source), .transmitEnded(source, .stopped)])
+        await host.notify([1], at: .now)
+        #expect(recorder.intents.count == 3)
+    }
+
+    @Test func deadlinesRunOnTheLoop() async throws {
+        let loop = try EventLoop(name: "accessories")
+        defer { loop.stop() }
+        var profile = ProfileLibrary.load(directory: nil).library["ptt-z"]!
+        profile.timing.debounce = .milliseconds(30)
+        let button = DeviceFacts.button("ptt-z")
+        let host = PlayedHost(button, loop: loop)
+        let recorder = Recorder()
+        let service = AccessoryService(
+            settings: AccessorySettings(
+                accessories: [AccessoryConfiguration(id: AccessoryID("vest"), address: button.address)],
+                library: ProfileLibrary([profile])), host: host, loop: loop, logger: Logger(label: "test")
+        ) { event in
+            recorder.events.withLock { $0.append(event) }
+        }
+        await service.start()
+        try await until { await service.statuses.first?.isReady == true }
+        await host.notify([1], at: .now)
+        await host.notify([0], at: .now)
+        #expect(recorder.intents.count == 1)
+        try await until { recorder.intents.count == 2 }
+        await service.stop()
+    }
+
+    @Test func theHandlerMayCallBackIntoTheService() async throws {
+        let loop = try EventLoop(name: "accessories")
+        defer { loop.stop() }
+        let button = DeviceFacts.button("ptt-z")
+        let host = PlayedHost(button, loop: loop)
+        let recorder = Recorder()
+        let box = Mutex<AccessoryService?>(nil)
+        let service = AccessoryService(
+            settings: AccessorySettings(accessories: [
+                AccessoryConfiguration(id: AccessoryID("vest"), address: button.address)
+            ]), host: host, loop: loop, logger: Logger(label: "test")
+        ) { event in
+            recorder.events.withLock { $0.append(event) }
+            // As a bridge would, when the channel is busy.
+            guard case .intent(.transmitBegan, _) = event else { return }
+            box.withLock { $0 }?.assumeIsolated { $0.transmissionEnded() }
+        }
+        box.withLock { $0 = service }
+        await service.start()
+        try await until { await service.statuses.first?.isReady == true }
+        for value: UInt8 in [1, 1, 0, 1, 0] { await host.notify([value], at: .now) }
+        #expect(recorder.intents.count == 2)
+        #expect(await service.statuses.first?.isHeld == false)
+        await service.stop()
+        box.withLock { $0 = nil }
+    }
+}

@@ -1,0 +1,205 @@
+// A small BlueZ in simulated time, to run the rules against: devices, links, notifications, failures on demand.
+import FoundationEssentials
+import MonotonicTime
+
+@testable import Accessories
+
+/// Answers the rules' commands as BlueZ would, at once or after a time, and records what they report.
+struct SimulatedBluetooth {
+    var machine: AccessoriesStateMachine
+    var now = Instant.zero
+    var devices: [String: DeviceFacts] = [:]
+    /// Devices in range and awake.
+    var awake: Set<String> = []
+    /// Services registered for automatic connection.
+    var registered: Set<UUID> = []
+    var isScanning = false
+    var notifying: Set<String> = []
+    var commands: [BluetoothCommand] = []
+    var events: [AccessoryEvent] = []
+    var ignored = 0
+    /// Failures to answer with, first come, first served.
+    var failures: [(matches: (BluetoothCommand) -> Bool, failure: BluetoothFailure)] = []
+    /// Devices BlueZ finds by scanning.
+    var undiscovered: [DeviceFacts] = []
+    /// Commands that get no answer for now.
+    var holdsConnects = false
+
+    init(
+        _ configurations: [AccessoryConfiguration], takesKnownDevices: Bool = false,
+        library: ProfileLibrary = ProfileLibrary.load(directory: nil).library
+    ) {
+        machine = AccessoriesStateMachine(configurations, library: library, takesKnownDevices: takesKnownDevices)
+    }
+
+    // MARK: Time and events
+
+    mutating func send(_ event: AccessoriesStateMachine.Event) {
+        var queue = [event]
+        while !queue.isEmpty {
+            for action in machine.handle(queue.removeFirst(), at: now) {
+                switch action {
+                case .event(let event): events.append(event)
+                case .ignored: ignored += 1
+                case .command(let command):
+                    commands.append(command)
+                    queue += perform(command)
+                }
+            }
+            precondition(commands.count < 100_000, "the rules run in a circle")
+        }
+    }
+
+    /// Lets time pass, with every deadline run when it is due.
+    mutating func advance(_ duration: Duration) {
+        let end = now + duration
+        while let deadline = machine.nextDeadline, deadline <= end {
+            now = max(now, deadline)
+            send(.deadline)
+        }
+        now = end
+    }
+
+    // MARK: BlueZ's side
+
+    private mutating func perform(_ command: BluetoothCommand) -> [AccessoriesStateMachine.Event] {
+        if let index = failures.firstIndex(where: { $0.matches(command) }) {
+            return [.completed(command, failures.remove(at: index).failure)]
+        }
+        switch command {
+        case .connect(let id):
+            guard devices[id] != nil else { return [.completed(command, .doesNotExist)] }
+            if holdsConnects { return [] }
+            guard awake.contains(id) else { return [.completed(command, .timedOut)] }
+            return link(id) + [.completed(command, nil)]
+        case .disconnect(let id):
+            return unlink(id) + [.completed(command, nil)]
+        case .pair(let id):
+            devices[id]?.isPaired = true
+            return changed(id) + [.completed(command, nil)]
+        case .trust(let id):
+            devices[id]?.isTrusted = true
+            return changed(id) + [.completed(command, nil)]
+        case .startNotify(let characteristic):
+            notifying.insert(characteristic)
+            return [.completed(command, nil)]
+        case .startDiscovery:
+            isScanning = true
+            let found = undiscovered
+            undiscovered = []
+            for device in found { devices[device.id] = device }
+            return [.completed(command, nil)] + found.map { .device($0) }
+        case .stopDiscovery:
+            isScanning = false
+            return [.completed(command, nil)]
+        case .autoConnect(let services):
+            registered = Set(services)
+            return [.completed(command, nil)]
+        }
+    }
+
+    private func changed(_ id: String) -> [AccessoriesStateMachine.Event] { devices[id].map { [.device($0)] } ?? [] }
+
+    /// The link comes up, then the services: two changes, as BlueZ tells them.
+    private mutating func link(_ id: String) -> [AccessoriesStateMachine.Event] {
+        devices[id]?.isConnected = true
+        let up = changed(id)
+        devices[id]?.servicesResolved = true
+        return up + changed(id)
+    }
+
+    private mutating func unlink(_ id: String) -> [AccessoriesStateMachine.Event] {
+        devices[id]?.isConnected = false
+        devices[id]?.servicesResolved = false
+        return changed(id)
+    }
+
+    mutating func add(_ device: DeviceFacts, awake isAwake: Bool = true) {
+        devices[device.id] = device
+        if isAwake { awake.insert(device.id) }
+        send(.device(device))
+    }
+
+    mutating func change(_ id: String, _ change: (inout DeviceFacts) -> Void) {
+        guard var device = devices[id] else { return }
+        change(&device)
+        devices[id] = device
+        send(.device(device))
+    }
+
+    mutating func remove(_ id: String) {
+        devices[id] = nil
+        send(.deviceRemoved(id))
+    }
+
+    /// The device is gone from the air without a word.
+    mutating func dropLink(_ id: String) {
+        awake.remove(id)
+        for event in unlink(id) { send(event) }
+    }
+
+    /// The device advertises: BlueZ connects it when it is trusted and one of its services is registered.
+    mutating func wake(_ id: String) {
+        awake.insert(id)
+        guard let device = devices[id], device.isTrusted, !device.isConnected,
+            device.services.contains(where: registered.contains)
+        else { return }
+        for event in link(id) { send(event) }
+    }
+
+    mutating func notify(_ characteristic: String, _ bytes: [UInt8]) {
+        guard notifying.contains(characteristic) else { return }
+        send(.value(characteristic: characteristic, bytes: bytes))
+    }
+
+    mutating func stopService() {
+        for id in devices.keys {
+            devices[id]?.isConnected = false
+            devices[id]?.servicesResolved = false
+        }
+        registered = []
+        notifying = []
+        isScanning = false
+        send(.radio(.noService))
+    }
+
+    /// bluetoothd tells its devices first, then that it is there.
+    mutating func startService() {
+        for device in devices.values.sorted(by: { $0.id < $1.id }) { send(.device(device)) }
+        send(.radio(.on))
+    }
+
+    // MARK: Results
+
+    var intents: [String] {
+        events.compactMap {
+            guard case .intent(let intent, _) = $0 else { return nil }
+            return switch intent {
+            case .transmitBegan(let source): "began \(source)"
+            case .transmitEnded(let source, let reason): "ended \(source) \(reason.rawValue)"
+            }
+        }
+    }
+
+    func status(_ id: String) -> AccessoryStatus? { machine.statuses.first { $0.id.text == id } }
+}
+
+extension DeviceFacts {
+    /// A device with the characteristics of a shipped profile.
+    static func button(
+        _ profileID: String, number: Int = 1, name: String? = "PTT-Z", isTrusted: Bool = false, isPaired: Bool = false
+    ) -> DeviceFacts {
+        let profile = ProfileLibrary.load(directory: nil).library[profileID]!
+        let path = "/org/bluez/hci0/dev_00_11_22_33_44_0\(number)"
+        return DeviceFacts(
+            id: path, address: "00:11:22:33:44:0\(number)", name: name, services: profile.services, isPaired: isPaired,
+            isTrusted: isTrusted, isConnected: false, servicesResolved: false, battery: nil,
+            characteristics: profile.inputs.enumerated().map { index, input in
+                CharacteristicFacts(
+                    id: "\(path)/service0010/char001\(index)", service: input.service,
+                    characteristic: input.characteristic)
+            })
+    }
+
+    var key: String { characteristics[0].id }
+}

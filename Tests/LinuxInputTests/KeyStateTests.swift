@@ -1,0 +1,70 @@
+// Key edges, rules of udev, and the words for what goes wrong.
+import MonotonicTime
+import Testing
+
+@testable import LinuxInput
+
+#if canImport(Glibc)
+import Glibc
+#else
+import Musl
+#endif
+
+private let f13: UInt16 = 183
+
+@Suite struct KeyStateTests {
+    private func run(_ values: [(UInt16, Int32)]) -> [String] {
+        var keys = KeyStateMachine()
+        return values.flatMap { code, value in
+            keys.handle(.key(code: code, value: value), at: .zero).map { "\($0.code)\($0.isDown ? "+" : "-")" }
+        }
+    }
+
+    @Test func automaticRepeatsAndDuplicatesAreNothing() {
+        #expect(run([(f13, 1), (f13, 2), (f13, 2), (f13, 1), (f13, 0), (f13, 0)]) == ["183+", "183-"])
+    }
+
+    @Test func aKeyThatWasHeldBeforeOpeningIsNotReleased() {
+        #expect(run([(f13, 2), (f13, 0), (f13, 1)]) == ["183+"])
+    }
+
+    @Test func valuesAndCodesThatDoNotExistAreNothing() {
+        #expect(run([(f13, 3), (f13, -1), (0x300, 1), (0xFFFF, 1), (f13, .max)]).isEmpty)
+    }
+
+    @Test func removalReleasesEveryHeldKeyOnce() {
+        var keys = KeyStateMachine()
+        for code: UInt16 in [f13, 30] { _ = keys.handle(.key(code: code, value: 1), at: .zero) }
+        let now = Instant.zero + .seconds(1)
+        #expect(
+            keys.handle(.removed, at: now) == [
+                KeyEdge(code: 30, isDown: false, time: now), KeyEdge(code: f13, isDown: false, time: now),
+            ])
+        #expect(keys.handle(.removed, at: now).isEmpty)
+    }
+
+    @Test func theRuleNamesProfileAndGrab() {
+        let rule = InputDeviceRule(properties: ["PTTD_PROFILE": "foot-switch", "PTTD_GRAB": "1", "ID_BUS": "usb"])
+        #expect(rule == InputDeviceRule(profileID: "foot-switch", isGrabbed: true))
+    }
+
+    @Test func mistakesInARuleAreSaid() {
+        let rule = InputDeviceRule(properties: [
+            "PTTD_GRAB": "yes", "PTTD_PROFIL": "x", "PTTD_PROFILE": String(repeating: "x", count: 100),
+        ])
+        #expect(rule.profileID == nil)
+        #expect(!rule.isGrabbed)
+        #expect(rule.problems.count == 3)
+        #expect(rule.problems[0].contains("write 1 or 0"))
+        #expect(rule.problems[1].contains("PTTD_PROFIL is not known"))
+    }
+
+    @Test(arguments: [
+        (EACCES, "GROUP=\"pttd\""), (EBUSY, "grabbed by another program"), (ENODEV, "plug it in again"),
+        (ENOTTY, "is not an input device"), (EIO, "ioctl: "),
+    ])
+    func errorsSayWhatToDo(code: Int32, words: String) {
+        let error = LinuxInputError(node: "/dev/input/event7", call: "ioctl", code: code)
+        #expect("\(error)".contains("/dev/input/event7") && "\(error)".contains(words))
+    }
+}

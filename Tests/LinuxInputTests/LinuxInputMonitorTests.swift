@@ -1,0 +1,135 @@
+// Real devices, where the kernel offers them: keys made through uinput and read back.
+import CEvdev
+import Logging
+import MonotonicTime
+import Reactor
+import Synchronization
+import Testing
+
+@testable import LinuxInput
+
+#if canImport(Glibc)
+import Glibc
+#else
+import Musl
+#endif
+
+private let hasUinput = access("/dev/uinput", R_OK | W_OK) == 0
+
+/// What the handler was told, in words.
+private final class Recorder: Sendable {
+    let lines = Mutex<[String]>([])
+    func note(_ event: LinuxInputEvent) {
+        let line =
+            switch event {
+            case .added(let device): "added \(device.name)"
+            case .key(_, let edge): "\(edge.isDown ? "down" : "up") \(edge.code)"
+            case .removed: "removed"
+            case .problem(_, let problem): "problem \(problem)"
+            }
+        lines.withLock { $0.append(line) }
+    }
+    var all: [String] { lines.withLock { $0 } }
+}
+
+/// A keyboard that the test types on.
+private final class UinputDevice: @unchecked Sendable {
+    let device: OpaquePointer
+    let node: String
+
+    init(name: String) throws {
+        let description = libevdev_new()
+        defer { libevdev_free(description) }
+        libevdev_set_name(description, name)
+        libevdev_enable_event_type(description, UInt32(EV_KEY))
+        for code in [KEY_F13, KEY_PLAYPAUSE] {
+            libevdev_enable_event_code(description, UInt32(EV_KEY), UInt32(code), nil)
+        }
+        var device: OpaquePointer?
+        let code = libevdev_uinput_create_from_device(
+            description, Int32(LIBEVDEV_UINPUT_OPEN_MANAGED.rawValue), &device)
+        guard code == 0, let device, let path = libevdev_uinput_get_devnode(device) else {
+            throw LinuxInputError(node: "/dev/uinput", call: "uinput", code: -code)
+        }
+        self.device = device
+        node = String(cString: path)
+    }
+
+    func key(_ code: Int32, _ value: Int32) {
+        libevdev_uinput_write_event(device, UInt32(EV_KEY), UInt32(code), value)
+        libevdev_uinput_write_event(device, UInt32(EV_SYN), UInt32(SYN_REPORT), 0)
+    }
+
+    func unplug() { libevdev_uinput_destroy(device) }
+}
+
+@Suite struct LinuxInputMonitorTests {
+    private func until(_ condition: () async -> Bool) async throws {
+        let limit = Instant.now + .seconds(10)
+        while await !condition() {
+            try #require(Instant.now < limit, "it did not happen within 10 s")
+            try await Task.sleep(for: .milliseconds(2))
+        }
+    }
+
+    private func withMonitor(
+        _ body: (LinuxInputMonitor, Recorder) async throws -> Void
+    ) async throws {
+        let loop = try EventLoop(name: "input")
+        defer { loop.stop() }
+        let recorder = Recorder()
+        let monitor = LinuxInputMonitor(loop: loop, logger: Logger(label: "test")) { recorder.note($0) }
+        try await body(monitor, recorder)
+        await monitor.stop()
+    }
+
+    @Test func itStartsAndStopsWhereverUdevIs() async throws {
+        try await withMonitor { monitor, _ in
+            try await monitor.start()
+            try await monitor.start()
+            await monitor.stop()
+            try await monitor.start()
+        }
+    }
+
+    @Test func nodesThatAreNoInputDevicesAreRefusedWithTheReason() async throws {
+        try await withMonitor { monitor, recorder in
+            await monitor.open(node: "/dev/null", rule: InputDeviceRule())
+            await monitor.open(node: "/dev/input/event-none", rule: InputDeviceRule())
+            #expect(await monitor.openDevices.isEmpty)
+            #expect(recorder.all.count == 2)
+            #expect(recorder.all.first?.contains("/dev/null is not an input device") == true)
+            #expect(recorder.all.last?.contains("plug it in again") == true)
+        }
+    }
+
+    @Test(.enabled(if: hasUinput, "needs /dev/uinput ('modprobe uinput') and the right to write to it"))
+    func keysAreReadAndUnpluggingReleasesThem() async throws {
+        try await withMonitor { monitor, recorder in
+            let keyboard = try UinputDevice(name: "pttd test keys")
+            try await until { access(keyboard.node, R_OK) == 0 }
+            await monitor.open(node: keyboard.node, rule: InputDeviceRule(isGrabbed: true))
+            for value: Int32 in [1, 2, 2, 0, 1] { keyboard.key(KEY_F13, value) }
+            keyboard.key(KEY_PLAYPAUSE, 1)
+            try await until { recorder.all.count >= 5 }
+            keyboard.unplug()
+            try await until { recorder.all.last == "removed" }
+            #expect(
+                recorder.all == [
+                    "added pttd test keys", "down 183", "up 183", "down 183", "down 164", "up 164", "up 183", "removed",
+                ])
+        }
+    }
+
+    @Test(.enabled(if: hasUinput, "needs /dev/uinput ('modprobe uinput') and the right to write to it"))
+    func aDeviceWithoutTheTagIsNotOpened() async throws {
+        try await withMonitor { monitor, recorder in
+            let keyboard = try UinputDevice(name: "pttd untagged keys")
+            defer { keyboard.unplug() }
+            try await monitor.start()
+            try await Task.sleep(for: .milliseconds(300))
+            #expect(await !monitor.openDevices.contains { $0.node == keyboard.node })
+            #expect(!recorder.all.contains("added pttd untagged keys"))
+        }
+    }
+}

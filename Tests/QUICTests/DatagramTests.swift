@@ -1,0 +1,58 @@
+import QUIC
+import Testing
+
+@Suite struct DatagramTests {
+    @Test func datagramsGoBothWaysInOrderWhenNothingIsLost() async throws {
+        let (server, client, connection) = try await connectedPair()
+        let sent = (0..<100).map { number in [UInt8](repeating: UInt8(number), count: 1 + number * 10) }
+        try await client.on { _ in for datagram in sent { try connection.sendDatagram(datagram) } }
+        try await server.wait("all") { $0.datagrams.count == sent.count }
+        #expect(try await server.on { $0.datagrams } == sent)
+        try await server.on { peer in for datagram in sent { try peer.accepted[0].sendDatagram(datagram) } }
+        try await client.wait("all") { $0.datagrams.count == sent.count }
+        #expect(try await client.on { $0.datagrams } == sent)
+        #expect(try await client.on { $0.earlyDatagrams.isEmpty })
+        try await client.stop()
+        try await server.stop()
+    }
+
+    @Test func theLongestDatagramFitsAndALongerOneIsRefused() async throws {
+        let (server, client, connection) = try await connectedPair()
+        let maximum = try await client.on { _ in connection.maximumDatagramLength }
+        let length = try #require(maximum)
+        #expect(length > 1_100)
+        try await client.on { _ in
+            #expect(throws: QUICError.datagramTooLarge(maximum: length)) {
+                try connection.sendDatagram([UInt8](repeating: 1, count: length + 1))
+            }
+            try connection.sendDatagram([UInt8](repeating: 2, count: length))
+            try connection.sendDatagram([])
+        }
+        try await server.wait("both") { $0.datagrams.count == 2 }
+        #expect(try await server.on { $0.datagrams.map(\.count) } == [length, 0])
+        try await client.stop()
+        try await server.stop()
+    }
+
+    @Test func aFullQueueDropsTheOldestAndCounts() async throws {
+        let (server, client, connection) = try await connectedPair { $0.datagramSendQueue = 4 }
+        try await client.on { _ in
+            for number in 0..<10 { try connection.sendDatagram([UInt8(number)]) }
+            #expect(connection.queuedDatagramCount == 4)
+            #expect(connection.statistics.datagramsDroppedSending == 6)
+        }
+        try await server.wait("the newest") { $0.datagrams.count == 4 }
+        #expect(try await server.on { $0.datagrams } == [[6], [7], [8], [9]])
+        try await client.stop()
+        try await server.stop()
+    }
+
+    @Test func aPeerThatTakesNoneIsRespected() async throws {
+        let (server, client, connection) = try await connectedPair { $0.maximumDatagram = 0 }
+        try await client.on { _ -> Void in
+            #expect(throws: QUICError.datagramsNotSupported) { try connection.sendDatagram([1]) }
+        }
+        try await client.stop()
+        try await server.stop()
+    }
+}

@@ -1,0 +1,115 @@
+import MonotonicTime
+import QUIC
+import Testing
+
+@Suite struct LifecycleTests {
+    @Test func thePeerSeesCodeAndReasonOfAClose() async throws {
+        let (server, client, connection) = try await connectedPair()
+        try await client.on { _ in
+            let stream = try connection.openStream()
+            try stream.write(Array("last words".utf8))
+            connection.close(code: 7, reason: "going home")
+            #expect(throws: QUICError.closed) { try connection.openStream() }
+            #expect(throws: QUICError.closed) { try connection.sendDatagram([1]) }
+            #expect(throws: QUICError.closed) { try stream.write([1]) }
+        }
+        try await server.wait("closed") { !$0.reasons.isEmpty }
+        #expect(try await server.on { $0.reasons } == [.closedByPeer(code: 7, reason: "going home")])
+        #expect(try await server.on { $0.received.values.first } == Array("last words".utf8))
+        try await client.wait("closed") { !$0.reasons.isEmpty }
+        #expect(try await client.on { $0.reasons } == [.closedLocally(code: 7, reason: "going home")])
+        #expect(try await server.on { $0.endpoint.connectionCount } == 0)
+        try await client.stop()
+        try await server.stop()
+    }
+
+    @Test func aServerMayRefuseANewcomerWithWords() async throws {
+        let server = try await Peer.server()
+        try await server.on { $0.endpoint.delegate = nil }
+        let refuser = Refuser()
+        try await server.on { $0.endpoint.delegate = refuser }
+        let client = try await Peer.client()
+        _ = try await client.connect(to: server)
+        try await client.wait("refused") { !$0.reasons.isEmpty }
+        #expect(try await client.on { $0.reasons } == [.closedByPeer(code: 3, reason: "full")])
+        try await client.stop()
+        try await server.stop()
+    }
+
+    @Test func closingAnEndpointTellsAllPeers() async throws {
+        let (server, client, _) = try await connectedPair()
+        try await server.stop()
+        try await client.wait("told") { !$0.reasons.isEmpty }
+        #expect(try await client.on { $0.reasons } == [.closedByPeer(code: 0, reason: "")])
+        #expect(server.reasons == [.endpointClosed])
+        try await client.stop()
+    }
+
+    @Test func silenceEndsAConnectionAfterTheIdleTimeout() async throws {
+        let (server, client, _) = try await connectedPair { $0.idleTimeout = .milliseconds(400) }
+        let start = Instant.now
+        try await client.wait("idle") { !$0.reasons.isEmpty }
+        try await server.wait("idle") { !$0.reasons.isEmpty }
+        #expect(try await client.on { $0.reasons } == [.idleTimeout])
+        #expect(try await server.on { $0.reasons } == [.idleTimeout])
+        #expect(Instant.now - start > .milliseconds(250))
+        try await client.stop()
+        try await server.stop()
+    }
+
+    @Test func keepAliveOutlastsTheIdleTimeout() async throws {
+        let (server, client, connection) = try await connectedPair(keepAlive: .milliseconds(200)) {
+            $0.idleTimeout = .milliseconds(1_000)
+        }
+        try await Task.sleep(for: .milliseconds(3_000))
+        #expect(try await client.on { $0.reasons.isEmpty && connection.isReady })
+        #expect(try await server.on { $0.reasons.isEmpty })
+        try await client.stop()
+        try await server.stop()
+    }
+
+    @Test func aServerThatVanishesIsNoticed() async throws {
+        let server = try await Peer.server()
+        let path = try await Forwarder(to: server.address)
+        let client = try await Peer.client { $0.idleTimeout = .milliseconds(800) }
+        let connection = try await client.connect(to: server, at: path.address, keepAlive: .milliseconds(200))
+        try await client.wait("ready") { $0.readyCount == 1 }
+        try await path.drop { _, _ in true }
+        try await client.on { _ in try connection.sendDatagram([1]) }
+        try await client.wait("noticed") { !$0.reasons.isEmpty }
+        #expect(try await client.on { $0.reasons } == [.idleTimeout])
+        try await client.stop()
+        try await server.stop()
+        path.stop()
+    }
+
+    @Test func aServerThatRestartedSaysSoByStatelessReset() async throws {
+        let keys = ServerKeys.generate()
+        let identity = try makeIdentity()
+        let first = try await Peer.server(keys: keys, identity: identity)
+        let path = try await Forwarder(to: first.address)
+        let client = try await Peer.client()
+        let connection = try await client.connect(to: first, at: path.address)
+        try await client.wait("ready") { $0.readyCount == 1 }
+        try await first.wait("ready") { $0.readyCount == 1 }
+        // The first server's farewell does not get through; another one has its keys, but not the connection.
+        try await path.drop { _, _ in true }
+        try await first.stop()
+        let second = try await Peer.server(keys: keys, identity: identity)
+        try await path.redirect(to: second.address)
+        try await path.drop { _, _ in false }
+        try await client.on { _ in try connection.sendDatagram([UInt8](repeating: 0, count: 100)) }
+        try await client.wait("told") { !$0.reasons.isEmpty }
+        #expect(try await client.on { $0.reasons } == [.statelessReset])
+        #expect(try await second.on { $0.endpoint.statistics.resetsSent } >= 1)
+        try await client.stop()
+        try await second.stop()
+        path.stop()
+    }
+
+    private final class Refuser: QUICEndpointDelegate, @unchecked Sendable {
+        func endpoint(_ endpoint: QUICEndpoint, didAccept connection: QUICConnection) {
+            connection.close(code: 3, reason: "full")
+        }
+    }
+}
