@@ -62,7 +62,7 @@ import Testing
         let before = try await client.address
         try await client.on { _ in try connection.sendDatagram([0]) }
         try await server.wait("there") { $0.datagrams.count == 1 }
-        try await client.on { _ in try connection.migrate(to: .loopback()) }
+        try await client.migrate(connection)
         try await server.wait("moved", timeout: .seconds(5)) { $0.moves.count == 1 }
         let after = try await server.on { $0.accepted[0].remoteAddress }
         #expect(after != before)
