@@ -51,7 +51,7 @@ extension QUICConnection {
         guard status == 0, let created else { throw QUICError.ngtcp2("ngtcp2_conn_server_new", status) }
         conn = created
         keepQUICBit(created)
-        let session = try TLSSession.server(tlsSetup, options: options)
+        let session = try TLSSession.server(tlsSetup, options: options, replayGuard: endpoint.replayGuard)
         self.session = session
         ngtcp2_conn_set_tls_native_handle(created, UnsafeMutableRawPointer(session.handle))
         register(own)

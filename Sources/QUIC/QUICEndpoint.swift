@@ -60,6 +60,7 @@ public final class QUICEndpoint: @unchecked Sendable {
     let credentials: TLSCredentials
     let sender = PacketSender()
     let receiver = PacketReceiver()
+    let replayGuard = ReplayGuard()
     private let fanOutBuffers = FanOut()
     private(set) var sockets: [UDPSocket] = []
     private let reusePort: Bool
