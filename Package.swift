@@ -123,7 +123,10 @@ let package = Package(
         executable("pttctl", ["PTTBus", "DBus", "Terminal", "MonotonicTime", "Reactor", "Logs", arguments, log]),
         executable(
             "pttrelay",
-            ["RelayServer", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Reactor", arguments, lifecycle, log]),
+            [
+                "RelayServer", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Reactor", "Logs", arguments, lifecycle,
+                signals, log,
+            ]),
 
         // Tests, one target a room.
         tests("Reactor", named: "Reactor", ["MonotonicTime", "CLinux"]),

@@ -25,7 +25,7 @@ public struct RelayServerConfiguration: Sendable {
     public var transportKeys: RelayTransportKeys
 
     /// The port of a relay when nothing else is said.
-    public static let defaultPort: UInt16 = 4_554
+    public static let defaultPort: UInt16 = 4_433
 
     /// A relay on `listenAddress`.
     public init(

@@ -1,0 +1,44 @@
+// pttrelay: the command line. What a relay does is in `RelayServer`.
+import ArgumentParser
+import Logging
+
+/// The command line of `pttrelay`.
+@main
+struct PTTRelay: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "pttrelay",
+        abstract: "A relay for push-to-talk channels: decides who may talk, and hands each packet to everyone else.",
+        subcommands: [RunCommand.self, InviteCommand.self])
+}
+
+/// The options that say which relay is meant.
+struct RelayOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("The configuration file.", valueName: "file"))
+    var config: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Where keys and invitations are kept.",
+            discussion: "By default /var/lib/pttrelay for root, else $XDG_STATE_HOME/pttrelay.", valueName: "directory")
+    )
+    var state: String?
+
+    @Option(help: ArgumentHelp("The name or address of this machine in invitations.", valueName: "name"))
+    var host: String?
+
+    /// The configuration file's settings, or the defaults without one.
+    func settings() throws -> RelaySettings {
+        guard let path = config ?? RelaySettings.defaultPath() else { return RelaySettings() }
+        return try RelaySettings.read(path: path)
+    }
+
+    /// The state directory, as the options or the settings name it.
+    func stateDirectory(_ settings: RelaySettings) -> String {
+        state ?? settings.state ?? RelaySettings.defaultStateDirectory
+    }
+}
+
+extension Logger.Level: @retroactive ExpressibleByArgument {}
+
+/// Ends the program as a mistake of the configuration: systemd does not restart it for the same one (sysexits.h).
+let configurationMistake = ExitCode(78)

@@ -1,0 +1,83 @@
+// pttrelay.toml: what it can say, and what holds when it says nothing.
+import Glibc
+import RelayProtocol
+import RelayServer
+import Settings
+
+/// The configuration of a relay. Everything has a default.
+struct RelaySettings {
+    /// Where to listen; nil: not said.
+    var listen: ListenAddress?
+    /// The name in invitations; nil: not said.
+    var host: String?
+    /// The state directory; nil: not said.
+    var state: String?
+    /// The channels' names.
+    var channels: [String] = []
+    var limits = RelayLimits()
+    var timers = FloorControlStateMachine.Timers()
+
+    /// The file that is read when none is named, if it is there.
+    static func defaultPath() -> String? {
+        let path = "/etc/pttrelay/pttrelay.toml"
+        return access(path, F_OK) == 0 ? path : nil
+    }
+
+    /// Where state is kept when nothing else is said.
+    static var defaultStateDirectory: String {
+        if let directory = environment("STATE_DIRECTORY") { return directory }
+        if getuid() == 0 { return "/var/lib/pttrelay" }
+        let base = environment("XDG_STATE_HOME") ?? (environment("HOME") ?? "/tmp") + "/.local/state"
+        return base + "/pttrelay"
+    }
+
+    private static func environment(_ name: String) -> String? {
+        guard let value = getenv(name).map({ String(cString: $0) }), !value.isEmpty else { return nil }
+        return value
+    }
+
+    /// The settings in the file at `path`; every mistake in it is reported at once.
+    static func read(path: String) throws(SettingsError) -> RelaySettings {
+        try SettingsFile.read(path: path, read)
+    }
+
+    static func read(_ root: SettingsTable) -> RelaySettings {
+        var result = RelaySettings()
+        if let relay = root.table("relay") {
+            result.listen = relay.optional("listen", listenAddress) ?? nil
+            result.host = relay.optional("host", .string(lengthMax: 253))
+            result.state = relay.optional("state", .string)
+            result.timers.talkTimeLimit = relay.value(
+                "talk-time-limit", .duration(in: .seconds(5) ... .seconds(3_600)), default: result.timers.talkTimeLimit)
+        }
+        if let limits = root.table("limits") {
+            result.limits.connections = limits.value(
+                "connections", .integer(in: 1...16_384), default: result.limits.connections)
+            result.limits.membersPerChannel = limits.value(
+                "members-per-channel", .integer(in: 2...10_000), default: result.limits.membersPerChannel)
+        }
+        result.channels = root.tables("channel", countMax: result.limits.channels).map { table in
+            table.required("name", channelName)
+        }
+        return result
+    }
+
+    private static var listenAddress: SettingType<ListenAddress?> {
+        SettingType<String>.string(lengthMax: 256).map(placeholder: nil) { text throws(SettingRefusal) in
+            guard let address = ListenAddress(argument: text) else {
+                throw SettingRefusal("\"\(text)\" is no address with a port", "write \(ListenAddress.expected)")
+            }
+            return address
+        }
+    }
+
+    private static var channelName: SettingType<String> {
+        SettingType<String>.string(lengthMax: DisplayName.byteCountMaximum)
+            .map(placeholder: "") { text throws(SettingRefusal) in
+                guard DisplayName(text) != nil else {
+                    throw SettingRefusal("has control characters", "write plain text")
+                }
+                return text
+            }
+    }
+}

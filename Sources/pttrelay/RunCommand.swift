@@ -1,0 +1,114 @@
+// pttrelay run: serves channels until it is told to stop.
+import ArgumentParser
+import Cryptography
+import Glibc
+import Logging
+import Logs
+import RelayProtocol
+import RelayServer
+import ServiceLifecycle
+import UnixSignals
+
+/// Serves channels until SIGTERM or SIGINT.
+struct RunCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "run", abstract: "Serve channels until stopped.",
+        discussion: """
+            The first start makes the relay's key and an invitation for each channel. Every start prints the invitations on standard \
+            output, then "ready". Whoever has an invitation may join and talk. Without --channel and without channels in the configuration, \
+            the channels of the last start are served.
+            """)
+
+    @OptionGroup var relay: RelayOptions
+
+    @Option(
+        help: ArgumentHelp(
+            "The UDP address and port to listen on, '[::]:4433' by default; port 0 lets the system choose.",
+            valueName: "address:port"))
+    var listen: ListenAddress?
+
+    @Option(name: .customLong("channel"), help: ArgumentHelp("A channel to serve; may be repeated.", valueName: "name"))
+    var channels: [String] = []
+
+    @Option(help: "How much to log: trace, debug, info, notice, warning or error.")
+    var logLevel: Logger.Level = .info
+
+    func run() async throws {
+        signal(SIGPIPE, SIG_IGN)
+        let level = logLevel
+        LoggingSystem.bootstrap { LineLogHandler(label: $0, level: level) }
+        let logger = Logger(label: "pttrelay")
+        let server: RelayServer
+        let links: [InvitationLink]
+        do {
+            (server, links) = try await start(logger)
+        } catch {
+            complain("pttrelay: \(error)")
+            throw configurationMistake
+        }
+        for link in links { say(link.text) }
+        say("ready")
+        let group = ServiceGroup(
+            configuration: .init(
+                services: [
+                    .init(service: RelayService(server: server), successTerminationBehavior: .gracefullyShutdownGroup)
+                ],
+                gracefulShutdownSignals: [.sigterm, .sigint],
+                logger: Logger(label: "pttrelay.services") { LineLogHandler(label: $0, level: .error) }))
+        try await group.run()
+    }
+
+    private func start(_ logger: Logger) async throws -> (RelayServer, [InvitationLink]) {
+        let settings = try relay.settings()
+        let directory = relay.stateDirectory(settings)
+        var state = try RelayState.open(directory, logger: logger)
+        let channels = try state.channels(named: self.channels + settings.channels)
+        let listen = listen ?? settings.listen ?? ListenAddress.standard
+        var configuration = RelayServerConfiguration(
+            listenAddress: listen.address, listenPort: listen.port, identity: state.identity, channels: channels,
+            transportKeys: state.transportKeys)
+        configuration.limits = settings.limits
+        configuration.timers = settings.timers
+        let server = try RelayServer(configuration: configuration, logger: logger)
+        let port = try await server.start()
+        state.host = relay.host ?? settings.host ?? listen.invitationHost
+        state.port = port
+        try state.save()
+        var links: [InvitationLink] = []
+        for channel in channels {
+            links.append(try await server.invitation(for: channel.id, host: state.host ?? listen.invitationHost))
+        }
+        return (server, links)
+    }
+}
+
+/// The relay in the form of the service group.
+private struct RelayService: Service {
+    let server: RelayServer
+
+    func run() async throws {
+        try await withGracefulShutdownHandler {
+            try await server.run()
+        } onGracefulShutdown: {
+            // Told now, so that members hear it before the process ends.
+            Task { await server.stop() }
+        }
+    }
+}
+
+/// A line on standard output, at once: another program may wait for it.
+func say(_ text: String) { writeLine(text, STDOUT_FILENO) }
+
+/// A line on standard error, without the form of a log.
+func complain(_ text: String) { writeLine(text, STDERR_FILENO) }
+
+private func writeLine(_ text: String, _ descriptor: Int32) {
+    var rest = Array((text + "\n").utf8)[...]
+    while !rest.isEmpty {
+        let count = rest.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
+        if count < 0, errno == EINTR { continue }
+        // Nobody reads it, so there is nobody to tell.
+        guard count > 0 else { return }
+        rest = rest.dropFirst(count)
+    }
+}
