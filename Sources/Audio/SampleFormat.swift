@@ -49,7 +49,7 @@ enum SampleFormat: UInt8, BitwiseCopyable, Sendable {
             for channel in 0..<channels {
                 let target = output + (frame * channels + channel) * bytesPerSample
                 switch self {
-                case .unsigned8: target.storeBytes(of: UInt8(128 + value * 127), as: UInt8.self)
+                case .unsigned8: target.storeBytes(of: UInt8((128 + value * 127).rounded()), as: UInt8.self)
                 case .signed16: target.storeBytes(of: Self.signed16(value), as: Int16.self)
                 case .signed24Packed:
                     let scaled = Int32((value * 8_388_607).rounded())

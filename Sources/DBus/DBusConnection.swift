@@ -223,6 +223,18 @@ public actor DBusConnection {
         destination: String, path: DBusObjectPath, interface: String, method: String, arguments: [DBusValue] = [],
         timeout: Duration = DBusConnection.defaultTimeout, startsService: Bool = true
     ) async throws(DBusError) -> [DBusValue] {
+        try await callForMessage(
+            destination: destination, path: path, interface: interface, method: method, arguments: arguments,
+            timeout: timeout, startsService: startsService
+        ).arguments
+    }
+
+    /// Calls a method and returns the whole answer. Its serial number tells which of the service's signals were sent
+    /// before it (smaller) and which after.
+    public func callForMessage(
+        destination: String, path: DBusObjectPath, interface: String, method: String, arguments: [DBusValue] = [],
+        timeout: Duration = DBusConnection.defaultTimeout, startsService: Bool = true
+    ) async throws(DBusError) -> DBusMessage {
         let message = OutgoingMessage(
             kind: .call(destination: destination, path: path, interface: interface, member: method),
             arguments: arguments, startsService: startsService)
@@ -237,7 +249,7 @@ public actor DBusConnection {
         } onCancel: {
             loop.execute { [weak self] in self?.assumeIsolated { $0.cancel(identifier) } }
         }
-        return try result.get().arguments
+        return try result.get()
     }
 
     /// Sends a call whose answer nobody waits for.

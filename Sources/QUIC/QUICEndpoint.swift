@@ -60,6 +60,7 @@ public final class QUICEndpoint: @unchecked Sendable {
     let credentials: TLSCredentials
     let sender = PacketSender()
     let receiver = PacketReceiver()
+    let replayGuard = ReplayGuard()
     private let fanOutBuffers = FanOut()
     private(set) var sockets: [UDPSocket] = []
     private let reusePort: Bool
@@ -323,7 +324,7 @@ public final class QUICEndpoint: @unchecked Sendable {
         return new
     }
 
-    func socket(at local: SocketAddress) -> UDPSocket? { sockets.first { $0.localAddress == local } }
+    func socket(at local: SocketAddress) -> UDPSocket? { sockets.first { $0.serves(local) } }
 
     /// Closes the sockets that were opened for moves and that no connection is on any more; the first one stays.
     func closeUnusedSockets() {

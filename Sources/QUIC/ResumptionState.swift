@@ -1,4 +1,5 @@
-// What a client keeps to resume a connection: ticket, the server's limits, an address token, whose server it was. Pure.
+// What a client keeps to resume a connection: ticket, the server's limits, an address token, whose server it was.
+import CGnuTLS
 
 /// What a client needs to greet a server that it knows, with early data in its first packet (0-RTT, RFC 9001,
 /// section 4.6). It contains secrets; keep `bytes` as carefully as a private key.
@@ -31,13 +32,15 @@ public struct ResumptionState: Sendable, Equatable {
             result.append(UInt8(truncatingIfNeeded: part.count))
             result += part
         }
-        return result
+        return result + sha256(result)
     }
 
     /// The state that `bytes` holds, or nil when it is damaged or of another version: connect without it then.
     public init?(bytes: [UInt8]) {
-        guard bytes.first == Self.formatVersion else { return nil }
-        var rest = bytes.dropFirst()
+        // GnuTLS does not survive damaged session data, so not a bit of it may have changed.
+        let body = bytes.dropLast(32)
+        guard body.first == Self.formatVersion, bytes.suffix(32).elementsEqual(sha256(Array(body))) else { return nil }
+        var rest = body.dropFirst()
         var parts: [[UInt8]] = []
         for _ in 0..<4 {
             guard rest.count >= 2 else { return nil }
@@ -55,4 +58,12 @@ public struct ResumptionState: Sendable, Equatable {
     var isStorable: Bool {
         [session, transportParameters, token].allSatisfy { $0.count <= Self.maximumPartLength }
     }
+}
+
+/// The SHA-256 of `bytes`.
+func sha256(_ bytes: [UInt8]) -> [UInt8] {
+    var hash = [UInt8](repeating: 0, count: 32)
+    let status = gnutls_hash_fast(GNUTLS_DIG_SHA256, bytes, bytes.count, &hash)
+    precondition(status == 0, "SHA-256 works")
+    return hash
 }

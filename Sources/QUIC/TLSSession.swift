@@ -6,6 +6,7 @@ import Glibc
 /// Owns a `gnutls_session_t` that is wired to an `ngtcp2_conn`.
 final class TLSSession {
     let handle: gnutls_session_t
+    private var antiReplay: gnutls_anti_replay_t?
 
     /// What a session is made from; `reference` leads GnuTLS's callbacks to the connection and outlives the session.
     struct Setup {
@@ -15,7 +16,9 @@ final class TLSSession {
     }
 
     /// A server's side; tickets are sealed with `keys`.
-    static func server(_ setup: Setup, options: QUICServerOptions) throws(QUICError) -> TLSSession {
+    static func server(
+        _ setup: Setup, options: QUICServerOptions, replayGuard: ReplayGuard
+    ) throws(QUICError) -> TLSSession {
         var flags = GNUTLS_SERVER.rawValue | GNUTLS_NO_AUTO_SEND_TICKET.rawValue
         flags |= GNUTLS_NO_END_OF_EARLY_DATA.rawValue
         if options.acceptsEarlyData { flags |= GNUTLS_ENABLE_EARLY_DATA.rawValue }
@@ -24,8 +27,12 @@ final class TLSSession {
             gnutls_session_ticket_enable_server(session.handle, $0)
         }
         guard status == 0 else { throw QUICError.gnutls("gnutls_session_ticket_enable_server", status) }
-        // QUIC bounds early data by flow control; RFC 9001, section 4.6.1 wants this value.
-        if options.acceptsEarlyData { gnutls_record_set_max_early_data_size(session.handle, Int(UInt32.max)) }
+        if options.acceptsEarlyData {
+            // QUIC bounds early data by flow control; RFC 9001, section 4.6.1 wants this value.
+            gnutls_record_set_max_early_data_size(session.handle, Int(UInt32.max))
+            session.antiReplay = replayGuard.makeContext()
+            if let context = session.antiReplay { gnutls_anti_replay_enable(session.handle, context) }
+        }
         gnutls_certificate_server_set_request(session.handle, GNUTLS_CERT_REQUIRE)
         gnutls_certificate_send_x509_rdn_sequence(session.handle, 1)
         gnutls_handshake_set_hook_function(
@@ -82,7 +89,10 @@ final class TLSSession {
         gnutls_session_set_ptr(handle, setup.reference)
     }
 
-    deinit { gnutls_deinit(handle) }
+    deinit {
+        gnutls_deinit(handle)
+        if let antiReplay { gnutls_anti_replay_deinit(antiReplay) }
+    }
 
     /// Whether the sides have agreed on this side's protocol.
     static func hasApplicationProtocol(_ session: gnutls_session_t) -> Bool {

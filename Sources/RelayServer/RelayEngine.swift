@@ -51,7 +51,7 @@ final class RelayEngine {
         timer?.timer.cancel()
         timer = nil
         _ = core.handle(.shutDown, at: .now)
-        for peer in peers.values { peer.connection.delegate = nil }
+        for peer in peers.values { peer.detach() }
         peers = [:]
         groups = groups.map { _ in ListenerGroup() }
         endpoint.delegate = nil
@@ -84,6 +84,7 @@ final class RelayEngine {
             }
         case .close(let id, let code, let reason):
             guard let peer = peers.removeValue(forKey: id) else { return }
+            peer.detach()
             peer.connection.close(code: code.rawValue, reason: reason)
         case .startMedia(let id, let channel, let key, _):
             guard groups.indices.contains(channel), let peer = peers[id] else { return }
@@ -198,6 +199,7 @@ extension RelayEngine: QUICEndpointDelegate {
         peer.isConnected = true
         guard let hash = peer.connection.peerKeySHA256, let pin = PublicKeyPin(hash) else {
             peers[peer.id] = nil
+            peer.detach()
             peer.connection.close(code: RelayCloseCode.protocolViolation.rawValue, reason: "a client key is needed")
             return
         }
@@ -274,6 +276,7 @@ extension RelayEngine: QUICConnectionDelegate {
     func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason) {
         guard let peer = peer(of: connection) else { return }
         peers[peer.id] = nil
+        peer.detach()
         log.closed(peer.id, reason)
         handle(.disconnected(peer.id))
     }

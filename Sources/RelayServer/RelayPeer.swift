@@ -19,6 +19,12 @@ final class RelayPeer {
         self.connection = connection
     }
 
+    /// Ends the mutual hold of connection and peer; nothing of the connection is heard any more.
+    func detach() {
+        connection.context = nil
+        connection.delegate = nil
+    }
+
     /// Makes the trailers' key ready, once: its counter must never start again. False when that fails.
     func makeSealer(_ key: DownlinkKey) -> Bool {
         if sealer == nil { sealer = try? DownlinkSealer(key: key) }

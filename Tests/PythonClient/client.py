@@ -9,6 +9,7 @@ import sys
 import time
 
 import oggopus
+import probe
 import relay_pb2
 import selftest
 import session
@@ -245,6 +246,7 @@ def arguments(words):
     listening.add_argument("--output", help="write them here, as Ogg Opus (further ones: NAME-2.opus …)")
     listening.add_argument("--bursts", type=int, default=1, help="how many (1)")
     listening.add_argument("--seconds", type=float, default=30, help="how long to wait (30)")
+    commands.add_parser("probe", help="break the protocol in every way and see that the relay withstands it")
     talking = commands.add_parser("talk", help="say something")
     talking.add_argument("--input", required=True, help="an Ogg Opus file")
     talking.add_argument("--priority", type=int, default=0)
@@ -258,6 +260,8 @@ def main():
     if sys.argv[1:] == ["self-test"]:
         return selftest.main()
     options = arguments(sys.argv[1:])
+    if options.command == "probe":
+        return probe.main(options.link)
     identity = session.load_identity(options.identity) if options.identity else session.make_identity()
     body = listen if options.command == "listen" else talk
     try:

@@ -1,6 +1,7 @@
 """A member's connection to a relay: docs/relay-protocol.md, sections 3 to 6, and the way media take through 8 and 9."""
 
 import asyncio
+import os
 import struct
 import time
 from collections import Counter
@@ -48,7 +49,7 @@ def load_identity(path):
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
-        with open(path, "xb") as file:
+        with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write(pem)
         return certificate, key
     return x509.load_pem_x509_certificate(data), serialization.load_pem_private_key(data, None)

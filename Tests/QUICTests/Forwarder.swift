@@ -22,6 +22,7 @@ final class Forwarder: @unchecked Sendable {
     private var server: sockaddr_in
     private var dropping: Filter = { _, _ in false }
     private var copies: [[UInt8]] = []
+    private var recordedAnswers: [[UInt8]]?
     /// Where clients send to.
     let address: SocketAddress
 
@@ -54,6 +55,12 @@ final class Forwarder: @unchecked Sendable {
 
     /// Packets to the server that have passed, the newest hundred.
     var seen: [[UInt8]] { get async throws { try await loop.run { self.copies } } }
+
+    /// Keeps packets to the client from now on.
+    func recordAnswers() async throws { try await loop.run { self.recordedAnswers = [] } }
+
+    /// Packets to the client since `recordAnswers`.
+    var answers: [[UInt8]] { get async throws { try await loop.run { self.recordedAnswers ?? [] } } }
 
     /// Sends `packet` to the server as if it came from the client.
     func inject(_ packet: [UInt8], _ direction: Direction = .toServer) async throws {
@@ -90,6 +97,7 @@ final class Forwarder: @unchecked Sendable {
             if direction == .toServer { client = source }
             let packet = Array(buffer.prefix(count))
             if dropping(direction, packet) { continue }
+            if direction == .toClient { recordedAnswers?.append(packet) }
             if direction == .toServer {
                 copies.append(packet)
                 if copies.count > 100 { copies.removeFirst() }

@@ -1,0 +1,158 @@
+// What can be done with adapters, devices and characteristics.
+import DBus
+
+extension BlueZClient {
+    // MARK: Adapters
+
+    /// Switches an adapter on or off.
+    public func setPowered(_ isPowered: Bool, _ adapter: AdapterIdentifier) async throws(BlueZError) {
+        try await set(
+            "Powered", .boolean(isPowered), of: BlueZName.adapter, at: adapter.path,
+            during: "switch \(adapter) \(isPowered ? "on" : "off")")
+    }
+
+    /// Starts to look for devices, for this program. A discovery of ours that runs already is no error: the filter
+    /// is set anew. Stop it before connecting: a running scan breaks links that are being set up.
+    public func startDiscovery(
+        on adapter: AdapterIdentifier, filter: DiscoveryFilter = DiscoveryFilter()
+    ) async throws(BlueZError) {
+        let operation = "start discovery on \(adapter)"
+        _ = try await call(
+            adapter.path, BlueZName.adapter, "SetDiscoveryFilter", [filter.dbusValue], timeout: BlueZTimeout.short,
+            during: operation)
+        do throws(BlueZError) {
+            _ = try await call(
+                adapter.path, BlueZName.adapter, "StartDiscovery", timeout: BlueZTimeout.short, during: operation)
+        } catch {
+            guard error.kind == .inProgress else { throw error }
+        }
+    }
+
+    /// Stops our discovery. That none runs is no error, and neither is BlueZ's `InProgress`: it stops all the same.
+    public func stopDiscovery(on adapter: AdapterIdentifier) async throws(BlueZError) {
+        do throws(BlueZError) {
+            _ = try await call(
+                adapter.path, BlueZName.adapter, "StopDiscovery", timeout: BlueZTimeout.short,
+                during: "stop discovery on \(adapter)")
+        } catch {
+            switch error.kind {
+            case .inProgress, .alreadyDone, .notReady, .noSuchObject, .unavailable: return
+            default: throw error
+            }
+        }
+    }
+
+    /// Makes BlueZ forget a device, its pairing included.
+    public func remove(_ device: DeviceIdentifier) async throws(BlueZError) {
+        _ = try await call(
+            device.adapter.path, BlueZName.adapter, "RemoveDevice", [.objectPath(device.path)],
+            timeout: BlueZTimeout.short, during: "forget \(device)")
+    }
+
+    // MARK: Devices
+
+    /// Connects a device. Returns when BlueZ has the link and the device's services, or earlier if it is connected.
+    /// - Throws: A `BlueZError` whose kind `ConnectRetryPolicy` can judge.
+    public func connect(_ device: DeviceIdentifier) async throws(BlueZError) {
+        do throws(BlueZError) {
+            _ = try await call(
+                device.path, BlueZName.device, "Connect", timeout: BlueZTimeout.connect, during: "connect \(device)")
+        } catch {
+            guard error.kind == .alreadyDone else { throw error }
+        }
+    }
+
+    /// Disconnects a device. An untrusted one is not reconnected by BlueZ until it is connected by hand.
+    public func disconnect(_ device: DeviceIdentifier) async throws(BlueZError) {
+        do throws(BlueZError) {
+            _ = try await call(
+                device.path, BlueZName.device, "Disconnect", timeout: BlueZTimeout.connect,
+                during: "disconnect \(device)")
+        } catch {
+            guard error.kind == .notConnected else { throw error }
+        }
+    }
+
+    /// Pairs with a device. Register an agent first.
+    public func pair(_ device: DeviceIdentifier) async throws(BlueZError) {
+        pairing.insert(device)
+        defer { pairing.remove(device) }
+        do throws(BlueZError) {
+            _ = try await call(
+                device.path, BlueZName.device, "Pair", timeout: BlueZTimeout.pair, during: "pair \(device)")
+        } catch {
+            guard error.kind == .alreadyDone else { throw error }
+        }
+    }
+
+    /// Ends a pairing that is under way.
+    public func cancelPairing(_ device: DeviceIdentifier) async throws(BlueZError) {
+        _ = try await call(
+            device.path, BlueZName.device, "CancelPairing", timeout: BlueZTimeout.short,
+            during: "cancel pairing of \(device)")
+    }
+
+    /// Trusts a device, or no longer. Only trusted devices are reconnected by themselves.
+    public func setTrusted(_ isTrusted: Bool, _ device: DeviceIdentifier) async throws(BlueZError) {
+        try await set(
+            "Trusted", .boolean(isTrusted), of: BlueZName.device, at: device.path,
+            during: "\(isTrusted ? "trust" : "distrust") \(device)")
+    }
+
+    /// Gives a device a name; an empty one gives it back its own.
+    public func setAlias(_ alias: String, _ device: DeviceIdentifier) async throws(BlueZError) {
+        try await set("Alias", .string(alias), of: BlueZName.device, at: device.path, during: "rename \(device)")
+    }
+
+    // MARK: Characteristics
+
+    /// Has a characteristic notify us: its values come as `valueChanged`. Already notifying is no error.
+    ///
+    /// BlueZ accepts it for a device that is not connected and subscribes when it is; and it subscribes again after
+    /// each reconnection, as long as we stay on the bus and the object lives.
+    public func startNotify(_ characteristic: CharacteristicIdentifier) async throws(BlueZError) {
+        do throws(BlueZError) {
+            _ = try await call(
+                characteristic.path, BlueZName.characteristic, "StartNotify", timeout: BlueZTimeout.attribute,
+                during: "subscribe to \(characteristic)")
+        } catch {
+            // BlueZ keeps one subscription for each program: "in progress" while it is not confirmed by the device,
+            // "already notifying" after.
+            guard error.kind == .alreadyDone || error.kind == .inProgress else { throw error }
+        }
+    }
+
+    /// Ends that.
+    public func stopNotify(_ characteristic: CharacteristicIdentifier) async throws(BlueZError) {
+        _ = try await call(
+            characteristic.path, BlueZName.characteristic, "StopNotify", timeout: BlueZTimeout.attribute,
+            during: "unsubscribe from \(characteristic)")
+    }
+
+    /// Reads a characteristic from the device.
+    public func readValue(_ characteristic: CharacteristicIdentifier) async throws(BlueZError) -> [UInt8] {
+        let operation = "read \(characteristic)"
+        let answer = try await call(
+            characteristic.path, BlueZName.characteristic, "ReadValue", [.properties([:])],
+            timeout: BlueZTimeout.attribute, during: operation)
+        guard let value = answer.first?.bytesValue, answer.count == 1, value.count <= Characteristic.largestValue else {
+            throw BlueZError(
+                .malformedAnswer, "answer of type '\(answer.signature)', not at most 512 bytes", during: operation)
+        }
+        return value
+    }
+
+    /// Writes a characteristic.
+    public func writeValue(
+        _ value: [UInt8], _ kind: WriteKind = .request, to characteristic: CharacteristicIdentifier
+    ) async throws(BlueZError) {
+        let operation = "write \(characteristic)"
+        guard value.count <= Characteristic.largestValue else {
+            throw BlueZError(.invalidArguments, "\(value.count) bytes; at most 512 fit", during: operation)
+        }
+        _ = try await call(
+            characteristic.path, BlueZName.characteristic, "WriteValue",
+            [.bytes(value), .properties(["type": .string(kind.rawValue)])], timeout: BlueZTimeout.attribute,
+            during: operation)
+    }
+}

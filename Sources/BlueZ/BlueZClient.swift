@@ -1,0 +1,280 @@
+// BlueZ as one actor: follows bluetoothd, feeds the tree, reports events.
+import DBus
+import Logging
+import MonotonicTime
+import Reactor
+
+/// The machine's Bluetooth, through bluetoothd.
+///
+/// It lives on the connection's loop and calls its handler there, in order. It survives bluetoothd stopping and
+/// starting, and the bus going away: everything is reported removed, and reported anew when it is back; the agent and
+/// the reconnection profile are registered again. Values of characteristics flow after `startNotify`, whose signal
+/// match is in place since `start()`, so that no first notification is lost.
+public actor BlueZClient {
+    /// The loop it lives on.
+    public nonisolated let loop: EventLoop
+    /// The loop, as the actor's executor.
+    public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+
+    nonisolated let connection: DBusConnection
+    nonisolated let logger: Logger
+    /// Where our own objects for BlueZ are.
+    nonisolated let basePath: DBusObjectPath
+    private let handler: @Sendable (BlueZEvent) -> Void
+
+    var tree = BlueZTree()
+    /// bluetoothd's unique name; nil while it is not there.
+    private(set) var owner: String?
+    /// Counts bluetoothd's lives, so that what was awaited in one is not taken for news of the next.
+    private(set) var life = 0
+    private(set) var isLoaded = false
+    private var buffered: [DBusMessage] = []
+    private var hasOverflowed = false
+    private var matches: [DBusMatch] = []
+    private var watch: DBusNameWatch?
+    private var loadAttempts = 0
+    var reconciler = ReconnectionState()
+    var isReconciling = false
+    var reconcileTimer: EventLoop.Timer?
+    var agent: AgentState?
+    /// Devices that we are pairing: the only ones whose pairing the default agent agrees to.
+    var pairing: Set<DeviceIdentifier> = []
+
+    /// Signals kept while the tree is being read.
+    private static let bufferedMaximum = 4096
+    private static let loadRetry = Duration.seconds(2)
+    private static let loadTimeout = Duration.seconds(10)
+
+    /// A client that does nothing before `start()`.
+    ///
+    /// - Parameters:
+    ///   - connection: A connection to the system bus; connected or not yet.
+    ///   - basePath: Below it our objects for BlueZ (agent, reconnection profile) are exported.
+    ///   - handler: Called on the loop for each event.
+    public init(
+        on connection: DBusConnection, basePath: DBusObjectPath = "/org/pttd/bluez", logger: Logger,
+        handler: @escaping @Sendable (BlueZEvent) -> Void
+    ) {
+        self.connection = connection
+        loop = connection.loop
+        self.basePath = basePath
+        self.logger = logger
+        self.handler = handler
+    }
+
+    // MARK: What there is
+
+    /// Whether bluetoothd is there and has been read.
+    public var isAvailable: Bool { isLoaded }
+    /// All adapters, by path.
+    public var adapters: [Adapter] { tree.adapters.values.sorted { $0.identifier < $1.identifier } }
+    /// All devices, by path.
+    public var devices: [Device] { tree.devices.values.sorted { $0.identifier < $1.identifier } }
+    /// The adapter, if it is there.
+    public func adapter(_ identifier: AdapterIdentifier) -> Adapter? { tree.adapters[identifier] }
+    /// The device, if it is known.
+    public func device(_ identifier: DeviceIdentifier) -> Device? { tree.devices[identifier] }
+    /// The characteristic, if it is there.
+    public func characteristic(_ identifier: CharacteristicIdentifier) -> Characteristic? {
+        tree.characteristics[identifier]
+    }
+    /// The characteristics of a device, by path.
+    public func characteristics(of device: DeviceIdentifier) -> [Characteristic] {
+        tree.characteristics.values.filter { $0.identifier.device == device && $0.service != nil }
+            .sorted { $0.identifier < $1.identifier }
+    }
+
+    // MARK: Life
+
+    /// Begins to follow bluetoothd. Its absence is no error: `available` comes when it does.
+    /// - Throws: When the bus refuses the signal matches.
+    public func start() async throws(BlueZError) {
+        guard watch == nil, matches.isEmpty else { return }
+        do throws(DBusError) {
+            // Matches before the first question, so that nothing falls between.
+            for rule in [
+                DBusMatchRule(sender: BlueZName.service, interface: BlueZName.objectManager),
+                DBusMatchRule(
+                    sender: BlueZName.service, pathNamespace: BlueZName.manager, interface: BlueZName.properties,
+                    member: "PropertiesChanged"),
+                DBusMatchRule(
+                    sender: BlueZName.service, pathNamespace: BlueZName.manager, interface: BlueZName.device,
+                    member: "Disconnected"),
+            ] {
+                let match = try await connection.addMatch(rule) { [weak self] message in
+                    self?.assumeIsolated { $0.received(message) }
+                }
+                matches.append(match)
+            }
+            watch = try await connection.watchName(BlueZName.service) { [weak self] owner in
+                self?.assumeIsolated { $0.ownerChanged(owner) }
+            }
+        } catch {
+            await stop()
+            throw BlueZError(error, during: "follow bluetoothd")
+        }
+    }
+
+    /// Ends it: no event is reported any more; agent and profile are taken back.
+    public func stop() async {
+        await unregisterAll()
+        if let watch { await connection.unwatchName(watch) }
+        watch = nil
+        for match in matches { await connection.removeMatch(match) }
+        matches = []
+        life += 1
+        owner = nil
+        isLoaded = false
+        tree = BlueZTree()
+    }
+
+    func report(_ events: [BlueZEvent]) {
+        for complaint in tree.takeComplaints().prefix(20) {
+            logger.warning("BlueZ said what it must not; ignored", metadata: ["what": "\(complaint)"])
+        }
+        for event in events {
+            handler(event)
+            noticed(event)
+        }
+    }
+
+    private func ownerChanged(_ new: String?) {
+        guard new != owner else { return }
+        if owner != nil { left() }
+        owner = new
+        guard new != nil else { return }
+        life += 1
+        loadAttempts = 0
+        load()
+    }
+
+    private func left() {
+        life += 1
+        let wasLoaded = isLoaded
+        isLoaded = false
+        buffered = []
+        hasOverflowed = false
+        reconciler.forgetAll()
+        agent?.isRegistered = false
+        logger.info("bluetoothd is gone")
+        report(tree.clear())
+        if wasLoaded { report([.unavailable]) }
+    }
+
+    private func load() {
+        let current = life
+        Task { await load(life: current) }
+    }
+
+    private func load(life current: Int) async {
+        guard current == life else { return }
+        do throws(DBusError) {
+            let answer = try await connection.callForMessage(
+                destination: BlueZName.service, path: "/", interface: BlueZName.objectManager,
+                method: "GetManagedObjects", timeout: Self.loadTimeout, startsService: false)
+            guard current == life else { return }
+            let objects: [DBusObjectPath: [String: [String: DBusValue]]] = try answer.arguments.argument(0)
+            loaded(objects, serial: answer.serial)
+        } catch {
+            guard current == life else { return }
+            loadAttempts += 1
+            logger.warning(
+                "cannot read bluetoothd's objects; trying again",
+                metadata: ["reason": "\(error)", "attempt": "\(loadAttempts)"])
+            loop.schedule(after: Self.loadRetry * min(loadAttempts, 15)) { [weak self] in
+                self?.assumeIsolated { if current == $0.life, !$0.isLoaded { $0.load() } }
+            }
+        }
+    }
+
+    private func loaded(_ objects: [DBusObjectPath: [String: [String: DBusValue]]], serial: UInt32) {
+        guard !hasOverflowed else {
+            logger.warning("too many signals while reading bluetoothd's objects; reading again")
+            hasOverflowed = false
+            buffered = []
+            return load()
+        }
+        isLoaded = true
+        let events = tree.load(objects)
+        let later = buffered.filter { $0.serial > serial }
+        buffered = []
+        logger.info("bluetoothd is there", metadata: ["adapters": "\(tree.adapters.count)"])
+        report(events)
+        for message in later { apply(message) }
+        report([.available])
+        registerAgentAgain()
+    }
+
+    // MARK: Signals
+
+    private func received(_ message: DBusMessage) {
+        guard isLoaded else {
+            // Its reading is under way: what is newer than the answer is applied after it.
+            guard owner != nil else { return }
+            if buffered.count < Self.bufferedMaximum { buffered.append(message) } else { hasOverflowed = true }
+            return
+        }
+        apply(message)
+    }
+
+    private func apply(_ message: DBusMessage) {
+        guard let path = message.path else { return }
+        do throws(DBusError) {
+            let arguments = message.arguments
+            switch (message.interface, message.member) {
+            case (BlueZName.objectManager, "InterfacesAdded"):
+                report(tree.interfacesAdded(try arguments.argument(0), try arguments.argument(1)))
+            case (BlueZName.objectManager, "InterfacesRemoved"):
+                report(tree.interfacesRemoved(try arguments.argument(0), try arguments.argument(1)))
+            case (BlueZName.properties, "PropertiesChanged"):
+                report(
+                    tree.propertiesChanged(
+                        path, try arguments.argument(0), try arguments.argument(1),
+                        invalidated: try arguments.argument(2), at: message.receivedAt))
+            case (BlueZName.device, "Disconnected"):
+                tree.disconnecting(path, reason: try arguments.argument(0))
+            default: return
+            }
+        } catch {
+            logger.warning(
+                "malformed signal from BlueZ; ignored",
+                metadata: ["path": "\(path)", "signal": "\(message.member ?? "")", "reason": "\(error)"])
+        }
+    }
+
+    // MARK: Calls
+
+    func call(
+        _ path: DBusObjectPath, _ interface: String, _ method: String, _ arguments: [DBusValue] = [],
+        timeout: Duration, during operation: String
+    ) async throws(BlueZError) -> [DBusValue] {
+        guard owner != nil else { throw BlueZError(.unavailable, "bluetoothd is not running", during: operation) }
+        do {
+            return try await connection.call(
+                destination: BlueZName.service, path: path, interface: interface, method: method, arguments: arguments,
+                timeout: timeout, startsService: false)
+        } catch {
+            throw BlueZError(error, during: operation)
+        }
+    }
+
+    func set(
+        _ property: String, _ value: DBusValue, of interface: String, at path: DBusObjectPath, during operation: String
+    ) async throws(BlueZError) {
+        _ = try await call(
+            path, BlueZName.properties, "Set", [.string(interface), .string(property), .variant(value)],
+            timeout: BlueZTimeout.short, during: operation)
+    }
+}
+
+/// How long BlueZ may take.
+enum BlueZTimeout {
+    /// Properties, registrations.
+    static let short = Duration.seconds(10)
+    /// One GATT transaction: ATT gives up after 30 s (Bluetooth Core, Vol 3, Part F, 3.3.3).
+    static let attribute = Duration.seconds(35)
+    /// Connecting, with its own retries: BlueZ gives up an LE connection after 20 s, GATT discovery after 30 s.
+    static let connect = Duration.seconds(60)
+    /// Pairing: BlueZ's agent may wait for the user for 60 s.
+    static let pair = Duration.seconds(90)
+}

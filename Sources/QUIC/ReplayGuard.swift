@@ -1,0 +1,50 @@
+// Remembers the greetings that brought early data, so that none is taken twice within the window.
+import CGnuTLS
+import MonotonicTime
+
+/// What a server has seen of early data lately (RFC 8446, section 8.2). GnuTLS checks the age; this one, duplicates.
+///
+/// A replay is refused for as long as its age could pass. When too many come at once, early data is refused: those
+/// clients say it again after the handshake. Pure but for the callback that GnuTLS takes.
+final class ReplayGuard {
+    /// GnuTLS accepts a ticket age that is off by its window of 10 s.
+    private static let memory = Duration.seconds(21)
+    private static let capacity = 8_192
+    /// The key begins with the start of GnuTLS's window, which differs for one and the same greeting.
+    private static let keyPrefix = 12
+
+    private var seen: [[UInt8]: Instant] = [:]
+    private var order: [(binder: [UInt8], at: Instant)] = []
+    private var oldest = 0
+
+    /// Whether the greeting with this PSK binder is new; it is remembered.
+    func isNew(_ binder: [UInt8], at now: Instant) -> Bool {
+        while oldest < order.count, now - order[oldest].at > Self.memory {
+            seen[order[oldest].binder] = nil
+            oldest += 1
+        }
+        if oldest > order.count / 2 {
+            order.removeFirst(oldest)
+            oldest = 0
+        }
+        guard seen.count < Self.capacity, seen[binder] == nil else { return false }
+        seen[binder] = now
+        order.append((binder, now))
+        return true
+    }
+
+    /// The context for one session's check; the guard and the context must outlive it.
+    func makeContext() -> gnutls_anti_replay_t? {
+        var context: gnutls_anti_replay_t?
+        _ = ptt_gnutls_anti_replay_init(&context)
+        guard let context else { return nil }
+        gnutls_anti_replay_set_ptr(context, Unmanaged.passUnretained(self).toOpaque())
+        gnutls_anti_replay_set_add_function(context) { pointer, _, key, _ in
+            guard let pointer, let key = key?.pointee, let data = key.data else { return GNUTLS_E_DB_ERROR }
+            let binder = UnsafeBufferPointer(start: data, count: Int(key.size)).dropFirst(ReplayGuard.keyPrefix)
+            let guarding = Unmanaged<ReplayGuard>.fromOpaque(pointer).takeUnretainedValue()
+            return guarding.isNew(Array(binder), at: .now) ? 0 : GNUTLS_E_DB_ENTRY_EXISTS
+        }
+        return context
+    }
+}

@@ -1,0 +1,59 @@
+// Device names, and errors that say what to do.
+import CALSA
+import Glibc
+import Testing
+
+@testable import Audio
+
+@Suite struct AudioDeviceTests {
+    @Test(arguments: [
+        ("default", "alsa:default"), ("alsa:hw:1,0", "alsa:hw:1,0"),
+        ("plughw:CARD=Device,DEV=0", "alsa:plughw:CARD=Device,DEV=0"),
+        ("pulse", "alsa:pulse"), ("wav:/tmp/a b.wav", "wav:/tmp/a b.wav"), ("wav:relative.wav", "wav:relative.wav"),
+    ]) func aNameIsReadAndWrittenBack(text: String, expected: String) throws {
+        let device = try AudioDevice(text)
+        #expect(device.description == expected)
+        #expect(try AudioDevice(device.description) == device)
+    }
+
+    @Test(arguments: [
+        "", "alsa:", "wav:", "/tmp/a.wav", " default", "default\n", "a\u{0}b", String(repeating: "x", count: 5_000),
+    ])
+    func whatIsNoDeviceIsRefusedWithTheReason(text: String) {
+        #expect {
+            _ = try AudioDevice(text)
+        } throws: { error in
+            guard case .invalidDeviceName(_, let reason)? = error as? AudioError else { return false }
+            return !reason.isEmpty && "\(error)".contains("wav:PATH")
+        }
+    }
+
+    @Test func anErrorSaysWhatToDo() {
+        let card = AudioDevice.alsa("hw:7")
+        #expect("\(AudioError(AudioFault(.open, EBUSY), device: card))".contains("another program"))
+        #expect("\(AudioError(AudioFault(.open, EACCES), device: card))".contains("group audio"))
+        #expect(AudioError(AudioFault(.transfer, ENODEV), device: card) == .deviceVanished("alsa:hw:7"))
+        #expect("\(AudioError(AudioFault(.configure, EINVAL), device: card))".contains("plughw:"))
+        #expect(AudioError(AudioFault(.stall, 0), device: card) == .deviceStalled("alsa:hw:7"))
+        guard case .noSuchDevice("hw:7", let known) = AudioError(AudioFault(.open, -ENOENT), device: card) else {
+            Issue.record("a missing device is reported as something else")
+            return
+        }
+        #expect(known == ALSANames.all())
+        let file = AudioDevice.wav(path: "/x.wav")
+        #expect("\(AudioError(AudioFault(.parseFile, WAVProblem.notRIFF.rawValue), device: file))".contains("RIFF"))
+        #expect("\(AudioError(AudioFault(.open, ENOENT), device: file))".contains("No such file"))
+    }
+
+    @Test func toneSamplesAreDistinctQuietAtBothEndsAndBounded() {
+        let tones = Tone.allCases.map { $0.samples(volume: 0.25) }
+        #expect(Set(tones).count == Tone.allCases.count)
+        for samples in tones {
+            #expect(samples.count <= 48_000 / 2 && samples.count >= 48_000 / 20)
+            #expect(samples.allSatisfy { abs($0) <= 0.25 })
+            #expect(abs(samples[0]) < 0.001 && abs(samples[samples.count - 1]) < 0.001)
+            // No step between two samples is louder than the tones' own slope.
+            #expect(zip(samples, samples.dropFirst()).allSatisfy { abs($0 - $1) < 0.06 })
+        }
+    }
+}

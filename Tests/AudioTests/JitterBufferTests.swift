@@ -1,0 +1,434 @@
+// The jitter buffer: rules by example, and properties under a hostile network from a seed.
+import MonotonicTime
+import Testing
+
+@testable import Audio
+
+/// A jitter buffer with a clock and a player that asks for more whenever it has run out.
+private struct Bench {
+    var machine: JitterBufferStateMachine
+    var now = Instant(nanoseconds: 1_000_000_000_000)
+    /// What was played, in order: sequence numbers, and nil for anything invented.
+    var played: [Int?] = []
+    var ends: [PlaybackEnd] = []
+    var firsts = 0
+    var silence = 0
+    var invented = 0
+    var recovered: [Int] = []
+    var accelerated = 0
+    private var rest = 0
+
+    init(_ settings: JitterBufferSettings = .init()) {
+        machine = JitterBufferStateMachine(settings)
+    }
+
+    @discardableResult
+    mutating func insert(
+        _ sequence: Int, time: Int? = nil, base: UInt32 = 0, marker: Bool = false, samples: Int = 960,
+        payload: [UInt8]? = nil, at: Instant? = nil
+    ) -> JitterBufferStateMachine.Insertion {
+        let bytes = payload ?? [UInt8(truncatingIfNeeded: sequence), UInt8(truncatingIfNeeded: sequence >> 8)]
+        return bytes.withUnsafeBytes {
+            machine.insert(
+                sequence: UInt16(truncatingIfNeeded: sequence),
+                timestamp: base &+ UInt32(truncatingIfNeeded: time ?? sequence * 960), marker: marker, samples: samples,
+                payload: $0, receivedAt: at ?? now)
+        }
+    }
+
+    /// Plays for `milliseconds`, in steps of 5 ms as the playback thread does.
+    mutating func play(_ milliseconds: Int) {
+        for _ in 0..<milliseconds / 5 {
+            var wanted = 240
+            while wanted > 0 {
+                if rest > 0 {
+                    let part = min(rest, wanted)
+                    rest -= part
+                    wanted -= part
+                    continue
+                }
+                switch machine.next(at: now + CaptureStateMachine.duration(Int64(240 - wanted))) {
+                case .idle:
+                    silence += wanted
+                    wanted = 0
+                case .wait(let samples):
+                    let part = min(samples, wanted)
+                    #expect(samples > 0)
+                    silence += part
+                    wanted -= part
+                case .decode(let slot, let isFirst, let accelerate):
+                    let packet = machine.slots[slot]
+                    let sequence = machine.withPayload(slot) { Int($0[0]) | Int($0[1]) << 8 }
+                    played.append(sequence)
+                    if isFirst { firsts += 1 }
+                    rest = packet.samples
+                    if accelerate {
+                        rest -= packet.samples / 4
+                        accelerated += packet.samples / 4
+                    }
+                    machine.release(slot, decoded: true)
+                case .conceal(let samples):
+                    #expect(samples > 0 && samples % 120 == 0)
+                    played.append(nil)
+                    invented += samples
+                    rest = samples
+                case .recover(let slot, let samples):
+                    #expect(samples > 0 && samples % 120 == 0 && samples <= OpusDecoder.samplesMax)
+                    recovered.append(machine.withPayload(slot) { Int($0[0]) | Int($0[1]) << 8 })
+                    played.append(nil)
+                    rest = samples
+                case .ended(let reason): ends.append(reason)
+                }
+            }
+            now = now + .milliseconds(5)
+        }
+    }
+
+    var sequences: [Int] { played.compactMap { $0 } }
+}
+
+@Suite struct JitterBufferTests {
+    @Test func aBurstInOrderIsPlayedInOrderAfterTheTargetAndEndsWithItsLastPacket() {
+        var bench = Bench()
+        let start = bench.now
+        for sequence in 0..<10 {
+            bench.insert(sequence, marker: sequence == 0)
+            bench.play(20)
+        }
+        #expect(bench.firsts == 1)
+        bench.machine.end(lastSequence: 9)
+        bench.play(60)
+        #expect(bench.played == Array(0..<10))
+        #expect(bench.ends == [.complete])
+        #expect(bench.machine.isIdle)
+        // 40 ms of waiting before the first of ten frames.
+        #expect(bench.silence * 1000 / 48 == (bench.now - start).nanoseconds / 1000 - 200_000)
+    }
+
+    @Test func theFirstPacketWaitsForTheInitialTarget() {
+        var settings = JitterBufferSettings()
+        settings.targetInitial = .milliseconds(100)
+        var bench = Bench(settings)
+        bench.insert(0, marker: true)
+        bench.play(95)
+        #expect(bench.played.isEmpty)
+        bench.play(10)
+        #expect(bench.sequences == [0])
+    }
+
+    @Test func reorderedPacketsAreSorted() {
+        var bench = Bench()
+        for sequence in [0, 2, 1, 4, 3] {
+            bench.insert(sequence, marker: sequence == 0)
+            bench.play(20)
+        }
+        bench.machine.end(lastSequence: 4)
+        bench.play(100)
+        #expect(bench.sequences == [0, 1, 2, 3, 4])
+        #expect(bench.machine.statistics.lost == 0)
+    }
+
+    @Test func aMarkerThatComesBehindItsSuccessorsStillBeginsTheSameBurst() {
+        var bench = Bench()
+        bench.insert(101)
+        bench.insert(100, marker: true)
+        bench.insert(102)
+        bench.machine.end(lastSequence: 102)
+        bench.play(200)
+        #expect(bench.sequences == [100, 101, 102])
+        #expect(bench.ends == [.complete])
+    }
+
+    @Test func aDuplicateIsPlayedOnce() {
+        var bench = Bench()
+        bench.insert(0, marker: true)
+        #expect(bench.insert(0, marker: true) == .duplicate)
+        bench.insert(1)
+        bench.play(65)
+        #expect(bench.insert(0, marker: true) == .duplicate)
+        bench.machine.end(lastSequence: 1)
+        bench.play(100)
+        #expect(bench.sequences == [0, 1])
+        #expect(bench.machine.statistics.duplicate == 2)
+    }
+
+    @Test func aLostPacketIsRecoveredFromItsSuccessor() {
+        var bench = Bench()
+        for sequence in [0, 1, 3, 4] {
+            bench.insert(sequence, marker: sequence == 0)
+            bench.play(sequence == 1 ? 40 : 20)
+        }
+        bench.machine.end(lastSequence: 4)
+        bench.play(100)
+        #expect(bench.played == [0, 1, nil, 3, 4])
+        #expect(bench.recovered == [3])
+        #expect(bench.machine.statistics.lost == 1)
+        #expect(bench.machine.statistics.recovered == 1)
+    }
+
+    @Test func ofSeveralLostPacketsTheLastIsRecoveredAndTheOthersConcealed() {
+        var bench = Bench()
+        bench.insert(0, marker: true)
+        bench.insert(4)
+        bench.insert(5)
+        bench.machine.end(lastSequence: 5)
+        bench.play(300)
+        #expect(bench.played == [0, nil, nil, nil, 4, 5])
+        #expect(bench.recovered == [4])
+        #expect(bench.invented == 2 * 960)
+        #expect(bench.machine.statistics.lost == 3)
+    }
+
+    @Test func aPacketThatComesAfterItWasPassedOverIsLate() {
+        var bench = Bench()
+        for sequence in [0, 2, 3, 4] { bench.insert(sequence, marker: sequence == 0) }
+        bench.play(100)
+        #expect(bench.insert(1) == .late)
+        #expect(bench.machine.statistics.late == 1)
+    }
+
+    @Test func whenNothingIsThereInventedSoundWaitsAndThePacketIsPlayedWhenItComes() {
+        var bench = Bench()
+        bench.insert(0, marker: true)
+        bench.play(100)
+        bench.insert(1)
+        bench.play(40)
+        bench.machine.end(lastSequence: 1)
+        bench.play(40)
+        #expect(bench.sequences == [0, 1])
+        #expect(bench.invented > 0)
+        #expect(bench.machine.statistics.lost == 0)
+    }
+
+    @Test func aBurstWhoseEndIsNeverAnnouncedEndsAfterTheSilence() {
+        var bench = Bench()
+        bench.insert(0, marker: true)
+        bench.play(480)
+        #expect(bench.ends.isEmpty)
+        bench.play(60)
+        #expect(bench.ends == [.silence])
+        #expect(bench.machine.isIdle)
+        #expect(bench.invented <= JitterBufferStateMachine.concealMax)
+    }
+
+    @Test func aBurstWhoseLastPacketsAreLostEndsSoonAfterItsEndWasAnnounced() {
+        var bench = Bench()
+        bench.insert(0, marker: true)
+        bench.machine.end(lastSequence: 3)
+        bench.play(200)
+        #expect(bench.ends == [.silence])
+        #expect(bench.machine.statistics.lost == 3)
+    }
+
+    @Test func aSecondBurstBehindTheFirstWaitsForItsEnd() {
+        var bench = Bench()
+        bench.insert(10, marker: true)
+        bench.insert(11)
+        bench.insert(9_000, base: 777, marker: true)
+        bench.insert(9_001, base: 777)
+        bench.machine.end(lastSequence: 9_001)
+        bench.play(300)
+        #expect(bench.sequences == [10, 11, 9_000, 9_001])
+        #expect(bench.ends == [.superseded, .complete])
+        #expect(bench.firsts == 2)
+    }
+
+    @Test func aThirdBurstEndsTheFirst() {
+        var bench = Bench()
+        for start in [0, 9_000, 20_000] {
+            for step in 0..<3 { bench.insert(start + step, base: UInt32(start) &* 77_777, marker: step == 0) }
+        }
+        bench.play(2_000)
+        #expect(bench.ends.first == .superseded)
+        #expect(bench.machine.isIdle)
+        #expect(bench.sequences.starts(with: [9_000, 9_001, 9_002]))
+    }
+
+    @Test func numbersAndTimesWrapAround() {
+        var bench = Bench()
+        for step in 0..<20 {
+            bench.insert((65_530 + step) % 65_536, time: step * 960, base: .max - 5_000, marker: step == 0)
+            bench.play(20)
+        }
+        bench.machine.end(lastSequence: UInt16((65_530 + 19) % 65_536))
+        bench.play(100)
+        #expect(bench.sequences.count == 20)
+        #expect(bench.ends == [.complete])
+        #expect(bench.machine.statistics.lost == 0)
+    }
+
+    @Test func timeThatTheTalkerLeftOutPassesInSilence() {
+        var bench = Bench()
+        bench.insert(0, marker: true)
+        bench.play(20)
+        bench.insert(1)
+        bench.play(220)
+        // 200 ms are missing between 1 and 2, and have passed meanwhile: the delay does not grow by them.
+        bench.insert(2, time: 2 * 960 + 9_600)
+        bench.play(20)
+        bench.insert(3, time: 3 * 960 + 9_600)
+        bench.machine.end(lastSequence: 3)
+        bench.play(100)
+        #expect(bench.sequences == [0, 1, 2, 3])
+        #expect(bench.machine.statistics.lost == 0)
+        #expect(bench.ends == [.complete])
+    }
+
+    @Test func aTimestampThatJumpsByHoursWithoutThatTimePassingDoesNotStopTheBurst() {
+        var bench = Bench()
+        bench.insert(0, marker: true)
+        bench.insert(1)
+        bench.play(100)
+        bench.insert(2, time: 400_000_000)
+        bench.insert(3, time: 400_000_960)
+        bench.play(1_000)
+        #expect(bench.sequences == [0, 1, 2, 3])
+        #expect(bench.machine.isIdle)
+    }
+
+    @Test func speechHeldUntilTheGrantIsPlayedWholeAndTheDelayShrinks() {
+        var bench = Bench()
+        // A second of speech at once, then two seconds in real time.
+        for sequence in 0..<50 { bench.insert(sequence, marker: sequence == 0) }
+        for sequence in 50..<150 {
+            bench.play(20)
+            bench.insert(sequence)
+        }
+        bench.machine.end(lastSequence: 149)
+        bench.play(400)
+        #expect(bench.sequences == Array(0..<150))
+        #expect(bench.ends == [.complete])
+        #expect(bench.accelerated > 24_000)
+        #expect(bench.machine.statistics.dropped == 0)
+    }
+
+    @Test func theTargetFollowsTheMeasuredJitterWithinItsBounds() {
+        var calm = Bench()
+        for sequence in 0..<400 {
+            calm.insert(sequence, marker: sequence == 0)
+            calm.play(20)
+        }
+        #expect(calm.machine.target == .milliseconds(20))
+
+        var rough = Bench()
+        var generator = SeededGenerator(seed: 7)
+        for sequence in 0..<400 {
+            rough.insert(
+                sequence, marker: sequence == 0,
+                at: rough.now + .milliseconds(Int.random(in: 0...90, using: &generator)))
+            rough.play(20)
+        }
+        #expect(rough.machine.target >= .milliseconds(75) && rough.machine.target <= .milliseconds(95))
+
+        var absurd = Bench()
+        for sequence in 0..<400 {
+            absurd.insert(sequence, marker: sequence == 0, at: absurd.now + .milliseconds(sequence % 3 * 400))
+            absurd.play(20)
+        }
+        #expect(absurd.machine.target == .milliseconds(200))
+    }
+
+    @Test func flushForgetsEverythingAndStraysOfTheFinishedBurstStayOut() {
+        var bench = Bench()
+        for sequence in 0..<5 { bench.insert(sequence, marker: sequence == 0) }
+        bench.play(60)
+        #expect(bench.machine.flush(at: bench.now) == true)
+        #expect(bench.machine.isIdle)
+        #expect(bench.insert(4) == .late)
+        #expect(bench.machine.isIdle)
+        // The next burst goes on counting and begins with the marker.
+        #expect(bench.insert(5, marker: true) == .stored)
+    }
+
+    @Test func aFullBufferRefusesAndCounts() {
+        var bench = Bench()
+        for sequence in 0..<JitterBufferStateMachine.slotCount {
+            #expect(bench.insert(sequence, marker: sequence == 0) == .stored)
+        }
+        #expect(bench.insert(JitterBufferStateMachine.slotCount) == .full)
+        #expect(bench.machine.statistics.dropped == 1)
+    }
+
+    @Test func anEmptyOrOversizedPayloadIsRefused() {
+        var bench = Bench()
+        #expect(bench.insert(0, marker: true, payload: []) == .full)
+        #expect(bench.insert(0, marker: true, payload: [UInt8](repeating: 1, count: 1276)) == .full)
+        #expect(bench.machine.statistics.malformed == 2)
+        #expect(bench.machine.isIdle)
+    }
+
+    /// Loss, duplicates, reordering and jitter: whatever the network does, the order holds, nothing plays twice,
+    /// everything is accounted for, and the machine comes to rest.
+    @Test(arguments: 0..<60) func underAnyNetworkTheOrderHoldsAndTheBurstEnds(seed: Int) {
+        var generator = SeededGenerator(seed: UInt64(seed))
+        var settings = JitterBufferSettings()
+        settings.targetInitial = .milliseconds(Int.random(in: 0...200, using: &generator))
+        var bench = Bench(settings)
+        let count = Int.random(in: 1...300, using: &generator)
+        let first = Int.random(in: 0...40_000, using: &generator)
+        let loss = Double.random(in: 0...0.4, using: &generator)
+        let twice = Double.random(in: 0...0.2, using: &generator)
+        let jitter = Int.random(in: 0...300, using: &generator)
+        let announces = Bool.random(using: &generator)
+        var arrivals: [(at: Int, sequence: Int)] = []
+        for step in 0..<count {
+            while true {
+                if Double.random(in: 0..<1, using: &generator) >= loss {
+                    arrivals.append((step * 20 + Int.random(in: 0...jitter, using: &generator), first + step))
+                }
+                if Double.random(in: 0..<1, using: &generator) >= twice { break }
+            }
+        }
+        arrivals.sort { $0.at < $1.at }
+        let distinct = Set(arrivals.map(\.sequence)).count
+        let base = bench.now
+        var next = 0
+        let span = count * 20 + jitter + 2_000
+        for millisecond in stride(from: 0, to: span, by: 5) {
+            while next < arrivals.count, arrivals[next].at <= millisecond {
+                bench.insert(
+                    arrivals[next].sequence, marker: arrivals[next].sequence == first,
+                    at: base + .milliseconds(arrivals[next].at))
+                next += 1
+            }
+            if announces, millisecond == (count * 20) / 5 * 5 {
+                bench.machine.end(lastSequence: UInt16(first + count - 1))
+            }
+            bench.play(5)
+        }
+        let counts = bench.machine.statistics
+        #expect(bench.machine.isIdle, "seed \(seed)")
+        #expect(bench.sequences == bench.sequences.sorted(), "seed \(seed)")
+        #expect(Set(bench.sequences).count == bench.sequences.count, "seed \(seed)")
+        #expect(bench.sequences.count == counts.played, "seed \(seed)")
+        #expect(counts.received == counts.played + counts.dropped, "seed \(seed)")
+        #expect(counts.received + counts.late + counts.duplicate >= distinct, "seed \(seed)")
+        #expect(counts.received + counts.late + counts.duplicate == arrivals.count, "seed \(seed)")
+    }
+
+    /// Random garbage in every field: the machine never traps, stays within its bounds, and comes to rest.
+    @Test(arguments: 0..<20) func anyPacketsLeaveTheMachineSane(seed: Int) {
+        var generator = SeededGenerator(seed: UInt64(seed) &+ 1_000)
+        var bench = Bench()
+        for _ in 0..<600 {
+            switch Int.random(in: 0..<10, using: &generator) {
+            case 0: bench.machine.end(lastSequence: .random(in: .min ... .max, using: &generator))
+            case 1: bench.play(5 * Int.random(in: 0...20, using: &generator))
+            case 2: _ = bench.machine.flush(at: bench.now)
+            case 3...5:
+                bench.insert(
+                    Int.random(in: 0...65_535, using: &generator),
+                    time: Int.random(in: 0...Int(UInt32.max), using: &generator),
+                    marker: .random(using: &generator), samples: Int.random(in: 1...5_760, using: &generator))
+            default:
+                let sequence = Int.random(in: 0...300, using: &generator)
+                bench.insert(
+                    sequence, time: sequence * 960 + Int.random(in: 0...5, using: &generator) * 480,
+                    marker: Int.random(in: 0..<50, using: &generator) == 0)
+            }
+            #expect(bench.machine.slots.count(where: \.isUsed) <= JitterBufferStateMachine.slotCount)
+        }
+        bench.play(60_000)
+        #expect(bench.machine.isIdle, "seed \(seed)")
+    }
+}

@@ -1,0 +1,102 @@
+import QUIC
+import Testing
+
+@Suite struct ForeignPacketTests {
+    private static let packet: [UInt8] = [0x80, 111] + Array(0..<118)
+
+    @Test func aFanOutReachesEveryReadyConnectionWithItsOwnTrailer() async throws {
+        let server = try await Peer.server()
+        var clients: [Peer] = []
+        for _ in 0..<5 {
+            let client = try await Peer.client()
+            _ = try await client.connect(to: server)
+            try await client.wait("ready") { $0.readyCount == 1 }
+            clients.append(client)
+        }
+        try await server.wait("all") { $0.readyCount == 5 }
+        // More recipients than one system call takes, and one that is closed.
+        let result = try await server.on { peer in
+            peer.accepted[4].close(code: 0)
+            let everybody = (0..<40).flatMap { _ in peer.accepted }
+            return Self.packet.withUnsafeBytes { packet in
+                peer.endpoint.fanOut(packet, to: everybody, trailerLength: 4) { number, trailer in
+                    trailer.storeBytes(of: UInt32(number).bigEndian, as: UInt32.self)
+                }
+            }
+        }
+        #expect(result.sent == 160)
+        #expect(result.failed == 0)
+        #expect(result.skipped == 40)
+        let addresses = try await server.on { peer in peer.accepted.map(\.remoteAddress) }
+        for client in clients {
+            let own = try await client.address
+            let place = try #require(addresses.firstIndex(of: own))
+            guard place != 4 else { continue }
+            try await client.wait("all of them") { $0.foreign.count == 40 }
+            let (packets, sources) = try await client.on { ($0.foreign, $0.foreignFrom) }
+            #expect(Set(sources) == [try await server.address])
+            for (round, packet) in packets.enumerated() {
+                #expect(packet.prefix(120) == Self.packet[...])
+                #expect(packet.suffix(4) == [0, 0, 0, UInt8(round * 5 + place)])
+            }
+            #expect(try await server.on { $0.accepted[place].statistics.foreignPacketsSent } == 40)
+        }
+        for client in clients { try await client.stop() }
+        try await server.stop()
+    }
+
+    @Test func nothingIsSentBeforeTheHandshakeIsComplete() async throws {
+        let server = try await Peer.server()
+        let path = try await Forwarder(to: server.address)
+        let client = try await Peer.client()
+        try await path.drop { direction, _ in direction == .toClient }
+        let connection = try await client.connect(to: server, at: path.address)
+        try await server.wait("a handshake") { $0.endpoint.connectionCount == 1 }
+        let result = try await client.on { peer in
+            Self.packet.withUnsafeBytes { peer.endpoint.fanOut($0, to: [connection]) }
+        }
+        #expect(result.skipped == 1 && result.sent == 0)
+        try await client.stop()
+        try await server.stop()
+        path.stop()
+    }
+
+    @Test func packetsAreToldApartByTheirFirstByte() async throws {
+        let (server, client, connection) = try await connectedPair()
+        try await client.on { peer in
+            for first: UInt8 in [128, 144, 191] {
+                let packet = [first, 1, 2]
+                #expect(packet.withUnsafeBytes { peer.endpoint.fanOut($0, to: [connection]) }.sent == 1)
+            }
+        }
+        try await server.wait("three") { $0.foreign.count == 3 }
+        let from = try await client.address
+        #expect(try await server.on { $0.foreign } == [[128, 1, 2], [144, 1, 2], [191, 1, 2]])
+        #expect(try await server.on { $0.foreignFrom } == [from, from, from])
+        // Voice and QUIC go on side by side.
+        try await client.on { _ in try connection.sendDatagram([5]) }
+        try await server.wait("QUIC as well") { $0.datagrams == [[5]] }
+        try await client.stop()
+        try await server.stop()
+    }
+
+    @Test func anAddressThatCannotBeReachedIsCountedAndOthersStillGetTheirs() async throws {
+        let server = try await Peer.server(bind: .any())
+        let clients = [try await Peer.client(), try await Peer.client()]
+        let port = try await server.address.port
+        for client in clients {
+            _ = try await client.connect(to: server, at: .loopback(port: port))
+            try await client.wait("ready") { $0.readyCount == 1 }
+        }
+        try await server.wait("both") { $0.readyCount == 2 }
+        // The kernel refuses packets of more than 64 KiB; that is an error for each of them.
+        let result = try await server.on { peer in
+            let long = [UInt8](repeating: 0x80, count: 65_530)
+            return long.withUnsafeBytes { peer.endpoint.fanOut($0, to: peer.accepted) }
+        }
+        #expect(result.failed == 2)
+        #expect(try await server.on { $0.accepted.map(\.statistics.foreignPacketsFailed) } == [1, 1])
+        for client in clients { try await client.stop() }
+        try await server.stop()
+    }
+}

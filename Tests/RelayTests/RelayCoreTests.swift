@@ -1,0 +1,311 @@
+// The rules of the relay: who is let in, what is forwarded, what is refused.
+import Cryptography
+import MonotonicTime
+import RelayProtocol
+import Testing
+
+@testable import RelayServer
+
+@Suite struct RelayCoreTests {
+    private let channel = RelayChannelConfiguration(
+        id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken())
+    private var core: RelayCore
+    private var now = Instant(nanoseconds: 1_000_000_000)
+    private let alice = ConnectionID(number: 1)
+    private let bob = ConnectionID(number: 2)
+
+    init() { core = RelayCore(channels: [channel], random: SeededGenerator(seed: 1)) }
+
+    private func pin(_ number: UInt8) -> PublicKeyPin { PublicKeyPin([UInt8](repeating: number, count: 32))! }
+
+    private func joinMessage(_ name: String, token: InvitationToken? = nil) -> ClientMessage {
+        .join(.init(channel: channel.id, token: token ?? channel.token, displayName: DisplayName(name)!))
+    }
+
+    @discardableResult
+    private mutating func join(_ id: ConnectionID, member: UInt8? = nil) -> (ServerMessage.Welcome, [RelayCore.Action])
+    {
+        #expect(core.handle(.connected(id, pin(member ?? UInt8(id.number))), at: now).isEmpty)
+        let actions = core.handle(.message(id, joinMessage("Member \(id)")), at: now)
+        for action in actions {
+            if case .send(.welcome(let welcome), to: [id]) = action { return (welcome, actions) }
+        }
+        fatalError("not welcome: \(actions)")
+    }
+
+    private func sent(_ actions: [RelayCore.Action], to id: ConnectionID) -> [ServerMessage] {
+        actions.compactMap { if case .send(let message, let to) = $0, to.contains(id) { message } else { nil } }
+    }
+
+    private func closed(_ actions: [RelayCore.Action]) -> [ConnectionID: RelayCloseCode] {
+        var codes: [ConnectionID: RelayCloseCode] = [:]
+        for case .close(let id, let code, _) in actions { codes[id] = code }
+        return codes
+    }
+
+    private func keyID(_ welcome: ServerMessage.Welcome, _ number: UInt64) -> UInt64 {
+        UInt64(welcome.mediaKey!.epoch) << 48 | number
+    }
+
+    private mutating func request(
+        _ id: ConnectionID, _ welcome: ServerMessage.Welcome, _ number: UInt32, key: UInt64? = nil
+    ) -> [RelayCore.Action] {
+        let message = ClientMessage.floorRequest(
+            .init(
+                requestID: FloorRequestID(rawValue: number),
+                keyID: key ?? keyID(welcome, id.number << 32 | UInt64(number))))
+        return core.handle(.message(id, message), at: now)
+    }
+
+    private mutating func media(
+        _ id: ConnectionID, _ welcome: ServerMessage.Welcome, _ sequence: UInt16, request number: UInt64 = 1,
+        ssrc: SSRC? = nil
+    ) -> (RelayCore.MediaDecision, [RelayCore.Action]) {
+        core.media(
+            MediaPacketHeader(
+                ssrc: ssrc ?? welcome.ssrc, sequence: sequence, keyID: keyID(welcome, id.number << 32 | number)),
+            byteCount: 100, from: id, at: now)
+    }
+
+    @Test mutating func `a member is welcomed with all it needs, and the others hear of it`() {
+        let (first, _) = join(alice)
+        #expect(first.members.isEmpty)
+        #expect(first.floor == nil)
+        #expect(first.mediaKey?.baseKey.count == 32)
+        #expect(core.nextDeadline == nil)
+        let (second, actions) = join(bob)
+        #expect(second.members.map(\.id) == [MemberID(pin(1))])
+        #expect(second.ssrc != first.ssrc)
+        #expect(second.downlinkKey != first.downlinkKey)
+        #expect(second.mediaKey == first.mediaKey)
+        let joined = ServerMessage.Member(
+            id: MemberID(pin(2)), displayName: DisplayName("Member 2")!, ssrc: second.ssrc)
+        #expect(sent(actions, to: alice) == [.memberJoined(joined)])
+        let left = core.handle(.disconnected(bob), at: now)
+        #expect(sent(left, to: alice) == [.memberLeft(MemberID(pin(2)))])
+        #expect(core.memberCount(of: channel.id) == 1)
+    }
+
+    @Test mutating func `who comes in the middle of a burst knows who talks`() {
+        let (welcome, _) = join(alice)
+        _ = request(alice, welcome, 1)
+        let (late, _) = join(bob)
+        #expect(late.floor?.ssrc == welcome.ssrc)
+        #expect(late.floor?.keyID == keyID(welcome, 1 << 32 | 1))
+        #expect(late.members.first?.id == late.floor?.talker)
+    }
+
+    @Test mutating func `a wrong token, an unknown channel and another version are refused, and closed a little later`()
+    {
+        let messages: [(ClientMessage, JoinRefusal)] = [
+            (joinMessage("x", token: InvitationToken()), .notInvited),
+            (.join(.init(channel: ChannelID(), token: channel.token, displayName: DisplayName("x")!)), .notInvited),
+            (
+                .join(
+                    .init(
+                        channel: channel.id, token: channel.token, displayName: DisplayName("x")!,
+                        protocolVersion: 99)), .unsupportedVersion
+            ),
+        ]
+        for (number, (message, cause)) in messages.enumerated() {
+            let id = ConnectionID(number: UInt64(10 + number))
+            _ = core.handle(.connected(id, pin(9)), at: now)
+            let actions = core.handle(.message(id, message), at: now)
+            guard case .joinRefused(let refusal)? = sent(actions, to: id).first else {
+                return #expect(Bool(false), "\(actions)")
+            }
+            #expect(refusal.cause == cause)
+            #expect(closed(actions).isEmpty, "it must be able to read why")
+            #expect(core.handle(.message(id, joinMessage("again")), at: now).isEmpty)
+            now = now + .seconds(1)
+            #expect(closed(core.handle(.deadline, at: now)) == [id: .joinRefused])
+        }
+        #expect(core.counters.joinsRefused == 3)
+        #expect(core.memberCount(of: channel.id) == 0)
+        #expect(core.nextDeadline == nil)
+    }
+
+    @Test mutating func `who does not join in time, or talks before it, is closed`() {
+        _ = core.handle(.connected(alice, pin(1)), at: now)
+        #expect(core.nextDeadline == now + .seconds(10))
+        #expect(closed(core.handle(.deadline, at: now + .seconds(10))) == [alice: .protocolViolation])
+        _ = core.handle(.connected(bob, pin(2)), at: now)
+        let release = ClientMessage.floorRelease(.init(requestID: .first, lastSequence: nil))
+        #expect(closed(core.handle(.message(bob, release), at: now)) == [bob: .protocolViolation])
+        #expect(core.counters.protocolViolations == 2)
+    }
+
+    @Test mutating func `a newer connection replaces the older one and ends its burst`() {
+        let (welcome, _) = join(alice)
+        join(bob)
+        _ = request(alice, welcome, 1)
+        let again = ConnectionID(number: 3)
+        let (new, actions) = join(again, member: 1)
+        #expect(closed(actions) == [alice: .replaced])
+        #expect(new.ssrc != welcome.ssrc)
+        #expect(new.floor == nil)
+        let told = sent(actions, to: bob)
+        #expect(told.first == .floorIdle(.init(ssrc: welcome.ssrc, lastSequence: nil)))
+        #expect(
+            told.last
+                == .memberJoined(.init(id: MemberID(pin(1)), displayName: DisplayName("Member 3")!, ssrc: new.ssrc)))
+        #expect(!told.contains(.memberLeft(MemberID(pin(1)))))
+        #expect(core.handle(.disconnected(alice), at: now).isEmpty)
+        #expect(core.memberCount(of: channel.id) == 2)
+    }
+
+    @Test mutating func `a full channel refuses, but not a member that comes back`() {
+        var limits = RelayLimits()
+        limits.membersPerChannel = 1
+        core = RelayCore(channels: [channel], limits: limits)
+        join(alice)
+        _ = core.handle(.connected(bob, pin(2)), at: now)
+        let actions = core.handle(.message(bob, joinMessage("Bob")), at: now)
+        guard case .joinRefused(let refusal)? = sent(actions, to: bob).first else {
+            return #expect(Bool(false), "\(actions)")
+        }
+        #expect(refusal.cause == .channelFull)
+        join(ConnectionID(number: 3), member: 1)
+    }
+
+    @Test mutating func `connections beyond the limit are closed`() {
+        var limits = RelayLimits()
+        limits.connections = 1
+        core = RelayCore(channels: [channel], limits: limits)
+        _ = core.handle(.connected(alice, pin(1)), at: now)
+        #expect(closed(core.handle(.connected(bob, pin(2)), at: now)) == [bob: .goingDown])
+    }
+
+    @Test mutating func `the floor goes to one, and the others are told who it is`() {
+        let (welcome, _) = join(alice)
+        let (other, _) = join(bob)
+        let actions = request(alice, welcome, 1)
+        #expect(
+            sent(actions, to: alice) == [.floorGranted(.init(requestID: .first, duration: .seconds(60)))])
+        #expect(
+            sent(actions, to: bob) == [
+                .floorTaken(
+                    .init(talker: MemberID(pin(1)), ssrc: welcome.ssrc, keyID: keyID(welcome, 1 << 32 | 1)))
+            ])
+        guard case .floorDeny(let denial)? = sent(request(bob, other, 1), to: bob).first else {
+            return #expect(Bool(false))
+        }
+        #expect(denial.cause == .anotherClientHasPermission)
+        #expect(denial.phrase == "Member 1 is talking")
+    }
+
+    @Test mutating func `only the holder's own packets under the bound key are forwarded`() {
+        let (welcome, _) = join(alice)
+        let (other, _) = join(bob)
+        #expect(media(alice, welcome, 1).0 == .drop(.noFloor))
+        _ = request(alice, welcome, 1)
+        #expect(media(alice, welcome, 1).0 == .forward(channel: 0))
+        #expect(media(alice, welcome, 1).0 == .drop(.duplicate))
+        #expect(media(alice, welcome, 2, request: 2).0 == .drop(.wrongKeyID))
+        #expect(media(bob, other, 1).0 == .drop(.noFloor))
+        #expect(media(bob, welcome, 2).0 == .drop(.foreignSource), "the source of another member")
+        #expect(media(alice, other, 2).0 == .drop(.foreignSource))
+        #expect(media(ConnectionID(number: 99), welcome, 2).0 == .drop(.notJoined))
+        #expect(core.counters.packetsForwarded == 1)
+        #expect(core.counters.droppedTotal == 7)
+    }
+
+    @Test mutating func `a key id of another epoch, or used before, is not granted`() {
+        let (welcome, _) = join(alice)
+        for (number, key) in [(1, keyID(welcome, 5) ^ 1 << 50), (2, keyID(welcome, 6)), (3, keyID(welcome, 6))] {
+            let actions = request(alice, welcome, UInt32(number), key: key)
+            if number == 2 {
+                guard case .floorGranted? = sent(actions, to: alice).first else { return #expect(Bool(false)) }
+                _ = core.handle(
+                    .message(alice, .floorRelease(.init(requestID: .first.next, lastSequence: nil))), at: now)
+            } else {
+                guard case .floorDeny(let denial)? = sent(actions, to: alice).first else {
+                    return #expect(Bool(false), "\(actions)")
+                }
+                #expect(denial.cause == .other)
+            }
+        }
+    }
+
+    @Test mutating func `a request that is not newer than the last breaks the protocol`() {
+        let (welcome, _) = join(alice)
+        _ = request(alice, welcome, 5)
+        #expect(closed(request(alice, welcome, 5)).isEmpty, "the same request again is answered again")
+        #expect(closed(request(alice, welcome, 4)) == [alice: .protocolViolation])
+    }
+
+    @Test mutating func `too many messages close the connection that sends them, and only that`() {
+        join(alice)
+        join(bob)
+        let report = ClientMessage.receptionReport(
+            .init(ssrc: SSRC(rawValue: 1), received: 0, lost: 0, highestSequence: 0, jitter: 0))
+        var codes: [ConnectionID: RelayCloseCode] = [:]
+        for _ in 0..<100 { codes.merge(closed(core.handle(.message(alice, report), at: now))) { _, new in new } }
+        #expect(codes == [alice: .protocolViolation])
+        for _ in 0..<1_000 {
+            now = now + .milliseconds(40)
+            #expect(closed(core.handle(.message(bob, report), at: now)).isEmpty)
+        }
+    }
+
+    @Test mutating func `a listener that does not report gets no more media until it does`() {
+        let (welcome, _) = join(alice)
+        let (other, _) = join(bob)
+        _ = request(alice, welcome, 1)
+        var stopped: [Int] = []
+        for number in 0..<600 {
+            let (_, actions) = media(alice, welcome, UInt16(number))
+            if actions.contains(.stopMedia(bob, channel: 0)) { stopped.append(number) }
+            now = now + .milliseconds(20)
+        }
+        #expect(stopped.count == 1)
+        #expect((500...551).contains(stopped[0]), "10 s are 500 packets; looked at once a second")
+        #expect(core.counters.listenersStopped == 1)
+        let report = ClientMessage.receptionReport(
+            .init(ssrc: welcome.ssrc, received: 1, lost: 0, highestSequence: 1, jitter: 0))
+        #expect(
+            core.handle(.message(bob, report), at: now)
+                == [.startMedia(bob, channel: 0, key: other.downlinkKey, ssrc: other.ssrc)])
+        for number in 600..<700 {
+            let (_, actions) = media(alice, welcome, UInt16(number))
+            #expect(actions.isEmpty)
+            now = now + .milliseconds(20)
+        }
+    }
+
+    @Test mutating func `a renewed media key goes to everyone, and the epoch before it is granted for ten seconds`() {
+        let (welcome, _) = join(alice)
+        join(bob)
+        let actions = core.handle(.renewMediaKey(channel.id), at: now)
+        guard case .mediaKey(let key)? = sent(actions, to: bob).first else { return #expect(Bool(false)) }
+        #expect(key.epoch == welcome.mediaKey!.epoch &+ 1)
+        #expect(key.baseKey != welcome.mediaKey!.baseKey)
+        guard case .floorGranted? = sent(request(alice, welcome, 1), to: alice).first else {
+            return #expect(Bool(false))
+        }
+        _ = core.handle(.message(alice, .floorRelease(.init(requestID: .first, lastSequence: nil))), at: now)
+        now = now + .seconds(10)
+        guard case .floorDeny? = sent(request(alice, welcome, 2), to: alice).first else {
+            return #expect(Bool(false))
+        }
+    }
+
+    @Test mutating func `going down tells every connection and lets nobody in`() {
+        join(alice)
+        _ = core.handle(.connected(bob, pin(2)), at: now)
+        #expect(closed(core.handle(.shutDown, at: now)) == [alice: .goingDown, bob: .goingDown])
+        #expect(closed(core.handle(.connected(ConnectionID(number: 3), pin(3)), at: now)).count == 1)
+        #expect(core.nextDeadline == nil)
+    }
+
+    @Test mutating func `a welcome names at most 64 members and the others follow`() {
+        for number in 1...100 { join(ConnectionID(number: UInt64(number)), member: UInt8(number)) }
+        let (welcome, actions) = join(ConnectionID(number: 101), member: 101)
+        #expect(welcome.members.count == 64)
+        let followed = sent(actions, to: ConnectionID(number: 101)).count {
+            if case .memberJoined = $0 { true } else { false }
+        }
+        #expect(followed == 36)
+        #expect(ServerMessage.welcome(welcome).framed().count < 16_384)
+    }
+}
