@@ -179,7 +179,9 @@ public final class PlaybackEngine: Sendable {
     public func close() {
         guard closed.exchange(true, ordering: .relaxed) == false else { return }
         worker.shutDown()
-        thread.join()
+        if !thread.join() {
+            logger.error("\(AudioError.unresponsive(device.description))", metadata: ["device": "\(device)"])
+        }
     }
 
     private func log(_ event: PlaybackEvent) {
