@@ -84,7 +84,8 @@ public enum PlaybackEvent: Sendable {
     case toneBegan(Tone, firstSampleAt: Instant)
     /// The tone's last sample leaves the speaker at `lastSampleAt`.
     case toneEnded(Tone, lastSampleAt: Instant)
-    /// The device failed; what was playing has ended. The next packet or tone tries it again.
+    /// The device failed; what was playing has ended. What comes within the next second is dropped and counted; what
+    /// comes later tries the device again.
     case failed(AudioError)
 }
 

@@ -158,6 +158,23 @@ import Testing
             owner.events.contains { if case .failed(.noSuchDevice) = $0 { true } else { false } })
     }
 
+    @Test func aMissingSpeakerFailsOnceASecondAndNotWithEveryPacket() throws {
+        let speaker = try PlaybackEngine(device: AudioDevice("no-such-device"), logger: quiet)
+        let owner = Owner(speaker: speaker)
+        // 20 ms of silence in SILK (RFC 6716, section 3.1: configuration 1).
+        for sequence in 0..<40 as Range<UInt16> {
+            speaker.enqueue(
+                ReceivedPacket(
+                    sequence: sequence, timestamp: UInt32(sequence) * 960, marker: sequence == 0,
+                    payload: [0x08, 0xFF, 0xFE], receivedAt: .now))
+            owner.run(for: .milliseconds(20))
+        }
+        let failures = owner.events.count { if case .failed = $0 { true } else { false } }
+        #expect(failures == 1)
+        #expect(owner.playbackEnds.map(\.reason) == [.deviceFailed])
+        #expect(speaker.statistics.dropped == 40)
+    }
+
     /// ALSA's null PCM has no clock: the engine gives it one.
     @Test func aDeviceWithoutAClockIsPacedByTheEngine() throws {
         let engine = try CaptureEngine(device: .alsa("null"), logger: quiet)
