@@ -1,5 +1,5 @@
 // From a link to presses: recognise the device, trust it, pair where needed, subscribe; and what BlueZ's answers mean.
-import FoundationEssentials
+import BlueZ
 import MonotonicTime
 
 extension GATTAccessoryStateMachine {
@@ -41,7 +41,7 @@ extension GATTAccessoryStateMachine {
     }
 
     private func matchingProfile(_ device: DeviceFacts) -> AccessoryProfile? {
-        func has(_ service: UUID, _ characteristic: UUID) -> Bool {
+        func has(_ service: BluetoothUUID, _ characteristic: BluetoothUUID) -> Bool {
             device.characteristics.contains { $0.service == service && $0.characteristic == characteristic }
         }
         guard let id = configuration.profileID else { return library.profile(names: names, has: has) }
@@ -49,8 +49,8 @@ extension GATTAccessoryStateMachine {
         return profile.inputs.allSatisfy { has($0.service, $0.characteristic) } ? profile : nil
     }
 
-    private func inputs(of profile: AccessoryProfile, in device: DeviceFacts) -> [String: Int] {
-        var inputs: [String: Int] = [:]
+    private func inputs(of profile: AccessoryProfile, in device: DeviceFacts) -> [CharacteristicIdentifier: Int] {
+        var inputs: [CharacteristicIdentifier: Int] = [:]
         for (index, input) in profile.inputs.enumerated() {
             let found = device.characteristics.first {
                 $0.service == input.service && $0.characteristic == input.characteristic
@@ -70,7 +70,7 @@ extension GATTAccessoryStateMachine {
         if let id = configuration.profileID {
             return "it lacks the characteristics of profile \"\(id)\": choose another profile"
         }
-        let services = Set(device.characteristics.map(\.service)).map { $0.uuidString.lowercased() }.sorted()
+        let services = Set(device.characteristics.map(\.service)).map { $0.rawValue }.sorted()
         return "no profile fits it (services \(services.prefix(4).joined(separator: ", "))): "
             + "name one with profile = \"…\", or add a profile file"
     }
@@ -133,7 +133,7 @@ extension GATTAccessoryStateMachine {
         }
     }
 
-    private func isOwn(_ characteristic: String) -> Bool {
+    private func isOwn(_ characteristic: CharacteristicIdentifier) -> Bool {
         device?.characteristics.contains { $0.id == characteristic } ?? false
     }
 
@@ -187,7 +187,7 @@ extension GATTAccessoryStateMachine {
     }
 
     private mutating func subscribeCompleted(
-        _ characteristic: String, _ failure: BluetoothFailure?, at now: Instant
+        _ characteristic: CharacteristicIdentifier, _ failure: BluetoothFailure?, at now: Instant
     ) -> [Action] {
         guard let device, let profile else { return [] }
         switch phase {
