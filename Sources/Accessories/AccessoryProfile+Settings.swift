@@ -45,6 +45,9 @@ extension AccessoryProfile {
             }
             inputs.append(input)
         }
+        if !inputs.isEmpty, inputs.allSatisfy(\.isOptional) {
+            root.problem("input", "every input is optional", "one has to be there: remove its 'optional'")
+        }
         let all = inputs.flatMap(\.rule.controls)
         for control in Set(all) where all.count(where: { $0 == control }) > 1 {
             root.problem("input", "two controls are called \"\(control.rawValue)\"", "give each its own name")
@@ -68,6 +71,7 @@ extension AccessoryProfile.Input {
         service = table.required("service", .gattUUID)
         characteristic = table.required("characteristic", .gattUUID)
         isReadable = table.value("readable", .boolean, default: false)
+        isOptional = table.value("optional", .boolean, default: false)
         let decode = table.required("decode", .oneOf as SettingType<Decode>)
         let controls = table.tables("control", countMax: 16)
         if controls.isEmpty { table.problem(nil, "no [[input.control]]", "add one with at least a name") }

@@ -45,6 +45,8 @@ public struct AccessoryProfile: Hashable, Sendable {
         public var characteristic: BluetoothUUID
         /// Whether the characteristic can also be read.
         public var isReadable: Bool
+        /// Devices of the family may lack it.
+        public var isOptional: Bool
         /// What its values mean.
         public var rule: DecodeRule
     }

@@ -46,7 +46,7 @@ extension GATTAccessoryStateMachine {
         }
         guard let id = configuration.profileID else { return library.profile(names: names, has: has) }
         guard let profile = library[id] else { return nil }
-        return profile.inputs.allSatisfy { has($0.service, $0.characteristic) } ? profile : nil
+        return profile.inputs.allSatisfy { $0.isOptional || has($0.service, $0.characteristic) } ? profile : nil
     }
 
     private func inputs(of profile: AccessoryProfile, in device: DeviceFacts) -> [CharacteristicIdentifier: Int] {
@@ -60,10 +60,17 @@ extension GATTAccessoryStateMachine {
         return inputs
     }
 
-    /// Whether all the profile's characteristics are there.
+    /// Whether all the characteristics that the profile needs are there.
     func isComplete(_ device: DeviceFacts) -> Bool {
+        guard let profile, device.servicesResolved else { return false }
+        let found = Set(inputs(of: profile, in: device).values)
+        return profile.inputs.indices.allSatisfy { profile.inputs[$0].isOptional || found.contains($0) }
+    }
+
+    /// Whether a characteristic has come that is not subscribed to: an optional one, late.
+    func hasMore(_ device: DeviceFacts) -> Bool {
         guard let profile else { return false }
-        return device.servicesResolved && inputs(of: profile, in: device).count == profile.inputs.count
+        return !inputs(of: profile, in: device).keys.allSatisfy { subscribed.contains($0) }
     }
 
     private func missing(_ device: DeviceFacts) -> String {

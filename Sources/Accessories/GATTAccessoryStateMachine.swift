@@ -229,9 +229,11 @@ struct GATTAccessoryStateMachine: Sendable {
             return resolve(at: now)
         case .resolving:
             return recognise(device, at: now)
-        case .pairing, .subscribing, .ready:
+        case .pairing, .subscribing:
+            return isComplete(device) ? [] : lose(.disconnected) + resolve(at: now)
+        case .ready:
             guard isComplete(device) else { return lose(.disconnected) + resolve(at: now) }
-            return []
+            return hasMore(device) ? resolve(at: now) : []
         case .resubscribing(let time):
             guard isComplete(device) else { return lose(.disconnected) + resolve(at: now) }
             return time <= now ? subscribe(device, at: now) : []

@@ -71,7 +71,7 @@ public struct ProfileLibrary: Sendable {
         names: some Sequence<String>, has: (_ service: BluetoothUUID, _ characteristic: BluetoothUUID) -> Bool
     ) -> AccessoryProfile? {
         let fitting = profiles.filter { profile in
-            profile.inputs.allSatisfy { has($0.service, $0.characteristic) }
+            profile.inputs.allSatisfy { $0.isOptional || has($0.service, $0.characteristic) }
         }
         return fitting.first { profile in names.contains { profile.matches(name: $0) } }
             ?? fitting.first { $0.serviceIdentifies }

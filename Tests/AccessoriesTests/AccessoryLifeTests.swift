@@ -306,6 +306,22 @@ private func readyPuck(_ configuration: AccessoryConfiguration = configured) -> 
         #expect(bluetooth.registered == services)
     }
 
+    @Test func anOptionalCharacteristicThatComesLateIsSubscribedWithoutReleasingTheOthers() {
+        let whole = DeviceFacts.button("micro-bit", name: "BBC micro:bit [zuvop]")
+        var half = whole
+        half.characteristics.removeLast()
+        var bluetooth = SimulatedBluetooth([AccessoryConfiguration(id: AccessoryID("bit"), address: whole.address)])
+        bluetooth.add(half)
+        bluetooth.send(.radio(.on))
+        #expect(bluetooth.status("bit")?.isReady == true)
+        bluetooth.notify(whole.characteristics[0].id, [1])
+        bluetooth.change(whole.id) { $0.characteristics = whole.characteristics }
+        bluetooth.notify(whole.characteristics[1].id, [1])
+        bluetooth.notify(whole.characteristics[0].id, [0])
+        bluetooth.notify(whole.characteristics[1].id, [0])
+        #expect(bluetooth.intents == ["began bit/ptt", "ended bit/ptt2 released"])
+    }
+
     @Test func twoHeldButtonsAreOneTransmissionAndLosingOneKeepsIt() {
         let second = DeviceFacts.button("ptt-z", number: 2)
         var bluetooth = SimulatedBluetooth([
