@@ -42,8 +42,7 @@ import Testing
         #expect(
             bridge.handle(.notice(.transmissionEnding(.refused(error)))) == [.endedBySystem, .report(error)])
         #expect(bridge.handle(.notice(.transmissionAudioFinished(erased: true))) == [.abortBurst])
-        #expect(bridge.handle(.pressed(.accessories)) == [])
-        #expect(bridge.handle(.released(.accessories)) == [])
+        // The accessories were told, and report the next fresh press only.
         #expect(bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton)])
     }
 
