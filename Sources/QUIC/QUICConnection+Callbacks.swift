@@ -163,6 +163,7 @@ extension QUICConnection {
             return false
         }
         guard accept(hash) else { return false }
+        tolerateSpareConnectionIDs(conn)
         switch role {
         case .server:
             if session.sendTicket() { submitAddressToken(conn) }
