@@ -1,5 +1,6 @@
-// Making the library's objects for a connection: limits, callbacks, TLS.
 import CGnuTLS
+// Making the library's objects for a connection: limits, callbacks, TLS.
+import CLinux
 import CNgtcp2
 import MonotonicTime
 
