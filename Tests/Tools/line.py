@@ -14,7 +14,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHANNEL = "Local"
 BUTTON = "PTT-Z"
 BUTTON_ADDRESS = "C4:11:11:11:11:11"
-TAIL_MS = 200
 
 
 class Failed(SystemExit):
@@ -202,9 +201,10 @@ class Line:
         opened = next(e["t"] for e in listener if e["message"].startswith("recording to"))
         mouth = Recording.read(str(self.folder / "speech.wav")).start_at(began)
         ear = Recording.read(str(self.folder / "heard.wav")).start_at(opened)
-        alignment = align(mouth, ear, pressed, released, TAIL_MS)
+        # Lost is what was said between press and release; the tail behind it is a gift that fades.
+        alignment = align(mouth, ear, pressed, released)
         if picture:
-            draw(str(picture), mouth, ear, pressed, released, found, alignment, "From the button to the ear", TAIL_MS)
+            draw(str(picture), mouth, ear, pressed, released, found, alignment, "From the button to the ear")
 
         def since_press(milestone):
             return (found[milestone] - pressed) / 1e6 if milestone in found else float("nan")
