@@ -313,8 +313,8 @@ struct AccessoriesStateMachine: Sendable {
         }
         let profile = gatt.profile ?? configuration.profileID.flatMap { library[$0] }
         return AccessoryStatus(
-            id: id, name: gatt.device?.name ?? configuration.name?.text ?? id.text,
-            address: gatt.device?.address ?? configuration.address ?? "", profileID: profile?.id,
+            id: id, name: gatt.lastName ?? configuration.name?.text ?? id.text,
+            address: gatt.lastAddress ?? configuration.address ?? "", profileID: profile?.id,
             profileTitle: profile?.title, isConnected: gatt.device?.isConnected ?? false, isReady: gatt.isReady,
             battery: gatt.profile?.battery == .text ? accessory.battery : gatt.device?.battery,
             isHeld: accessory.controls?.isActive ?? false, problem: problem)

@@ -84,6 +84,9 @@ struct GATTAccessoryStateMachine: Sendable {
     var autoConnects = false
     var radio = RadioState.noService
     private(set) var names: Set<String> = []
+    /// Remembered for people, while BlueZ does not know the device.
+    private(set) var lastName: String?
+    private(set) var lastAddress: String?
     var searches = 0
     var connectAttempts = 0
     var quickAttempts = 0
@@ -142,6 +145,8 @@ struct GATTAccessoryStateMachine: Sendable {
             if let old = device, let new = facts { reconsider(old, new, at: now) }
             device = facts
             if facts == nil { isArmed = false }
+            lastName = facts?.name ?? lastName
+            lastAddress = facts?.address ?? lastAddress
             if let name = facts?.name, names.count < Self.namesMax { names.insert(name) }
         case .autoConnect(let isArmed):
             autoConnects = isArmed
@@ -292,6 +297,7 @@ struct GATTAccessoryStateMachine: Sendable {
     private mutating func forget(_ reason: AccessoryRelease, at now: Instant) -> [Action] {
         let actions = lose(reason)
         names = []
+        lastName = nil
         profile = nil
         problem = nil
         isArmed = false

@@ -128,6 +128,8 @@ private func readyPuck(_ configuration: AccessoryConfiguration = configured) -> 
         }
         #expect(bluetooth.intents == ["began puck/ptt", "ended puck/ptt \(reason)"])
         #expect(bluetooth.status("puck")?.isHeld == false)
+        #expect(bluetooth.status("puck")?.name == "PTT-Z")
+        #expect(bluetooth.status("puck")?.address == puck.address)
     }
 
     @Test func bluetoothdRestartingIsSurvived() {
