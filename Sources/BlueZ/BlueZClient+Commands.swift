@@ -51,18 +51,24 @@ extension BlueZClient {
 
     // MARK: Devices
 
-    /// Connects a device. Returns when BlueZ has the link and the device's services, or earlier if it is connected.
+    /// Connects a device. Returns when there is a link; its services follow with `servicesResolved`.
     /// - Throws: A `BlueZError` whose kind `ConnectRetryPolicy` can judge.
     public func connect(_ device: DeviceIdentifier) async throws(BlueZError) {
         do throws(BlueZError) {
             _ = try await call(
                 device.path, BlueZName.device, "Connect", timeout: BlueZTimeout.connect, during: "connect \(device)")
         } catch {
-            guard error.kind == .alreadyDone else { throw error }
+            if error.kind == .alreadyDone { return }
+            // BlueZ 5.66 says "Input/output error" here.
+            if error.kind == .unreachable, tree.adapters[device.adapter]?.isPowered == false {
+                throw BlueZError(.notReady, "the adapter is off", during: error.operation)
+            }
+            throw error
         }
     }
 
-    /// Disconnects a device. An untrusted one is not reconnected by BlueZ until it is connected by hand.
+    /// Disconnects a device. An untrusted one is not reconnected by BlueZ until it is connected by hand; a trusted one
+    /// with a reconnecting service is, at once, while it advertises.
     public func disconnect(_ device: DeviceIdentifier) async throws(BlueZError) {
         do throws(BlueZError) {
             _ = try await call(

@@ -177,7 +177,7 @@ import Testing
             let error = await #expect(throws: BlueZError.self) { try await world.client.connect(world.device) }
             #expect(error?.kind == .connectionAborted)
             try await world.client.connect(world.device)
-            #expect(await world.client.device(world.device)?.areServicesResolved == true)
+            try await world.event(.servicesResolved(world.device, true))
             try await world.client.connect(world.device)
         }
     }
@@ -252,7 +252,9 @@ import Testing
             try await world.client.stopNotify(characteristic)
             try await world.client.startNotify(characteristic)
             _ = await world.fake.perform("B adv on")
+            world.events.clear()
             try await world.client.connect(world.device)
+            try await world.event(.servicesResolved(world.device, true))
             _ = await world.fake.perform("B press")
             try await world.waitForValues([[1]])
         }
@@ -273,6 +275,21 @@ import Testing
             try await world.event(.deviceRemoved(world.device))
             let error = await #expect(throws: BlueZError.self) { try await world.client.remove(world.device) }
             #expect(error?.kind == .noSuchObject)
+        }
+    }
+
+    @Test func `an adapter that is switched on after the start is waited for`() async throws {
+        var configuration = FakeBlueZ.Configuration()
+        configuration.powerOnDelay = .milliseconds(150)
+        try await World.run(configuration: configuration) { world in
+            await world.client.setReconnectingServices([world.service])
+            try await world.event(.reconnectionArmed(world.adapter))
+            try await world.event(.adapterPowered(world.adapter, true))
+            _ = try await world.connectButton()
+            world.events.clear()
+            _ = await world.fake.perform("daemon restart")
+            try await world.event(.unavailable)
+            try await world.event(.servicesResolved(world.device, true))
         }
     }
 

@@ -61,6 +61,8 @@ extension FakeBlueZ {
             await breakLink(name, advertisesAgain: true)
             return
         }
+        // BlueZ 5.66 answers `Connect` with the link; the services follow.
+        endConnecting(name)
         let number = records[name]?.linkNumber
         loop.schedule(after: configuration.resolveDelay) { [weak self] in
             self?.assumeIsolated { fake in
@@ -78,7 +80,6 @@ extension FakeBlueZ {
         guard records[name]?.linkNumber == number else { return }
         records[name]?.areServicesResolved = true
         await change(name, ["ServicesResolved": .boolean(true), "UUIDs": .strings(peripheral.services.sorted())])
-        endConnecting(name)
         if let late = configuration.objectsLate {
             loop.schedule(after: late) { [weak self] in
                 self?.assumeIsolated { fake in
@@ -97,8 +98,8 @@ extension FakeBlueZ {
         records[name]?.linkNumber += 1
         records[name]?.areServicesResolved = false
         endConnecting(name)
-        // One signal, as g_dbus collects the changes of one turn.
-        await change(name, ["Connected": .boolean(false), "ServicesResolved": .boolean(false)])
+        await change(name, ["ServicesResolved": .boolean(false)])
+        await change(name, ["Connected": .boolean(false)])
         await removeBattery(name)
         hear(name)
     }
@@ -120,10 +121,11 @@ extension FakeBlueZ {
     // MARK: What Device1 is asked
 
     func connect(_ name: String) async throws {
-        guard isPowered else { throw BlueZReply.notReady }
+        // What 5.66 says, where NotReady would be expected.
+        guard isPowered else { throw BlueZReply.failed("Input/output error") }
         guard let peripheral = peripherals[name], let record = records[name] else { throw BlueZReply.doesNotExist }
         guard !record.isConnecting else { throw BlueZReply.inProgress }
-        if record.areServicesResolved { return }
+        if peripheral.isLinked { return }
         records[name]?.isConnecting = true
         records[name]?.isPermanent = true
         records[name]?.isAutoConnectOff = false
@@ -134,7 +136,7 @@ extension FakeBlueZ {
         }
         await withCheckedContinuation { connecting[name] = $0 }
         timer.cancel()
-        if records[name]?.areServicesResolved == true { return }
+        if peripherals[name]?.isLinked == true { return }
         throw BlueZReply.failed("le-connection-abort-by-local")
     }
 

@@ -61,6 +61,8 @@ public actor FakeBlueZ {
         public var connectTimeout = Duration.seconds(20)
         /// How long a device that was only seen is remembered after the discovery.
         public var temporaryTimeout = Duration.seconds(30)
+        /// How long after its start the daemon switches the adapter on (`AutoEnable`); nil: it is on from the start.
+        public var powerOnDelay: Duration?
         /// Whether GATT objects come this long after `ServicesResolved`, as is seen after aborted links; nil: before.
         public var objectsLate: Duration?
         /// The usual ones.
@@ -134,6 +136,14 @@ public actor FakeBlueZ {
         guard connection == nil else { return }
         let connection = DBusConnection(to: address, on: loop, logger: logger, reconnects: false)
         self.connection = connection
+        isPowered = configuration.powerOnDelay == nil
+        if let delay = configuration.powerOnDelay {
+            loop.schedule(after: delay) { [weak self] in
+                self?.assumeIsolated { fake in
+                    _ = Task { try? await fake.setAdapterPowered(true) }
+                }
+            }
+        }
         do {
             try await connection.connect()
             await connection.exportObjectManager(at: "/")
