@@ -77,9 +77,9 @@ import Testing
                 if random.chance(70), length > 2 { (datagram[0], datagram[1]) = (0x80, 111) }
                 try await mallory.send(datagram: datagram)
             }
-            try await Task.sleep(for: .milliseconds(2))
+            try await Task.sleep(for: .milliseconds(15))
             try await mallory.send(bytes: bytes)
-            try await Task.sleep(for: .milliseconds(2))
+            try await Task.sleep(for: .milliseconds(15))
             try await mallory.close()
         }
         try await check(alice, bob, burst: 2)
