@@ -155,12 +155,15 @@ let package = Package(
         tests(
             "RelayServer", named: "Relay",
             [
-                "RelayClient", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", "CLinux", log,
+                "RelayClient", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", "CLinux",
+                log,
             ]),
         tests(
             "Bridge", named: "Bridge",
             ["Accessories", "ChannelService", "RelayClient", "PushToTalkCore", "Audio", "MonotonicTime", "Reactor"]),
-        tests("DaemonAPI", named: "DaemonAPI", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor"]),
+        tests(
+            "DaemonAPI", named: "DaemonAPI",
+            ["BusTestSupport", log, "PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor"]),
 
         // What the tests of several rooms, the demonstration and the benchmark stand on.
         .target(
@@ -169,6 +172,9 @@ let package = Package(
         .target(
             name: "FakeBlueZ", dependencies: ["DBus", "MonotonicTime", "Reactor", log],
             path: "Tests/Support/FakeBlueZ", swiftSettings: swiftSettings),
+        .executableTarget(
+            name: "fake-bluez", dependencies: ["FakeBlueZ", "DBus", "MonotonicTime", "Reactor", arguments, log],
+            path: "Tests/Support/fake-bluez", swiftSettings: swiftSettings),
     ],
     cxxLanguageStandard: .cxx17
 )

@@ -79,11 +79,14 @@ final class ALSACapture: CaptureSource {
         if ahead - .now > .milliseconds(50) { sleep(until: ahead) }
         let ready = snd_pcm_wait(pcm.handle, Self.waitMilliseconds)
         if ready == 0 { return 0 }
-        let count =
-            ready < 0
-            ? snd_pcm_sframes_t(ready)
-            : snd_pcm_readi(
-                pcm.handle, bytes, snd_pcm_uframes_t(min(pcm.period, Self.readFramesMax)))
+        var count = snd_pcm_sframes_t(ready)
+        if ready > 0 {
+            // All that is there: libpulse deadlocks when its server dies while a fragment has been read in part.
+            let there = snd_pcm_avail_update(pcm.handle)
+            let due = Int(min((.now - ahead).nanoseconds, 1_000_000_000)) * pcm.rate / 1_000_000_000 + pcm.rate / 20
+            let wanted = min(max(there, pcm.period), max(due, pcm.period), Self.readFramesMax)
+            count = there < 0 ? there : snd_pcm_readi(pcm.handle, bytes, snd_pcm_uframes_t(wanted))
+        }
         if count == -Int(EAGAIN) || count == 0 { return 0 }
         if count < 0 {
             try pcm.recover(from: count)

@@ -154,7 +154,9 @@ public final class CaptureEngine: Sendable {
     public func close() {
         guard closed.exchange(true, ordering: .relaxed) == false else { return }
         worker.shutDown()
-        thread.join()
+        if !thread.join() {
+            logger.error("\(AudioError.unresponsive(device.description))", metadata: ["device": "\(device)"])
+        }
     }
 
     private func log(_ output: CaptureOutput) {

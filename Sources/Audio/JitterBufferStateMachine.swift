@@ -200,7 +200,10 @@ struct JitterBufferStateMachine {
     /// - Returns: Whether a burst was going on.
     mutating func flush(at now: Instant) -> Bool {
         let wasBusy = current != nil
-        for index in slots.indices { slots[index].isUsed = false }
+        for index in slots.indices where slots[index].isUsed {
+            slots[index].isUsed = false
+            statistics.dropped += 1
+        }
         if let burst = current { lastEnded = (following ?? burst, now) }
         current = nil
         following = nil

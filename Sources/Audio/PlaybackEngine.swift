@@ -84,7 +84,8 @@ public enum PlaybackEvent: Sendable {
     case toneBegan(Tone, firstSampleAt: Instant)
     /// The tone's last sample leaves the speaker at `lastSampleAt`.
     case toneEnded(Tone, lastSampleAt: Instant)
-    /// The device failed; what was playing has ended. The next packet or tone tries it again.
+    /// The device failed; what was playing has ended. What comes within the next second is dropped and counted; what
+    /// comes later tries the device again.
     case failed(AudioError)
 }
 
@@ -179,7 +180,9 @@ public final class PlaybackEngine: Sendable {
     public func close() {
         guard closed.exchange(true, ordering: .relaxed) == false else { return }
         worker.shutDown()
-        thread.join()
+        if !thread.join() {
+            logger.error("\(AudioError.unresponsive(device.description))", metadata: ["device": "\(device)"])
+        }
     }
 
     private func log(_ event: PlaybackEvent) {

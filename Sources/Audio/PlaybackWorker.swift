@@ -44,6 +44,8 @@ final class PlaybackWorker: @unchecked Sendable {
     private static let hangover = Duration.milliseconds(60)
     private static let stallMax = Duration.seconds(2)
     private static let tonesMax = 4
+    /// A device that failed is left alone for so long, whatever comes for it: else it would fail with every packet.
+    private static let retryAfter = Duration.seconds(1)
 
     let eventReady: WakeDescriptor
     let recordingOrigin: Instant?
@@ -72,6 +74,7 @@ final class PlaybackWorker: @unchecked Sendable {
     private var countsAtBurst = PlaybackStatistics()
     private var silentSince = Instant.zero
     private var lastWriteAt = Instant.zero
+    private var retryAt = Instant.zero
 
     init(sink: any PlaybackSink, decoder: OpusDecoder, configuration: PlaybackConfiguration) throws(AudioFault) {
         self.sink = sink
@@ -153,7 +156,7 @@ final class PlaybackWorker: @unchecked Sendable {
             if running.load(ordering: .relaxed) {
                 play()
             } else if hasSound {
-                startDevice()
+                if Instant.now < retryAt { discard() } else { startDevice() }
             } else {
                 wake.wait()
             }
@@ -182,11 +185,8 @@ final class PlaybackWorker: @unchecked Sendable {
                 receivedAt: Instant(nanoseconds: receivedAt))
         case .end(let lastSequence): jitter.end(lastSequence: lastSequence)
         case .flush:
-            decodedCount = 0
-            decodedPosition = 0
-            tonesPlaying.removeAll(keepingCapacity: true)
             let burst = jitter.burst
-            if jitter.flush(at: .now) { ended(.flushed, burst: burst, at: .now) }
+            if discard() { ended(.flushed, burst: burst, at: .now) }
         case .play(let tone):
             if tonesPlaying.count < Self.tonesMax { tonesPlaying.append((tone, 0)) } else { counts.dropped += 1 }
         case .prepare: if !isOpen { _ = openDevice() }
@@ -372,14 +372,24 @@ final class PlaybackWorker: @unchecked Sendable {
         sink.close()
         isOpen = false
         running.store(false, ordering: .releasing)
-        decodedCount = 0
-        decodedPosition = 0
-        tonesPlaying.removeAll(keepingCapacity: true)
+        retryAt = .now + Self.retryAfter
         var slot = PlaybackSlot(kind: .failed)
         slot.fault = fault
         put(slot)
         let burst = jitter.burst
-        if jitter.flush(at: .now) { ended(.deviceFailed, burst: burst, at: .now) }
+        if discard() { ended(.deviceFailed, burst: burst, at: .now) }
+    }
+
+    /// Drops all that was to be played; returns whether a burst was among it.
+    @discardableResult
+    private func discard() -> Bool {
+        decodedCount = 0
+        decodedPosition = 0
+        counts.dropped += tonesPlaying.count
+        tonesPlaying.removeAll(keepingCapacity: true)
+        let wasBurst = jitter.flush(at: .now)
+        published.store(total)
+        return wasBurst
     }
 
     private func put(_ slot: PlaybackSlot) {

@@ -16,20 +16,27 @@ final class RealTimeThread: @unchecked Sendable {
 
     private final class Start {
         let name: String
+        let finished: WakeDescriptor
         let body: @Sendable () -> Void
-        init(name: String, body: @escaping @Sendable () -> Void) {
+        init(name: String, finished: WakeDescriptor, body: @escaping @Sendable () -> Void) {
             self.name = name
+            self.finished = finished
             self.body = body
         }
     }
 
+    /// How long a driver or a server may keep the thread at its end.
+    private static let joinMaxMilliseconds: Int32 = 3_000
+
     private var thread = pthread_t()
+    private let finished: WakeDescriptor
     /// Why the thread has no real-time priority: an errno, 0 when it has.
     let priorityError: Int32
 
     /// Starts a thread. - Parameter name: 15 characters at most are shown by ps(1).
     init(name: String, body: @escaping @Sendable () -> Void) throws(AudioFault) {
-        let start = Start(name: name, body: body)
+        finished = try WakeDescriptor()
+        let start = Start(name: name, finished: finished, body: body)
         var attributes = pthread_attr_t()
         pthread_attr_init(&attributes)
         defer { pthread_attr_destroy(&attributes) }
@@ -42,6 +49,7 @@ final class RealTimeThread: @unchecked Sendable {
                 let start = Unmanaged<Start>.fromOpaque(argument).takeRetainedValue()
                 ptt_set_thread_name(start.name)
                 start.body()
+                start.finished.signal()
                 return nil
             }, argument.toOpaque())
         guard result == 0 else {
@@ -54,5 +62,15 @@ final class RealTimeThread: @unchecked Sendable {
     }
 
     /// Waits for the body's end. To be called once.
-    func join() { pthread_join(thread, nil) }
+    ///
+    /// - Returns: `false` when it did not end: the thread is then left to itself, blocked inside a driver or a library.
+    func join() -> Bool {
+        var waited = pollfd(fd: finished.descriptor, events: Int16(POLLIN), revents: 0)
+        guard poll(&waited, 1, Self.joinMaxMilliseconds) > 0 else {
+            pthread_detach(thread)
+            return false
+        }
+        pthread_join(thread, nil)
+        return true
+    }
 }

@@ -37,8 +37,8 @@ extension ChannelService {
         request(.setActiveRemoteParticipant(participant, channelUUID: channel.uuid)) { [weak self] error in
             guard let self, let error, participant != nil else { return }
             self.assumeIsolated {
-                $0.logger.info("a burst is not played: \(error)")
-                $0.receive(.cleared)
+                $0.logger.info("a burst is not played now: \(error)")
+                $0.receive(error.code == .transmissionInProgress ? .refused : .cleared)
             }
         }
     }

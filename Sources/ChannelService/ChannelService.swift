@@ -180,6 +180,8 @@ public actor ChannelService {
             default: break
             }
             tell(.callback(callback))
+            // Observers first: they are told of an end before of what begins with it.
+            if case .didEndTransmitting = callback { receive(.transmissionEnded) }
         case .notice(let notice):
             note(notice)
             // Whoever ended it (a channel left, a shutdown): the burst is not listened to any more.

@@ -24,6 +24,8 @@ final class DeviceAudioSession: AudioSession {
     /// The engine's number of the transmission that is being recorded; what comes of others is void.
     private var captureBurst: UInt32?
     private var microphoneFailure: String?
+    /// The microphone is to stop within this turn of the loop, unless the next transmission takes it over running.
+    private var abortPending = false
     private var tonesPlaying = 0
     private var speechPlaying = false
     private var deactivating = false
@@ -60,6 +62,7 @@ final class DeviceAudioSession: AudioSession {
 
     func deactivate(_ playOut: ChannelManagerStateMachine.PlayOut) {
         deactivating = true
+        abortIfPending()
         if playOut == .drop {
             speaker?.flush()
             tonesPlaying = 0
@@ -91,6 +94,7 @@ final class DeviceAudioSession: AudioSession {
         do throws(AudioError) {
             microphoneFailure = nil
             captureBurst = try openMicrophone().start()
+            abortPending = false
         } catch {
             handler?(.captureFailed(reason: "\(error)"))
         }
@@ -104,19 +108,26 @@ final class DeviceAudioSession: AudioSession {
         case .immediately:
             microphone.drain { received($0) }
             captureBurst = nil
-            microphone.abort()
+            abortPending = true
+            loop.schedule(at: .now) { [weak self] in self?.abortIfPending() }
         case .discarding:
             captureBurst = nil
             microphone.abort()
         }
     }
 
+    private func abortIfPending() {
+        guard abortPending else { return }
+        abortPending = false
+        microphone?.abort()
+    }
+
     private func openMicrophone() throws(AudioError) -> CaptureEngine {
         if let microphone { return microphone }
         let engine = try CaptureEngine(
             device: configuration.microphone, configuration: configuration.capture, logger: logger)
-        microphoneWatch = try watch(engine.descriptor, of: engine.device) { [unowned self, unowned engine] in
-            engine.drain { self.received($0) }
+        microphoneWatch = try watch(engine.descriptor, of: engine.device) { [weak self, weak engine] in
+            engine?.drain { self?.received($0) }
         }
         microphone = engine
         return engine
@@ -188,10 +199,11 @@ final class DeviceAudioSession: AudioSession {
 
     private func openSpeaker() throws(AudioError) -> PlaybackEngine {
         if let speaker { return speaker }
-        let engine = try PlaybackEngine(
-            device: configuration.speaker, configuration: configuration.playback, logger: logger)
-        speakerWatch = try watch(engine.descriptor, of: engine.device) { [unowned self, unowned engine] in
-            engine.drain { self.received($0) }
+        var playback = configuration.playback
+        if !configuration.keepsDevicesOpen { playback.closeWhenIdle = true }
+        let engine = try PlaybackEngine(device: configuration.speaker, configuration: playback, logger: logger)
+        speakerWatch = try watch(engine.descriptor, of: engine.device) { [weak self, weak engine] in
+            engine?.drain { self?.received($0) }
         }
         speaker = engine
         return engine

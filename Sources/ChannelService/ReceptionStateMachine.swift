@@ -17,7 +17,11 @@ struct ReceptionStateMachine: Sendable {
         case ended(lastSequence: UInt16?)
         /// The speaker has played a burst to its end.
         case played
-        /// The channel manager does not take the participant, or has dropped them (left, shut down).
+        /// The channel manager does not take the participant now: this device is transmitting.
+        case refused
+        /// The own transmission has ended.
+        case transmissionEnded
+        /// The channel manager has dropped the participant, or cannot take any (left, shut down).
         case cleared
         /// The time of `nextDeadline` has come.
         case deadlineReached
@@ -36,6 +40,8 @@ struct ReceptionStateMachine: Sendable {
 
     private enum State: Hashable, Sendable {
         case idle
+        /// The burst goes on unheard behind an own transmission.
+        case waiting(PTParticipant, lastHeard: Instant)
         case receiving(PTParticipant, highest: UInt16?, lastHeard: Instant)
         case draining(PTParticipant, until: Instant)
     }
@@ -53,7 +59,7 @@ struct ReceptionStateMachine: Sendable {
     var nextDeadline: Instant? {
         switch state {
         case .idle: nil
-        case .receiving(_, _, let lastHeard): lastHeard + Self.silenceLimit
+        case .waiting(_, let lastHeard), .receiving(_, _, let lastHeard): lastHeard + Self.silenceLimit
         case .draining(_, let until): until
         }
     }
@@ -64,12 +70,26 @@ struct ReceptionStateMachine: Sendable {
             state = .receiving(participant, highest: nil, lastHeard: now)
             return [.setParticipant(participant)]
 
+        case (.refused, .receiving(let participant, _, _)):
+            state = .waiting(participant, lastHeard: now)
+            return []
+        case (.refused, _): return []
+        case (.transmissionEnded, .waiting(let participant, _)):
+            // Two pressed at once and the relay chose the other one: the rest of their burst is heard.
+            state = .receiving(participant, highest: nil, lastHeard: now)
+            return [.setParticipant(participant)]
+        case (.transmissionEnded, _): return []
+
         case (.packet(let sequence), .receiving(let participant, let highest, _)):
             // RFC 1982 order: the wrap of 16 bits is no step back.
             let isNewer = highest.map { Int16(bitPattern: sequence &- $0) > 0 } ?? true
             state = .receiving(participant, highest: isNewer ? sequence : highest, lastHeard: now)
             return [.play]
         case (.packet, .draining): return [.play]
+        case (.packet, .waiting(let participant, _)):
+            state = .waiting(participant, lastHeard: now)
+            packetsDropped += 1
+            return []
         case (.packet, .idle):
             packetsDropped += 1
             return []
@@ -78,6 +98,9 @@ struct ReceptionStateMachine: Sendable {
             guard let last = lastSequence ?? highest, highest != nil else { return finish() }
             state = .draining(participant, until: now + Self.drainLimit)
             return [.endPlayback(lastSequence: last)]
+        case (.ended, .waiting):
+            state = .idle
+            return []
         case (.ended, _): return []
 
         case (.played, .draining): return finish()
@@ -85,12 +108,19 @@ struct ReceptionStateMachine: Sendable {
         case (.played, _): return []
 
         case (.cleared, .idle): return []
+        case (.cleared, .waiting):
+            state = .idle
+            return []
         case (.cleared, _):
             state = .idle
             return [.dropPlayback]
 
         case (.deadlineReached, _):
             guard let nextDeadline, nextDeadline <= now else { return [] }
+            if case .waiting = state {
+                state = .idle
+                return []
+            }
             return [.dropPlayback] + finish()
         }
     }

@@ -66,6 +66,8 @@ final class FanOut {
             vectors[2 * slot + 1].iov_len = trailerLength
             messages[slot].msg_hdr.msg_name = UnsafeMutableRawPointer(connection.remoteStorage)
             messages[slot].msg_hdr.msg_namelen = connection.remoteLength
+            messages[slot].msg_hdr.msg_control = connection.source.control
+            messages[slot].msg_hdr.msg_controllen = connection.source.length
             trailer(
                 number,
                 UnsafeMutableRawBufferPointer(start: trailers + slot * Self.longestTrailer, count: trailerLength))

@@ -8,8 +8,9 @@ final class Farewell {
     let ids: [ConnectionID]
     private let packet: [UInt8]
     private let socket: UDPSocket
-    private var address = sockaddr_storage()
-    private let addressLength: socklen_t
+    private var remote: sockaddr_storage
+    private var local: sockaddr_storage
+    private let lengths: (remote: socklen_t, local: socklen_t)
     private var heard = 0
     let deadline = Deadline()
 
@@ -18,17 +19,26 @@ final class Farewell {
         ids = connection.ids
         self.packet = packet
         socket = connection.socket
-        addressLength = connection.remoteLength
-        withUnsafeMutableBytes(of: &address) {
-            $0.copyMemory(
-                from: UnsafeRawBufferPointer(start: connection.remoteStorage, count: Int(connection.remoteLength)))
-        }
+        lengths = (connection.remoteLength, connection.localLength)
+        local = connection.localStorage.pointee
+        remote = connection.remoteStorage.pointee
         deadline.handler = { [unowned self] in whenOver(self) }
     }
 
     /// Says it (again).
     func say(through sender: PacketSender) {
-        packet.withUnsafeBytes { sender.send($0, on: socket, to: &address, length: addressLength) }
+        let lengths = lengths
+        withUnsafeMutableBytes(of: &remote) { remote in
+            withUnsafeMutableBytes(of: &local) { local in
+                guard let to = remote.baseAddress, let from = local.baseAddress else { return }
+                packet.withUnsafeBytes {
+                    sender.send(
+                        $0, on: socket,
+                        from: lengths.local > 0 ? NetworkEnd(address: from, length: lengths.local) : nil,
+                        to: NetworkEnd(address: to, length: lengths.remote))
+                }
+            }
+        }
     }
 
     /// A packet came after the end: the last word is repeated ever more rarely.

@@ -11,6 +11,8 @@ final class PacketReceiver {
 
     private let bytes: UnsafeMutableRawPointer
     private let addresses: UnsafeMutablePointer<sockaddr_storage>
+    private let locals: UnsafeMutablePointer<sockaddr_storage>
+    private let controls: UnsafeMutableRawPointer
     private let vectors: UnsafeMutablePointer<iovec>
     private let messages: UnsafeMutablePointer<mmsghdr>
 
@@ -18,6 +20,9 @@ final class PacketReceiver {
         bytes = .allocate(byteCount: Self.batch * Self.largestPacket, alignment: 16)
         addresses = .allocate(capacity: Self.batch)
         addresses.initialize(repeating: sockaddr_storage(), count: Self.batch)
+        locals = .allocate(capacity: Self.batch)
+        locals.initialize(repeating: sockaddr_storage(), count: Self.batch)
+        controls = .allocate(byteCount: Self.batch * Int(PTT_CONTROL_LENGTH), alignment: 16)
         vectors = .allocate(capacity: Self.batch)
         vectors.initialize(repeating: iovec(), count: Self.batch)
         messages = .allocate(capacity: Self.batch)
@@ -28,12 +33,15 @@ final class PacketReceiver {
             messages[index].msg_hdr.msg_iov = vectors + index
             messages[index].msg_hdr.msg_iovlen = 1
             messages[index].msg_hdr.msg_name = UnsafeMutableRawPointer(addresses + index)
+            messages[index].msg_hdr.msg_control = controls + index * Int(PTT_CONTROL_LENGTH)
         }
     }
 
     deinit {
         bytes.deallocate()
         addresses.deallocate()
+        locals.deallocate()
+        controls.deallocate()
         vectors.deallocate()
         messages.deallocate()
     }
@@ -41,8 +49,10 @@ final class PacketReceiver {
     /// One packet of a batch; valid until the next `receive`.
     struct Packet {
         let bytes: UnsafeRawBufferPointer
-        let address: UnsafeMutableRawPointer
-        let addressLength: socklen_t
+        /// Who sent it.
+        let remote: NetworkEnd
+        /// Which of the host's addresses it was sent to, where the socket has several.
+        let local: NetworkEnd?
         /// It was longer than `largestPacket`.
         let isTruncated: Bool
     }
@@ -51,6 +61,7 @@ final class PacketReceiver {
     func receive(from socket: UDPSocket) -> Int {
         for index in 0..<Self.batch {
             messages[index].msg_hdr.msg_namelen = socklen_t(MemoryLayout<sockaddr_storage>.size)
+            messages[index].msg_hdr.msg_controllen = socket.isWildcard ? Int(PTT_CONTROL_LENGTH) : 0
         }
         while true {
             let count = ptt_recvmmsg(socket.descriptor, messages, UInt32(Self.batch), 0)
@@ -60,12 +71,19 @@ final class PacketReceiver {
         }
     }
 
-    subscript(index: Int) -> Packet {
+    /// The packet at `index` of the batch that came to `socket`.
+    func packet(_ index: Int, on socket: UDPSocket) -> Packet {
         let header = messages[index].msg_hdr
+        var local: NetworkEnd?
+        if socket.isWildcard {
+            let length = ptt_packet_destination(
+                &messages[index].msg_hdr, socket.localAddress.port.bigEndian, locals + index)
+            if length > 0 { local = NetworkEnd(address: UnsafeMutableRawPointer(locals + index), length: length) }
+        }
         return Packet(
             bytes: UnsafeRawBufferPointer(
                 start: bytes + index * Self.largestPacket, count: Int(messages[index].msg_len)),
-            address: UnsafeMutableRawPointer(addresses + index), addressLength: header.msg_namelen,
-            isTruncated: header.msg_flags & Int32(MSG_TRUNC) != 0)
+            remote: NetworkEnd(address: UnsafeMutableRawPointer(addresses + index), length: header.msg_namelen),
+            local: local, isTruncated: header.msg_flags & Int32(MSG_TRUNC) != 0)
     }
 }

@@ -12,6 +12,7 @@ final class PacketSender {
 
     private let bytes: UnsafeMutableRawPointer
     private let addresses: UnsafeMutablePointer<sockaddr_storage>
+    private var sources: [PacketSource]
     private let vectors: UnsafeMutablePointer<iovec>
     private let messages: UnsafeMutablePointer<mmsghdr>
     private var sockets: [UDPSocket?] = Array(repeating: nil, count: capacity)
@@ -28,6 +29,7 @@ final class PacketSender {
         bytes = .allocate(byteCount: Self.capacity * Self.largestPacket, alignment: 16)
         addresses = .allocate(capacity: Self.capacity)
         addresses.initialize(repeating: sockaddr_storage(), count: Self.capacity)
+        sources = (0..<Self.capacity).map { _ in PacketSource() }
         vectors = .allocate(capacity: Self.capacity)
         vectors.initialize(repeating: iovec(), count: Self.capacity)
         messages = .allocate(capacity: Self.capacity)
@@ -37,12 +39,14 @@ final class PacketSender {
             messages[index].msg_hdr.msg_iov = vectors + index
             messages[index].msg_hdr.msg_iovlen = 1
             messages[index].msg_hdr.msg_name = UnsafeMutableRawPointer(addresses + index)
+            messages[index].msg_hdr.msg_control = sources[index].control
         }
     }
 
     deinit {
         bytes.deallocate()
         addresses.deallocate()
+        for source in sources { source.deallocate() }
         vectors.deallocate()
         messages.deallocate()
     }
@@ -55,10 +59,12 @@ final class PacketSender {
             start: bytes + count * Self.largestPacket, count: Self.largestPacket)
     }
 
-    /// The packet in the reserved room goes to `address`.
-    func commit(_ length: Int, on socket: UDPSocket, to address: UnsafeRawPointer, length addressLength: socklen_t) {
-        let size = min(Int(addressLength), MemoryLayout<sockaddr_storage>.size)
-        UnsafeMutableRawPointer(addresses + count).copyMemory(from: address, byteCount: size)
+    /// The packet in the reserved room goes to `remote`, from the host's address `local` if it has several.
+    func commit(_ length: Int, on socket: UDPSocket, from local: NetworkEnd?, to remote: NetworkEnd) {
+        let size = min(Int(remote.length), MemoryLayout<sockaddr_storage>.size)
+        UnsafeMutableRawPointer(addresses + count).copyMemory(from: remote.address, byteCount: size)
+        sources[count].set(local, on: socket)
+        messages[count].msg_hdr.msg_controllen = sources[count].length
         messages[count].msg_hdr.msg_namelen = socklen_t(size)
         vectors[count].iov_len = length
         sockets[count] = socket
@@ -66,10 +72,10 @@ final class PacketSender {
     }
 
     /// Sends a copy of `packet` if there is room; else it is lost, as packets are.
-    func send(_ packet: UnsafeRawBufferPointer, on socket: UDPSocket, to address: UnsafeRawPointer, length: socklen_t) {
+    func send(_ packet: UnsafeRawBufferPointer, on socket: UDPSocket, from local: NetworkEnd?, to remote: NetworkEnd) {
         guard !packet.isEmpty, packet.count <= Self.largestPacket, let room = reserve() else { return }
         room.copyMemory(from: packet)
-        commit(packet.count, on: socket, to: address, length: length)
+        commit(packet.count, on: socket, from: local, to: remote)
     }
 
     /// Hands everything to the kernel.

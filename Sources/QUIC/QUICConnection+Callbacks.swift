@@ -114,11 +114,14 @@ extension QUICConnection {
         }
         callbacks.path_validation = { _, _, path, result, data in
             guard let connection = QUICConnection.of(data), let path = path?.pointee,
-                result == NGTCP2_PATH_VALIDATION_RESULT_SUCCESS,
                 let remote = SocketAddress(path.remote.addr, length: Int(path.remote.addrlen)),
                 let local = SocketAddress(path.local.addr, length: Int(path.local.addrlen))
             else { return 0 }
-            connection.validatedPath = (remote, local)
+            if result == NGTCP2_PATH_VALIDATION_RESULT_SUCCESS {
+                connection.validatedPath = (remote, local)
+            } else if connection.migrationTarget?.localAddress == local {
+                connection.migrationFailed = true
+            }
             return 0
         }
     }

@@ -14,15 +14,15 @@ extension QUICConnection {
     }
 
     /// Takes one packet that came for this connection.
-    func receive(
-        _ packet: UnsafeRawBufferPointer, on socket: UDPSocket, from remote: UnsafeMutableRawPointer, length: socklen_t
-    ) {
+    func receive(_ packet: PacketReceiver.Packet, on socket: UDPSocket) {
         guard let conn else { return }
         var info = ngtcp2_pkt_info()
-        let status = socket.withPath(to: remote, length: length) {
+        // A client's own address changes with the route, unseen; a server's is part of the path.
+        let status = socket.withPath(from: isServer ? packet.local : nil, to: packet.remote) {
             ngtcp2_conn_read_pkt_versioned(
-                conn, $0, NGTCP2_PKT_INFO_VERSION_V1, &info, packet.baseAddress?.assumingMemoryBound(to: UInt8.self),
-                packet.count, endpoint.timestamp())
+                conn, $0, NGTCP2_PKT_INFO_VERSION_V1, &info,
+                packet.bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), packet.bytes.count,
+                endpoint.timestamp())
         }
         settle(status)
     }
@@ -39,6 +39,7 @@ extension QUICConnection {
             return
         }
         followPath()
+        if migrationFailed { endMigration() }
         if resumptionChanged { postResumption() }
         endpoint.markDirty(self)
     }
@@ -57,11 +58,16 @@ extension QUICConnection {
         remoteLength = min(path.remote.addrlen, socklen_t(MemoryLayout<sockaddr_storage>.size))
         UnsafeMutableRawPointer(remoteStorage).copyMemory(from: path.remote.addr, byteCount: Int(remoteLength))
         remoteAddress = remote
-        if migrationTarget != nil {
-            migrationTarget = nil
-            endpoint.closeUnusedSockets()
-        }
+        setLocal(isServer ? NetworkEnd(address: path.local.addr, length: path.local.addrlen) : nil)
+        if migrationTarget === socket { endMigration() }
         if remote != old { post(.moved(from: old)) }
+    }
+
+    /// The move is done, or did not work.
+    private func endMigration() {
+        migrationTarget = nil
+        migrationFailed = false
+        endpoint.closeUnusedSockets()
     }
 
     private func postResumption() {

@@ -42,7 +42,7 @@ extension QUICConnection {
         callbacks.recv_client_initial = ngtcp2_crypto_recv_client_initial_cb
         var peer = initial.source
         var created: OpaquePointer?
-        let status = socket.withPath(to: remoteStorage, length: remoteLength) { path in
+        let status = socket.withPath(from: localEnd, to: remoteEnd) { path in
             ngtcp2_conn_server_new_versioned(
                 &created, &peer, &source, path, initial.version, NGTCP2_CALLBACKS_VERSION_V1, &callbacks,
                 NGTCP2_SETTINGS_VERSION_V1, &settings, NGTCP2_TRANSPORT_PARAMS_VERSION_V1, &parameters, nil,
@@ -76,7 +76,7 @@ extension QUICConnection {
         var token = resumption?.token ?? []
         let status = token.withUnsafeMutableBufferPointer { token in
             settings.token = ngtcp2_vec(base: token.baseAddress, len: token.count)
-            return socket.withPath(to: remoteStorage, length: remoteLength) { path in
+            return socket.withPath(to: remoteEnd) { path in
                 ngtcp2_conn_client_new_versioned(
                     &created, &destination, &source, path, Self.quicVersion1, NGTCP2_CALLBACKS_VERSION_V1,
                     &callbacks, NGTCP2_SETTINGS_VERSION_V1, &settings, NGTCP2_TRANSPORT_PARAMS_VERSION_V1,

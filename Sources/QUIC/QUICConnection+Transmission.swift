@@ -165,9 +165,10 @@ extension QUICConnection {
 
     private func commit(_ length: Int, _ pass: inout Pass) {
         let path = pass.path.path
-        let local = SocketAddress(path.local.addr, length: Int(path.local.addrlen))
-        let socket = local.flatMap { endpoint.socket(at: $0) } ?? socket
-        endpoint.sender.commit(length, on: socket, to: path.remote.addr, length: path.remote.addrlen)
+        let local = NetworkEnd(address: path.local.addr, length: path.local.addrlen)
+        let socket = local.value.flatMap { endpoint.socket(at: $0) } ?? socket
+        endpoint.sender.commit(
+            length, on: socket, from: local, to: NetworkEnd(address: path.remote.addr, length: path.remote.addrlen))
     }
 
     func streamHasDataToSend(_ stream: QUICStream) {

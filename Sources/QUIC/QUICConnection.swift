@@ -76,6 +76,10 @@ public final class QUICConnection: @unchecked Sendable {
     /// Where foreign packets go: the validated path, in the kernel's form for the path's socket.
     let remoteStorage: UnsafeMutablePointer<sockaddr_storage>
     var remoteLength: socklen_t = 0
+    /// The host's address on that path, where the socket has several; and the same as sendmsg(2) wants it.
+    let localStorage: UnsafeMutablePointer<sockaddr_storage>
+    var localLength: socklen_t = 0
+    var source = PacketSource()
     var socket: UDPSocket
     var ids: [ConnectionID] = []
     lazy var deadline = Deadline { [unowned self] in self.handleExpiry() }
@@ -97,7 +101,7 @@ public final class QUICConnection: @unchecked Sendable {
     var hasTicket = false
     var addressToken: [UInt8] = []
 
-    init(endpoint: QUICEndpoint, role: Role, remote: SocketAddress, socket: UDPSocket) {
+    init(endpoint: QUICEndpoint, role: Role, remote: SocketAddress, local: NetworkEnd? = nil, socket: UDPSocket) {
         self.endpoint = endpoint
         self.role = role
         self.socket = socket
@@ -105,6 +109,8 @@ public final class QUICConnection: @unchecked Sendable {
         remoteStorage = .allocate(capacity: 1)
         remoteStorage.initialize(to: sockaddr_storage())
         remoteLength = remote.encode(family: socket.family, into: remoteStorage)
+        localStorage = .allocate(capacity: 1)
+        localStorage.initialize(to: sockaddr_storage())
         reference = .allocate(capacity: 1)
         if case .client = role { isAnnounced = true } else { isAnnounced = false }
         reference.initialize(
@@ -113,6 +119,7 @@ public final class QUICConnection: @unchecked Sendable {
                     guard let data = reference?.pointee.user_data else { return nil }
                     return Unmanaged<QUICConnection>.fromOpaque(data).takeUnretainedValue().conn
                 }, user_data: Unmanaged.passUnretained(self).toOpaque()))
+        setLocal(local)
     }
 
     deinit {
@@ -120,6 +127,25 @@ public final class QUICConnection: @unchecked Sendable {
         session = nil
         reference.deallocate()
         remoteStorage.deallocate()
+        localStorage.deallocate()
+        source.deallocate()
+    }
+
+    /// The peer, in the kernel's form.
+    var remoteEnd: NetworkEnd { NetworkEnd(address: UnsafeMutableRawPointer(remoteStorage), length: remoteLength) }
+
+    /// This side; nil when the socket's own address says it.
+    var localEnd: NetworkEnd? {
+        localLength > 0 ? NetworkEnd(address: UnsafeMutableRawPointer(localStorage), length: localLength) : nil
+    }
+
+    /// Packets leave from `local` from now on; nil: from the socket's own address.
+    func setLocal(_ local: NetworkEnd?) {
+        localLength = min(local?.length ?? 0, socklen_t(MemoryLayout<sockaddr_storage>.size))
+        if let local {
+            UnsafeMutableRawPointer(localStorage).copyMemory(from: local.address, byteCount: Int(localLength))
+        }
+        source.set(localEnd, on: socket)
     }
 
     func checkLoop() { endpoint.loop.checkIsolated() }
@@ -227,8 +253,9 @@ public final class QUICConnection: @unchecked Sendable {
         checkLoop()
         guard let conn, isOpen else { throw QUICError.closed }
         guard !isServer else { throw QUICError.invalidState("only a client can move a connection") }
+        guard migrationTarget == nil else { throw QUICError.invalidState("a move is under way") }
         let new = try endpoint.openSocket(local, like: socket)
-        let status = new.withPath(to: remoteStorage, length: remoteLength) {
+        let status = new.withPath(to: remoteEnd) {
             ngtcp2_conn_initiate_migration(conn, $0, endpoint.timestamp())
         }
         guard status == 0 else {
@@ -240,6 +267,7 @@ public final class QUICConnection: @unchecked Sendable {
     }
 
     var migrationTarget: UDPSocket?
+    var migrationFailed = false
 }
 
 extension QUICError {

@@ -53,12 +53,20 @@ public protocol QUICConnectionDelegate: AnyObject {
 }
 
 extension QUICConnectionDelegate {
+    /// By default nothing.
     public func connectionDidBecomeReady(_ connection: QUICConnection) {}
+    /// By default nothing.
     public func connection(_ connection: QUICConnection, didOpen stream: QUICStream) {}
+    /// By default nothing.
     public func connection(_ connection: QUICConnection, streamDidBecomeReadable stream: QUICStream) {}
+    /// By default nothing.
     public func connection(_ connection: QUICConnection, streamDidBecomeWritable stream: QUICStream) {}
+    /// By default nothing.
     public func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?) {}
+    /// By default nothing.
     public func connection(_ connection: QUICConnection, didReceiveDatagram datagram: [UInt8], isEarlyData: Bool) {}
+    /// By default nothing.
     public func connection(_ connection: QUICConnection, didMoveFrom oldAddress: SocketAddress) {}
+    /// By default nothing.
     public func connection(_ connection: QUICConnection, didReceive resumption: ResumptionState) {}
 }

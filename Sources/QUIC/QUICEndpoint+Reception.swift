@@ -19,7 +19,7 @@ extension QUICEndpoint {
         for _ in 0..<Self.batchesPerTurn {
             let count = receiver.receive(from: socket)
             for index in 0..<count {
-                handle(receiver[index], on: socket)
+                handle(receiver.packet(index, on: socket), on: socket)
                 // The owner may have closed the endpoint on hearing of a foreign packet.
                 if isClosed { return }
             }
@@ -36,7 +36,7 @@ extension QUICEndpoint {
         switch PacketClass(firstByte: first) {
         case .foreign:
             statistics.foreignPacketsReceived += 1
-            guard let address = SocketAddress(packet.address, length: Int(packet.addressLength)) else { return }
+            guard let address = packet.remote.value else { return }
             delegate?.endpoint(self, didReceiveForeignPacket: packet.bytes, from: address)
         case .shortHeader: handleShortHeader(packet, on: socket)
         case .longHeader: handleLongHeader(packet, on: socket)
@@ -47,7 +47,7 @@ extension QUICEndpoint {
     private func dispatch(_ packet: PacketReceiver.Packet, to route: Route, on socket: UDPSocket) {
         switch route {
         case .connection(let connection):
-            connection.receive(packet.bytes, on: socket, from: packet.address, length: packet.addressLength)
+            connection.receive(packet, on: socket)
         case .farewell(let farewell): farewell.packetArrived(sender)
         }
     }
@@ -61,7 +61,7 @@ extension QUICEndpoint {
         statistics.strayPackets += 1
         if configuration.server != nil {
             sendStatelessReset(for: packet, on: socket)
-        } else if let address = SocketAddress(packet.address, length: Int(packet.addressLength)) {
+        } else if let address = packet.remote.value {
             // A stateless reset names no connection: let those with this peer look at it. Clients have few.
             for connection in connections.values where connection.remoteAddress == address {
                 dispatch(packet, to: .connection(connection), on: socket)
@@ -102,7 +102,7 @@ extension QUICEndpoint {
             return
         }
         guard connections.count < options.maximumConnections, handshakes < options.maximumHandshakes,
-            let address = SocketAddress(packet.address, length: Int(packet.addressLength))
+            let address = packet.remote.value
         else {
             statistics.refusedForLoad += 1
             return
@@ -118,7 +118,8 @@ extension QUICEndpoint {
             if mustProveAddress(options) { return sendRetry(header, packet, options, on: socket) }
         case .forged: return sendInvalidToken(header, packet, on: socket)
         }
-        let connection = QUICConnection(endpoint: self, role: .server(options), remote: address, socket: socket)
+        let connection = QUICConnection(
+            endpoint: self, role: .server(options), remote: address, local: packet.local, socket: socket)
         do {
             try connection.startServer(initial, options: options)
         } catch {
@@ -129,7 +130,7 @@ extension QUICEndpoint {
         if let id = ConnectionID(header.dcid) { connection.register(id) }
         handshakes += 1
         adopt(connection)
-        connection.receive(packet.bytes, on: socket, from: packet.address, length: packet.addressLength)
+        connection.receive(packet, on: socket)
     }
 
     private func mustProveAddress(_ options: QUICServerOptions) -> Bool {
@@ -152,18 +153,18 @@ extension QUICEndpoint {
     ) -> TokenVerdict {
         guard header.token.len > 0, let token = header.token.base else { return .unproven }
         let key = options.keys.tokenKey
-        let address = packet.address.assumingMemoryBound(to: sockaddr.self)
+        let address = packet.remote.address.assumingMemoryBound(to: sockaddr.self)
         var header = header
         if token.pointee == UInt8(NGTCP2_CRYPTO_TOKEN_MAGIC_RETRY) {
             var original = ngtcp2_cid()
             let status = ngtcp2_crypto_verify_retry_token(
-                &original, token, header.token.len, key, key.count, header.version, address, packet.addressLength,
+                &original, token, header.token.len, key, key.count, header.version, address, packet.remote.length,
                 &header.dcid, Self.retryTokenLifetime, Self.wallClock())
             return status == 0 ? .proven(original: original) : .forged
         }
         guard token.pointee == UInt8(NGTCP2_CRYPTO_TOKEN_MAGIC_REGULAR) else { return .unproven }
         let status = ngtcp2_crypto_verify_regular_token(
-            token, header.token.len, key, key.count, address, packet.addressLength, Self.addressTokenLifetime,
+            token, header.token.len, key, key.count, address, packet.remote.length, Self.addressTokenLifetime,
             Self.wallClock())
         return status == 0 ? .proven(original: nil) : .unproven
     }
@@ -176,7 +177,7 @@ extension QUICEndpoint {
         guard let room = sender.reserve(), let base = room.baseAddress else { return false }
         let length = write(base.assumingMemoryBound(to: UInt8.self), room.count)
         guard length > 0 else { return false }
-        sender.commit(length, on: socket, to: packet.address, length: packet.addressLength)
+        sender.commit(length, on: socket, from: packet.local, to: packet.remote)
         return true
     }
 
@@ -205,8 +206,8 @@ extension QUICEndpoint {
         var token = [UInt8](repeating: 0, count: 256)
         let key = options.keys.tokenKey
         let length = ngtcp2_crypto_generate_retry_token(
-            &token, key, key.count, header.version, packet.address.assumingMemoryBound(to: sockaddr.self),
-            packet.addressLength, &source, &header.dcid, Self.wallClock())
+            &token, key, key.count, header.version, packet.remote.address.assumingMemoryBound(to: sockaddr.self),
+            packet.remote.length, &source, &header.dcid, Self.wallClock())
         guard length > 0 else { return }
         let sent = answer(packet, on: socket) { buffer, size in
             ngtcp2_crypto_write_retry(

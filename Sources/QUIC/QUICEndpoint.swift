@@ -324,7 +324,7 @@ public final class QUICEndpoint: @unchecked Sendable {
         return new
     }
 
-    func socket(at local: SocketAddress) -> UDPSocket? { sockets.first { $0.localAddress == local } }
+    func socket(at local: SocketAddress) -> UDPSocket? { sockets.first { $0.serves(local) } }
 
     /// Closes the sockets that were opened for moves and that no connection is on any more; the first one stays.
     func closeUnusedSockets() {

@@ -9,6 +9,8 @@ final class UDPSocket {
     let descriptor: Int32
     let family: Int32
     let localAddress: SocketAddress
+    /// Bound to every address: each packet says which one it was sent to, and answers leave from that one.
+    let isWildcard: Bool
     private let local: UnsafeMutablePointer<sockaddr_storage>
     private let localLength: socklen_t
     var watch: EventLoop.Watch?
@@ -46,6 +48,7 @@ final class UDPSocket {
             self.descriptor = descriptor
             self.family = family
             self.localAddress = localAddress
+            isWildcard = localAddress.isUnspecified
             local = storage
             localLength = actual
         } catch {
@@ -76,6 +79,12 @@ final class UDPSocket {
         if reusePort {
             guard set(SOL_SOCKET, SO_REUSEPORT, 1) else { throw failure("SO_REUSEPORT", address) }
         }
+        if address.isUnspecified {
+            let told =
+                family == AF_INET6
+                ? set(Int32(IPPROTO_IPV6), PTT_IPV6_RECVPKTINFO, 1) : set(Int32(IPPROTO_IP), IP_PKTINFO, 1)
+            guard told else { throw failure("IP_PKTINFO", address) }
+        }
         // QUIC packets must not be fragmented (RFC 9000, section 14); best effort, as are the buffers.
         if family == AF_INET6 { _ = set(Int32(IPPROTO_IPV6), IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE) }
         _ = set(Int32(IPPROTO_IP), IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
@@ -83,15 +92,47 @@ final class UDPSocket {
         _ = set(SOL_SOCKET, SO_SNDBUF, Int32(clamping: bufferSize))
     }
 
-    /// The path from this socket to `remote`, for one call of the QUIC library.
-    func withPath<T>(
-        to remote: UnsafeMutableRawPointer, length: socklen_t, _ body: (UnsafePointer<ngtcp2_path>) -> T
-    ) -> T {
+    /// The path from `local`, or when that is nil this socket's own address, to `remote`, for one call of the library.
+    func withPath<T>(from local: NetworkEnd? = nil, to remote: NetworkEnd, _ body: (UnsafePointer<ngtcp2_path>) -> T)
+        -> T
+    {
+        let local = local ?? NetworkEnd(address: UnsafeMutableRawPointer(self.local), length: localLength)
         var path = ngtcp2_path()
-        path.local.addr = UnsafeMutableRawPointer(local).assumingMemoryBound(to: sockaddr.self)
-        path.local.addrlen = localLength
-        path.remote.addr = remote.assumingMemoryBound(to: sockaddr.self)
-        path.remote.addrlen = length
+        path.local.addr = local.address.assumingMemoryBound(to: sockaddr.self)
+        path.local.addrlen = local.length
+        path.remote.addr = remote.address.assumingMemoryBound(to: sockaddr.self)
+        path.remote.addrlen = remote.length
         return body(&path)
     }
+
+    /// Whether packets from `address` leave by this socket.
+    func serves(_ address: SocketAddress) -> Bool {
+        localAddress == address || (isWildcard && localAddress.port == address.port)
+    }
+}
+
+/// An address in the kernel's form, somewhere in memory that outlives the use.
+struct NetworkEnd {
+    let address: UnsafeMutableRawPointer
+    let length: socklen_t
+
+    /// As a value; nil when it is no IP address.
+    var value: SocketAddress? { SocketAddress(address, length: Int(length)) }
+}
+
+/// What makes packets leave from one of the host's addresses, for sockets that are bound to all of them.
+struct PacketSource {
+    let control = UnsafeMutableRawPointer.allocate(byteCount: Int(PTT_CONTROL_LENGTH), alignment: 8)
+    private(set) var length = 0
+
+    /// From now on, packets leave from `local` if `socket` has several addresses.
+    mutating func set(_ local: NetworkEnd?, on socket: UDPSocket) {
+        guard socket.isWildcard, let local, local.value?.isUnspecified == false else {
+            length = 0
+            return
+        }
+        length = ptt_write_packet_source(control, local.address.assumingMemoryBound(to: sockaddr.self))
+    }
+
+    func deallocate() { control.deallocate() }
 }

@@ -172,7 +172,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aBurstDuringAnOwnTransmissionIsNotPlayed() async throws {
+    @Test func aBurstDuringAnOwnTransmissionIsPlayedOnlyAfterIt() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         try await under.begin()
@@ -182,6 +182,12 @@ import Testing
         #expect(await under.service.snapshot.statistics.packetsDropped == 1)
         #expect(await !under.service.run { $0.simulatedAudio.commands.contains(.packet(1)) })
         #expect(await under.service.snapshot.transmission != nil)
+        // The relay chose the other one: the rest of their burst is heard, in the session that is active already.
+        await under.service.transmissionRefused(PTChannelError(.transmissionInProgress))
+        #expect(await under.service.snapshot.activeRemoteParticipant == ann)
+        await under.service.received(packet(2))
+        #expect(await under.service.run { $0.simulatedAudio.commands.contains(.packet(2)) })
+        #expect(await under.service.snapshot.audioSession == .active)
         await under.finish()
     }
 

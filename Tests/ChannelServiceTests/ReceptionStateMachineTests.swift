@@ -65,6 +65,31 @@ import Testing
         #expect(reception.handle(.played, at: now).isEmpty)
     }
 
+    @Test func aBurstBehindAnOwnTransmissionIsHeardWhenThatEnds() {
+        var reception = ReceptionStateMachine()
+        _ = reception.handle(.began(ann), at: now)
+        #expect(reception.handle(.refused, at: now).isEmpty)
+        #expect(reception.handle(.packet(sequence: 1), at: now).isEmpty)
+        #expect(reception.handle(.transmissionEnded, at: now) == [.setParticipant(ann)])
+        #expect(reception.handle(.packet(sequence: 2), at: now) == [.play])
+        #expect(reception.handle(.transmissionEnded, at: now).isEmpty)
+        #expect(reception.packetsDropped == 1)
+    }
+
+    @Test func aBurstThatEndsBehindAnOwnTransmissionIsForgotten() {
+        var ended = ReceptionStateMachine()
+        _ = ended.handle(.began(ann), at: now)
+        _ = ended.handle(.refused, at: now)
+        #expect(ended.handle(.ended(lastSequence: 3), at: now).isEmpty)
+        #expect(ended.handle(.transmissionEnded, at: now).isEmpty)
+        var silent = ReceptionStateMachine()
+        _ = silent.handle(.began(ann), at: now)
+        _ = silent.handle(.refused, at: now)
+        #expect(silent.handle(.deadlineReached, at: now + .seconds(10)).isEmpty)
+        #expect(silent.nextDeadline == nil)
+        #expect(silent.handle(.transmissionEnded, at: now + .seconds(11)).isEmpty)
+    }
+
     @Test func packetsOutsideOfABurstAreDroppedAndCounted() {
         var reception = ReceptionStateMachine()
         #expect(reception.handle(.packet(sequence: 1), at: now).isEmpty)

@@ -15,6 +15,9 @@ import Musl
 #endif
 
 private let hasUinput = access("/dev/uinput", R_OK | W_OK) == 0
+/// In it: SUBSYSTEM=="input", KERNEL=="event*", ATTRS{name}=="pttd tagged keys", TAG+="pttd",
+/// ENV{PTTD_PROFILE}="foot", ENV{PTTD_GRAB}="1"
+private let hasTestRule = access("/run/udev/rules.d/90-pttd-test.rules", R_OK) == 0
 
 /// What the handler was told, in words.
 private final class Recorder: Sendable {
@@ -130,6 +133,24 @@ private final class UinputDevice: @unchecked Sendable {
             try await Task.sleep(for: .milliseconds(300))
             #expect(await !monitor.openDevices.contains { $0.node == keyboard.node })
             #expect(!recorder.all.contains("added pttd untagged keys"))
+        }
+    }
+
+    @Test(.enabled(if: hasUinput && hasTestRule, "needs /dev/uinput, and udevd with the rule above"))
+    func aTaggedDeviceIsReadWhetherItIsThereOrComes() async throws {
+        try await withMonitor { monitor, recorder in
+            try await monitor.start()
+            let late = try UinputDevice(name: "pttd tagged keys")
+            try await until { await monitor.openDevices.contains { $0.node == late.node } }
+            #expect(await monitor.openDevices.first?.rule == InputDeviceRule(profileID: "foot", isGrabbed: true))
+            late.key(KEY_F13, 1)
+            try await until { recorder.all.last == "down 183" }
+            await monitor.stop()
+            #expect(recorder.all == ["added pttd tagged keys", "down 183", "up 183", "removed"])
+            try await monitor.start()
+            try await until { await monitor.openDevices.contains { $0.node == late.node } }
+            late.unplug()
+            try await until { recorder.all.last == "removed" }
         }
     }
 }

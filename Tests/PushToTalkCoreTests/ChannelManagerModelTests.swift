@@ -57,7 +57,8 @@ struct ChannelManagerModel {
     private var generator: SeededGenerator
     private var machine = ChannelManagerStateMachine(configuration: .init(talkTimeLimit: .seconds(20)))
     private var now = Instant.zero
-    private var recent: [String] = []
+    private static let historyLength = 12
+    private var recent: [(at: Instant, event: Event, actions: [Action])] = []
 
     // What the observer knows, from the actions and the device alone.
     private var device = Device.closed
@@ -165,7 +166,6 @@ struct ChannelManagerModel {
     // MARK: The observer
 
     private mutating func handle(_ event: Event) {
-        recent = recent.suffix(30) + ["\(now) \(event)"]
         switch event {
         case .audioSessionActivated: if device == .opening { device = .open }
         case .audioSessionDeactivated: if device == .closing { device = .closed }
@@ -185,10 +185,10 @@ struct ChannelManagerModel {
             }
         default: break
         }
-        for action in machine.handle(event, at: now) {
-            recent.append("    \(action)")
-            observe(action)
-        }
+        let actions = machine.handle(event, at: now)
+        if recent.count == Self.historyLength { recent.removeFirst() }
+        recent.append((now, event, actions))
+        for action in actions { observe(action) }
         if capturing, !transmitting, tailSince == nil { violate("recording without a press or a tail") }
         if let tailSince, now > tailSince + .seconds(5) { violate("a tail without an end") }
         if capturing, device != .open { violate("recording with the device not open") }
@@ -257,6 +257,7 @@ struct ChannelManagerModel {
     }
 
     private mutating func violate(_ what: String) {
-        violations.append("\(what), after:\n\(recent.suffix(40).joined(separator: "\n"))")
+        let history = recent.map { "\($0.at) \($0.event)\n    \($0.actions)" }
+        violations.append("\(what), after:\n\(history.joined(separator: "\n"))")
     }
 }

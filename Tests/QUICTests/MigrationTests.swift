@@ -57,12 +57,54 @@ import Testing
         path.stop()
     }
 
-    @Test func aClientMovesToANewSocketAndBack() async throws {
+    @Test(arguments: ["::", "0.0.0.0"])
+    func aServerOnEveryAddressAnswersFromTheOneThatWasAsked(bind: String) async throws {
+        let server = try await Peer.server(bind: #require(SocketAddress(bind, port: 0)))
+        let port = try await server.address.port
+        // The kernel alone would answer from 127.0.0.1.
+        let asked = try #require(SocketAddress("127.0.0.2", port: port))
+        let client = try await Peer.client()
+        let connection = try await client.connect(to: server, at: asked)
+        try await client.wait("ready") { $0.readyCount == 1 }
+        try await server.wait("ready") { $0.readyCount == 1 }
+        #expect(try await voice(from: server).sent == 1)
+        try await client.wait("voice") { $0.foreign.count == 1 }
+        #expect(try await client.on { $0.foreignFrom } == [asked])
+        try await server.on { $0.accepted[0].close(code: 5, reason: "done") }
+        try await client.wait("closed") { !$0.reasons.isEmpty }
+        #expect(try await client.on { $0.reasons } == [.closedByPeer(code: 5, reason: "done")])
+        _ = connection
+        try await client.stop()
+        try await server.stop()
+    }
+
+    @Test func movingRightAfterANATRebindKeepsTheConnection() async throws {
+        let server = try await Peer.server()
+        let path = try await Forwarder(to: server.address)
+        let client = try await Peer.client()
+        let connection = try await client.connect(to: server, at: path.address)
+        try await client.wait("ready") { $0.readyCount == 1 }
+        for round in 1...6 {
+            _ = try await path.rebind()
+            try await client.on { _ in try connection.sendDatagram([UInt8(round)]) }
+            try await client.migrate(connection)
+            try await server.wait("heard") { $0.datagrams.contains([UInt8(round)]) }
+            try await client.on { _ in try connection.sendDatagram([100 + UInt8(round)]) }
+            try await server.wait("heard after the move") { $0.datagrams.contains([100 + UInt8(round)]) }
+        }
+        #expect(try await server.on { $0.reasons.isEmpty })
+        #expect(try await client.on { $0.reasons.isEmpty })
+        try await client.stop()
+        try await server.stop()
+        path.stop()
+    }
+
+    @Test func aClientMovesToANewSocket() async throws {
         let (server, client, connection) = try await connectedPair()
         let before = try await client.address
         try await client.on { _ in try connection.sendDatagram([0]) }
         try await server.wait("there") { $0.datagrams.count == 1 }
-        try await client.on { _ in try connection.migrate(to: .loopback()) }
+        try await client.migrate(connection)
         try await server.wait("moved", timeout: .seconds(5)) { $0.moves.count == 1 }
         let after = try await server.on { $0.accepted[0].remoteAddress }
         #expect(after != before)

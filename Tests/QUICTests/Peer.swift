@@ -92,6 +92,16 @@ final class Peer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Senda
         }
     }
 
+    /// Moves to a new local port as soon as the handshake is confirmed.
+    func migrate(_ connection: QUICConnection) async throws {
+        try await wait("confirmed") { _ in
+            do {
+                try connection.migrate(to: .loopback())
+                return true
+            } catch { return false }
+        }
+    }
+
     func on<T: Sendable>(_ body: @escaping @Sendable (Peer) throws -> T) async throws -> T {
         try await loop.run { try body(self) }
     }

@@ -194,7 +194,7 @@ import Testing
         let before = openDescriptors()
         for _ in 0..<100 {
             let (server, client, connection) = try await connectedPair()
-            try await client.on { _ in try connection.migrate(to: .loopback()) }
+            try await client.migrate(connection)
             try await client.stop()
             try await server.stop()
         }

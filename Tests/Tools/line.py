@@ -2,12 +2,19 @@
 
 Used by the demonstration and by the latency benchmark. Everything runs in one folder and ends with it.
 """
-import json, os, pathlib, re, signal, socket, subprocess, sys, threading, time
+import json, os, pathlib, re, signal, socket, subprocess, threading, time
+
+from align import align, rounded
+from logevents import read_log
+from speech import speech
+from timeline import burst_milestones, draw
+from wavefile import Recording, write_wav
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHANNEL = "Local"
 BUTTON = "PTT-Z"
 BUTTON_ADDRESS = "C4:11:11:11:11:11"
+TAIL_MS = 200
 
 
 class Failed(SystemExit):
@@ -71,10 +78,10 @@ class Line:
 
     # -- set-up
 
-    def speak(self, text):
-        """A speech file made by espeak-ng: the microphone."""
+    def speak(self, seconds, seed=1):
+        """A file of espeak-ng's speech: the microphone."""
         path = self.folder / "speech.wav"
-        subprocess.run(["espeak-ng", "-v", "en", "-s", "150", "-a", "160", "-w", str(path), text], check=True)
+        write_wav(str(path), speech(seconds, seed))
         return path
 
     def bus(self, name):
@@ -113,10 +120,7 @@ class Line:
     def start_pttd(self, name, microphone, speaker, extra=""):
         silence = self.folder / "silence.wav"
         if not silence.exists():
-            import wave
-            with wave.open(str(silence), "wb") as file:
-                file.setnchannels(1), file.setsampwidth(2), file.setframerate(48000)
-                file.writeframes(bytes(2 * 4800))
+            write_wav(str(silence), [0.0] * 4800)
         config = self.folder / f"{name}.toml"
         config.write_text(f'[daemon]\nname = "{name.title()}"\nbus = "{self.buses[name]}"\n'
                           f'bluez-bus = "{self.buses[name]}"\n\n[channel]\nlink = "{self.link}"\n\n'
@@ -145,6 +149,14 @@ class Line:
         raise Failed(f"{name} did not get ready within {seconds} s; it says {status}; its log is "
                      f"{self.processes[name].log}:\n" + self.processes[name].log.read_text(errors='replace')[-1500:])
 
+    def wait_log(self, name, message, times=1, seconds=15):
+        """Waits until a program's log has had the message so often."""
+        deadline = time.monotonic() + seconds
+        while sum(event["message"] == message for event in read_log(self.processes[name].log)) < times:
+            if time.monotonic() > deadline:
+                raise Failed(f"{name} did not log '{message}' {times} times within {seconds} s; its log is {self.processes[name].log}")
+            time.sleep(0.05)
+
     def status(self, name):
         status = self.json_status(name)
         channel = status["channels"][0]
@@ -153,7 +165,7 @@ class Line:
         return f"{channel['name']}, {channel['serviceStatus']}, {doing}"
 
     def ask_button(self, *words):
-        """One request to the fake BlueZ; returns the monotonic seconds at which it was carried out."""
+        """One request to the fake BlueZ; returns the instant (ns, CLOCK_MONOTONIC) at which it was carried out."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(10)
             connection.connect(str(self.button))
@@ -162,17 +174,41 @@ class Line:
         if not answer.startswith("ok"):
             raise Failed(f"fake-bluez answered '{answer}' to '{' '.join(words)}'")
         match = re.search(r"t=(\d+)", answer)
-        return int(match.group(1)) / 1e9 if match else time.monotonic()
+        return int(match.group(1)) if match else time.monotonic_ns()
 
     def hold(self, seconds):
-        """Presses the button, holds it, releases it; returns (pressed, released) in monotonic seconds."""
+        """Presses the button, holds it, releases it; returns (pressed, released) in ns."""
         pressed = self.ask_button(BUTTON, "press")
-        time.sleep(max(0, pressed + seconds - time.monotonic()))
+        time.sleep(max(0, pressed / 1e9 + seconds - time.monotonic()))
         released = self.ask_button(BUTTON, "release")
         self.presses.append((pressed, released))
         return pressed, released
 
     def stop(self):
-        for name in ["talker", "listener", "relay", "bluez", "talker-bus", "listener-bus"]:
-            if name in self.processes:
-                self.processes.pop(name).stop()
+        for name in sorted(self.processes, key=lambda name: (name.endswith("-bus"), name in ("bluez", "relay"))):
+            self.processes.pop(name).stop()
+
+    # -- what came of it, once stopped
+
+    def result(self, press, picture=None):
+        """Latencies and losses of one burst, from the logs and the recordings; draws the timeline into `picture`."""
+        pressed, released = press
+        talker = read_log(self.folder / "talker.log")
+        listener = read_log(self.folder / "listener.log")
+        found = burst_milestones(talker + read_log(self.folder / "relay.log"), listener, pressed, released)
+        # The WAV microphone begins with its file at every press; the WAV loudspeaker is one recording since it was opened.
+        began = next(int(e["metadata"]["first_sample"]) for e in talker
+                     if e["message"] == "capture started" and e.get("t", 0) >= pressed)
+        opened = next(e["t"] for e in listener if e["message"].startswith("recording to"))
+        mouth = Recording.read(str(self.folder / "speech.wav")).start_at(began)
+        ear = Recording.read(str(self.folder / "heard.wav")).start_at(opened)
+        alignment = align(mouth, ear, pressed, released, TAIL_MS)
+        if picture:
+            draw(str(picture), mouth, ear, pressed, released, found, alignment, "From the button to the ear", TAIL_MS)
+
+        def since_press(milestone):
+            return (found[milestone] - pressed) / 1e6 if milestone in found else float("nan")
+
+        return {**rounded(alignment), "press_to_begin_ms": since_press("begin request"),
+                "press_to_packet_ms": since_press("first packet sent"),
+                "press_to_relay_ms": since_press("first packet at relay")}

@@ -20,7 +20,7 @@ ESCAPED = re.compile(r'\\(x[0-9a-fA-F]{2}|.)')
 # What the milestones are called in pictures and tables -> (whose, what its message has to match), in the order of a burst.
 MILESTONES = {
     'press noticed': ('pttd', r'^press$'),
-    'begin request': ('pttd', r'^burst begins$'),
+    'begin request': ('pttd', r'^press handled$'),
     'capture began': ('pttd', r'^capture began$'),
     'floor granted': ('pttd', r'^floor granted$'),
     'first packet sent': ('pttd', r'^first packet sent$'),

@@ -221,9 +221,9 @@ class Logs(unittest.TestCase):
 
     def test_milestones_are_the_first_after_the_press(self):
         events = [parse_line(f'{label}: {message} t={t}') for label, message, t in (
-            ('pttd', 'burst begins', 5), ('pttd', 'burst begins', 100), ('pttrelay', 'floor granted', 105),
+            ('pttd', 'press handled', 5), ('pttd', 'burst begins', 100), ('pttrelay', 'floor granted', 105),
             ('pttd', 'floor granted', 110), ('pttd', 'first packet sent', 120), ('pttrelay', 'first packet', 130),
-            ('pttd', 'burst begins', 500), ('pttrelay', 'floor released', 300))]
+            ('pttd', 'press handled', 500), ('pttrelay', 'floor released', 300))]
         self.assertEqual(milestones(events, 50, 400), {
             'begin request': 100, 'floor granted': 110, 'first packet sent': 120, 'first packet at relay': 130,
             'floor released at relay': 300})
@@ -232,7 +232,7 @@ class Logs(unittest.TestCase):
 class Picture(unittest.TestCase):
     def test_the_timeline_is_drawn(self):
         events = [parse_line(f'pttd: {m} t={int(t)}') for m, t in (
-            ('burst begins', PRESS + 3e6), ('first packet sent', PRESS + 24e6), ('last frame', RELEASE + 220e6))]
+            ('press handled', PRESS + 3e6), ('first packet sent', PRESS + 24e6), ('last frame', RELEASE + 220e6))]
         heard_events = [parse_line(f'pttd: playback began t={int(PRESS + 60e6)}')]
         found = burst_milestones(events, heard_events, int(PRESS), int(RELEASE))
         self.assertEqual(set(found), {'begin request', 'first packet sent', 'last frame sent', 'playback began'})

@@ -1,0 +1,205 @@
+import BusTestSupport
+import DBus
+import DaemonAPI
+import Logging
+import PTTBus
+import PushToTalkCore
+import Reactor
+import Testing
+
+/// Stands for the rest of the daemon: notes who presses, and refuses when told to.
+private actor Controls: DaemonControls {
+    let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+    var holders: [String] = []
+    var refusal: PTChannelError?
+
+    init(_ loop: EventLoop) { self.loop = loop }
+
+    func refuse(_ error: PTChannelError?) { refusal = error }
+
+    func pressTalkKey(caller: String) async throws(PTChannelError) {
+        if let refusal { throw refusal }
+        holders.append(caller)
+    }
+
+    func releaseTalkKey(caller: String) async -> Bool {
+        guard let index = holders.firstIndex(of: caller) else { return false }
+        holders.remove(at: index)
+        return true
+    }
+}
+
+/// A served `org.pttd` with one channel and one accessory, and a client of it.
+private struct Served {
+    let api: DaemonAPI
+    let controls: Controls
+    let client: DaemonClient
+
+    init(_ fixture: BusFixture) async throws {
+        controls = Controls(fixture.loop)
+        let bus = DBusConnection(to: .address(fixture.bus.address), on: fixture.loop, logger: fixture.logger)
+        api = DaemonAPI(bus: bus, controls: controls, logger: fixture.logger)
+        try await api.start()
+        await api.update(channel: Self.channel)
+        await api.update(accessories: [Self.accessory])
+        client = try await DaemonClient.find(
+            on: .address(fixture.bus.address), loop: fixture.loop, logger: fixture.logger)
+    }
+
+    static var channel: ChannelProperties {
+        var channel = ChannelProperties()
+        channel.uuid = "127face1-cb21-11e5-93d0-0002a5d5c51b"
+        channel.name = "Local"
+        channel.serviceStatus = "ready"
+        return channel
+    }
+
+    static var accessory: AccessoryProperties {
+        var accessory = AccessoryProperties()
+        accessory.name = "PTT-Z"
+        accessory.battery = 77
+        return accessory
+    }
+
+    func close() async {
+        await client.close()
+        await api.stop()
+    }
+}
+
+@Suite(.timeLimit(.minutes(1))) struct DaemonAPITests {
+    @Test func aClientReadsWhatTheDaemonSays() async throws {
+        try await withBus { fixture in
+            let served = try await Served(fixture)
+            let snapshot = await served.client.snapshot
+            #expect(snapshot.activeChannel?.properties == Served.channel)
+            #expect(Array(snapshot.accessories.values) == [Served.accessory])
+            #expect(snapshot.manager.version == PTTBus.version)
+            await served.close()
+        }
+    }
+
+    @Test func aClientIsToldWhatChanges() async throws {
+        try await withBus { fixture in
+            let served = try await Served(fixture)
+            let (events, feed) = AsyncStream.makeStream(
+                of: DaemonClient.Event.self, bufferingPolicy: .bufferingOldest(64))
+            try await served.client.watch { feed.yield($0) }
+            var channel = Served.channel
+            channel.transmitting = true
+            channel.transmitSource = "handsfreeButton"
+            await served.api.update(channel: channel)
+            await served.api.transmissionFailed(PTChannelError(.callActive, explanation: "a call is active"))
+            await served.api.update(accessories: [])
+            var seen: [DaemonClient.Event] = []
+            for await event in events {
+                seen.append(event)
+                if seen.count == 3 { break }
+            }
+            guard case .changed(let before, let after) = seen[0],
+                case .transmissionFailed(_, let code, let message) = seen[1], case .changed(_, let last) = seen[2]
+            else {
+                Issue.record("\(seen)")
+                return
+            }
+            #expect(before.activeChannel?.properties.transmitting == false)
+            #expect(after.activeChannel?.properties == channel)
+            #expect(code == PTChannelError.Code.callActive.rawValue)
+            #expect(message == "a call is active")
+            #expect(last.accessories.isEmpty)
+            await served.close()
+        }
+    }
+
+    @Test func aCallerHoldsTheTalkKeyUntilItLetsGo() async throws {
+        try await withBus { fixture in
+            let served = try await Served(fixture)
+            try await served.client.beginTransmitting()
+            #expect(await served.controls.holders.count == 1)
+            try await served.client.stopTransmitting()
+            #expect(await served.controls.holders.isEmpty)
+            await #expect(throws: DaemonClientError.self) { try await served.client.stopTransmitting() }
+            await served.close()
+        }
+    }
+
+    @Test func aCallerThatLeavesTheBusLetsGo() async throws {
+        try await withBus { fixture in
+            let served = try await Served(fixture)
+            let other = try await DaemonClient.find(
+                on: .address(fixture.bus.address), loop: fixture.loop, logger: fixture.logger)
+            try await other.beginTransmitting()
+            try await served.client.beginTransmitting()
+            await other.close()
+            while await served.controls.holders.count != 1 { try await Task.sleep(for: .milliseconds(5)) }
+            await served.client.close()
+            while await !served.controls.holders.isEmpty { try await Task.sleep(for: .milliseconds(5)) }
+            await served.api.stop()
+        }
+    }
+
+    @Test(arguments: PTChannelError.Code.allCases)
+    func aRefusalHasItsOwnErrorNameAndWords(_ code: PTChannelError.Code) async throws {
+        try await withBus { fixture in
+            let served = try await Served(fixture)
+            await served.controls.refuse(PTChannelError(code, explanation: "words for \(code)"))
+            do {
+                try await served.client.beginTransmitting()
+                Issue.record("not refused")
+            } catch {
+                guard case .bus(.remote(let name, let message)) = error as? DaemonClientError else {
+                    Issue.record("\(error)")
+                    return
+                }
+                #expect(name == "org.pttd.Error.\(PTTBus.errorName(code))")
+                #expect(message == "words for \(code)")
+            }
+            await served.close()
+        }
+    }
+
+    @Test func aSecondDaemonOnTheBusIsRefusedTheName() async throws {
+        try await withBus { fixture in
+            let served = try await Served(fixture)
+            let bus = DBusConnection(to: .address(fixture.bus.address), on: fixture.loop, logger: fixture.logger)
+            let second = DaemonAPI(bus: bus, controls: served.controls, logger: fixture.logger)
+            await #expect(throws: DBusError.nameTaken(PTTBus.name)) { try await second.start() }
+            await bus.close()
+            await served.close()
+        }
+    }
+
+    @Test func withoutADaemonTheClientSaysHowToStartIt() async throws {
+        try await withBus { fixture in
+            do {
+                _ = try await DaemonClient.find(
+                    on: .address(fixture.bus.address), loop: fixture.loop, logger: fixture.logger)
+                Issue.record("found")
+            } catch {
+                #expect("\(error)".contains("systemctl --user start pttd"))
+            }
+        }
+    }
+
+    @Test func callsWithWrongArgumentsChangeNothing() async throws {
+        try await withBus { fixture in
+            let served = try await Served(fixture)
+            let stranger = try await fixture.connect()
+            let path = try DBusObjectPath(PTTBus.channelPath(Served.channel.uuid))
+            await #expect(throws: DBusError.self) {
+                _ = try await stranger.call(
+                    destination: PTTBus.name, path: path, interface: PTTBus.channelInterface,
+                    method: "BeginTransmitting", arguments: [.string("now"), .int32(-1)])
+            }
+            await #expect(throws: DBusError.self) {
+                try await stranger.setProperty(
+                    "Transmitting", .boolean(true), of: PTTBus.channelInterface, destination: PTTBus.name, path: path)
+            }
+            #expect(await served.controls.holders.isEmpty)
+            #expect(await served.client.snapshot.activeChannel?.properties == Served.channel)
+            await stranger.close()
+            await served.close()
+        }
+    }
+}

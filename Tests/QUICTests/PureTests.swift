@@ -1,0 +1,158 @@
+import MonotonicTime
+import Testing
+
+@testable import QUIC
+
+@Suite struct PureTests {
+    @Test(arguments: [1, 2, 3] as [UInt64])
+    func deadlinesComeOutInOrderWhateverWasMovedOrRemoved(seed: UInt64) {
+        var generator = SeededGenerator(seed: seed)
+        var heap = DeadlineHeap()
+        let deadlines = (0..<200).map { _ in Deadline() }
+        var expected: [Int: Int64] = [:]
+        for _ in 0..<5_000 {
+            let index = Int.random(in: 0..<deadlines.count, using: &generator)
+            switch Int.random(in: 0..<10, using: &generator) {
+            case 0..<6:
+                let at = Int64.random(in: 0..<1_000, using: &generator)
+                heap.schedule(deadlines[index], at: Instant(nanoseconds: at))
+                expected[index] = at
+            case 6..<8:
+                heap.remove(deadlines[index])
+                expected[index] = nil
+            default:
+                let now = Int64.random(in: 0..<1_000, using: &generator)
+                let due = heap.popDue(at: Instant(nanoseconds: now))
+                let least = expected.values.min()
+                if let due {
+                    #expect(due.at.nanoseconds == least && due.at.nanoseconds <= now, "seed \(seed)")
+                    if let index = deadlines.firstIndex(where: { $0 === due }) { expected[index] = nil }
+                } else {
+                    #expect(least.map { $0 > now } ?? true, "seed \(seed)")
+                }
+            }
+            #expect(heap.count == expected.count)
+            #expect(heap.next?.nanoseconds == expected.values.min())
+        }
+    }
+
+    @Test(arguments: [4, 5] as [UInt64])
+    func aSendBufferGivesBackWhatWasWrittenAtAddressesThatStay(seed: UInt64) {
+        var generator = SeededGenerator(seed: seed)
+        var buffer = StreamSendBuffer(limit: 50_000)
+        var written: [UInt8] = []
+        var sent: [UInt8] = []
+        /// Sent pieces that are not acknowledged: the library would read them again.
+        var kept: [(offset: Int, pointer: UnsafeRawPointer, bytes: [UInt8])] = []
+        for _ in 0..<3_000 {
+            switch Int.random(in: 0..<3, using: &generator) {
+            case 0:
+                let count = min(buffer.available, Int.random(in: 0...9_000, using: &generator))
+                let bytes = (0..<count).map { _ in UInt8.random(in: 0...255, using: &generator) }
+                bytes.withUnsafeBytes { buffer.append($0) }
+                written += bytes
+            case 1:
+                var pieces: [(UnsafeRawPointer, Int)] = []
+                let offered = buffer.forEachUnsent(maximum: 3) { pieces.append((UnsafeRawPointer($0), $1)) }
+                #expect(offered <= buffer.unsent)
+                var rest = Int.random(in: 0...max(0, offered), using: &generator)
+                let taken = rest
+                for (pointer, length) in pieces where rest > 0 {
+                    let part = Array(UnsafeRawBufferPointer(start: pointer, count: min(length, rest)))
+                    kept.append((sent.count, pointer, part))
+                    sent += part
+                    rest -= part.count
+                }
+                buffer.markSent(taken)
+            default:
+                let upTo = Int.random(in: buffer.acknowledged...buffer.sent, using: &generator)
+                buffer.acknowledge(upTo: upTo)
+                kept.removeAll { $0.offset < upTo }
+            }
+            for piece in kept {
+                #expect(Array(UnsafeRawBufferPointer(start: piece.pointer, count: piece.bytes.count)) == piece.bytes)
+            }
+            #expect(buffer.end == written.count && buffer.sent == sent.count)
+            #expect(buffer.available == 50_000 - (buffer.end - buffer.acknowledged))
+        }
+        #expect(sent == Array(written.prefix(sent.count)), "seed \(seed)")
+        #expect(sent.count > 100_000)
+    }
+
+    @Test func theFirstByteTellsTheProtocol() {
+        for byte in UInt8.min...UInt8.max {
+            let expected: PacketClass =
+                switch byte {
+                case 0..<64: .unknown
+                case 64..<128: .shortHeader
+                case 128..<192: .foreign
+                default: .longHeader
+                }
+            #expect(PacketClass(firstByte: byte) == expected)
+        }
+    }
+
+    @Test func connectionIDsDifferByEveryByteAndByLength() {
+        let bytes = Array(UInt8(1)...20)
+        func id(_ bytes: [UInt8]) -> ConnectionID? { bytes.withUnsafeBytes { ConnectionID($0) } }
+        #expect(id(bytes) == id(bytes))
+        #expect(id(bytes + [21]) == nil)
+        for index in bytes.indices {
+            var other = bytes
+            other[index] ^= 1
+            #expect(id(other) != id(bytes))
+            #expect(id(Array(bytes.prefix(index))) != id(bytes))
+        }
+        #expect(id([]) != id([0]))
+        #expect(
+            [0x40].withUnsafeBytes { ConnectionID(shortHeader: UnsafeRawBufferPointer(rebasing: $0.prefix(1))) } == nil)
+    }
+
+    @Test func addressesAreReadAndWrittenInTheUsualNotation() throws {
+        for text in ["127.0.0.1", "255.1.2.3", "::1", "2001:db8::1:2", "fe80::1%7"] {
+            #expect(SocketAddress(text, port: 5)?.host == text)
+        }
+        #expect(SocketAddress("192.0.2.1", port: 4433)?.description == "192.0.2.1:4433")
+        #expect(SocketAddress("2001:db8::1", port: 4433)?.description == "[2001:db8::1]:4433")
+        #expect(SocketAddress("::ffff:192.0.2.1", port: 1) == SocketAddress("192.0.2.1", port: 1))
+        for text in ["", "example.org", "1.2.3", "1.2.3.4.5", "::g", "%", "::1%nosuchinterface"] {
+            #expect(SocketAddress(text, port: 1) == nil)
+        }
+        #expect(SocketAddress.any().isUnspecified)
+        #expect(try #require(SocketAddress("0.0.0.0", port: 0)).isUnspecified)
+    }
+
+    @Test func namesAreResolvedOffTheLoop() async throws {
+        let addresses = try await SocketAddress.resolve("localhost", port: 7)
+        #expect(addresses.contains { $0.host == "127.0.0.1" || $0.host == "::1" })
+        #expect(addresses.allSatisfy { $0.port == 7 })
+        #expect(try await SocketAddress.resolve("::1", port: 7) == [SocketAddress("::1", port: 7)])
+        await #expect(throws: QUICError.self) { try await SocketAddress.resolve("no such host.invalid", port: 7) }
+    }
+
+    @Test func aRateLimitRefillsEvenly() {
+        var limit = RateLimit(perSecond: 10)
+        let start = Instant(nanoseconds: 1_000_000_000_000)
+        let atOnce = (0..<20).count { _ in limit.take(at: start) }
+        #expect(atOnce == 10)
+        let (early, later) = (limit.take(at: start + .milliseconds(50)), limit.take(at: start + .milliseconds(150)))
+        #expect(!early && later)
+        let afterRest = (0..<50).count { _ in limit.take(at: start + .seconds(100)) }
+        #expect(afterRest == 10)
+    }
+
+    @Test func aGreetingIsNewOnceAndTooManyAreRefused() {
+        let guarding = ReplayGuard()
+        let start = Instant(nanoseconds: 1)
+        #expect(guarding.isNew([1], at: start))
+        #expect(!guarding.isNew([1], at: start + .seconds(20)))
+        #expect(guarding.isNew([1], at: start + .seconds(22)))
+        var taken = 0
+        for number in 0..<10_000
+        where guarding.isNew([2, UInt8(number >> 8), UInt8(number & 255)], at: start + .seconds(23)) {
+            taken += 1
+        }
+        #expect(taken == 8_191)
+        #expect(guarding.isNew([3], at: start + .seconds(60)))
+    }
+}
