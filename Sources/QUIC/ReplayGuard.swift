@@ -1,5 +1,6 @@
 // Remembers the greetings that brought early data, so that none is taken twice within the window.
 import CGnuTLS
+import CNgtcp2
 import MonotonicTime
 
 /// What a server has seen of early data lately (RFC 8446, section 8.2). GnuTLS checks the age; this one, duplicates.

@@ -1,5 +1,6 @@
 // GnuTLS objects that all connections of an endpoint share: certificate, key, cipher suites, and the look at a key.
 import CGnuTLS
+import CNgtcp2
 import Glibc
 
 /// An endpoint's certificate and key in GnuTLS's form. Also set up, without a certificate, for clients that have none.
