@@ -158,6 +158,7 @@ import Testing
         #expect(report.received == 10)
         #expect(bob.heard() == (0..<10).map { TestClient.payload(1, $0) })
         #expect(await bob.client.counters.dropped == [.notAuthentic: 70])
+        withExtendedLifetime(network) {}
         await relay.server.stop()
     }
 
@@ -177,6 +178,7 @@ import Testing
         try await Task.sleep(for: .milliseconds(50))
         #expect(bob.heard().isEmpty)
         #expect(await bob.client.counters.dropped.isEmpty)
+        withExtendedLifetime(network) {}
         await relay.server.stop()
     }
 

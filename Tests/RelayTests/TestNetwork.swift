@@ -36,7 +36,8 @@ final class TestNetwork: @unchecked Sendable {
         (front, port) = try Self.socket()
         try await loop.run { [self] in
             watches.append(
-                try loop.watch(front, for: .readable) { [unowned self] _ in
+                try loop.watch(front, for: .readable) { [weak self] _ in
+                    guard let self else { return }
                     Self.drain(front) { bytes, sender in
                         guard let back = self.back(for: sender) else { return }
                         let target = self.target
@@ -79,7 +80,8 @@ final class TestNetwork: @unchecked Sendable {
         guard let (back, _) = try? Self.socket(),
             let watch = try? loop.watch(
                 back, for: .readable,
-                { [unowned self] _ in
+                { [weak self] _ in
+                    guard let self else { return }
                     Self.drain(back) { bytes, sender in
                         guard sender == self.target else { return }
                         self.passBack(bytes, to: client)
