@@ -128,6 +128,13 @@ let package = Package(
                 signals, log,
             ]),
 
+        // Not a product: what forwarding costs (Benchmarks/RelayForward).
+        .executableTarget(
+            name: "relay-forward",
+            dependencies: [
+                "CLinux", "Cryptography", "MonotonicTime", "Reactor", "RelayClient", "RelayProtocol", "RelayServer", log,
+            ], path: "Benchmarks/RelayForward", swiftSettings: swiftSettings),
+
         // Tests, one target a room.
         tests("Reactor", named: "Reactor", ["MonotonicTime", "CLinux"]),
         tests("Cryptography", named: "Cryptography"),

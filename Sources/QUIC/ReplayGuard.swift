@@ -1,6 +1,5 @@
-import CGnuTLS
 // Remembers the greetings that brought early data, so that none is taken twice within the window.
-import CLinux
+import CGnuTLS
 import CNgtcp2
 import MonotonicTime
 

@@ -1,6 +1,5 @@
-import CGnuTLS
 // GnuTLS objects that all connections of an endpoint share: certificate, key, cipher suites, and the look at a key.
-import CLinux
+import CGnuTLS
 import CNgtcp2
 import Glibc
 

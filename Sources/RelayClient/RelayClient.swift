@@ -57,6 +57,12 @@ public actor RelayClient: RelayLink {
         core = RelayClientCore(invitation: invitation, displayName: displayName)
     }
 
+    deinit {
+        // Who forgets a link leaves it.
+        guard let transport else { return }
+        loop.execute { transport.close(.none) }
+    }
+
     // MARK: RelayLink
 
     /// Sets who is told what happens.

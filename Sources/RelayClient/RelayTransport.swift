@@ -11,7 +11,7 @@ final class RelayTransport: @unchecked Sendable {
     let connection: QUICConnection
     private let endpoint: QUICEndpoint
     private let address: SocketAddress
-    private unowned let client: RelayClient
+    private weak let client: RelayClient?
     private let logger: Logger
     private var stream: QUICStream?
     private var decoder = MessageDecoder()
@@ -70,7 +70,7 @@ final class RelayTransport: @unchecked Sendable {
 
     private func tell(_ event: RelayClientCore.Event) {
         guard !isClosed else { return }
-        client.assumeIsolated { $0.transport(self, event) }
+        client?.assumeIsolated { $0.transport(self, event) }
     }
 
     private static func error(_ reason: QUICCloseReason) -> RelayLinkError {
@@ -98,7 +98,7 @@ extension RelayTransport: QUICEndpointDelegate {
         guard !isClosed, address == connection.remoteAddress else { return }
         // The call returns before the packet goes.
         nonisolated(unsafe) let packet = packet
-        client.assumeIsolated { $0.transport(self, received: packet) }
+        client?.assumeIsolated { $0.transport(self, received: packet) }
     }
 }
 

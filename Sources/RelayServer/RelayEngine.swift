@@ -6,8 +6,9 @@ import QUIC
 import Reactor
 import RelayProtocol
 
-/// `RelayCore` on a `QUICEndpoint`. Confined to the endpoint's loop.
-final class RelayEngine {
+/// `RelayCore` on a `QUICEndpoint`. It is `Sendable` only so that it can be shut down when nobody holds its relay any more:
+/// all use is on the endpoint's loop.
+final class RelayEngine: @unchecked Sendable {
     let endpoint: QUICEndpoint
     var core: RelayCore
     var milestoneHandler: (@Sendable (RelayMilestone, Instant) -> Void)?

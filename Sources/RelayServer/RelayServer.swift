@@ -96,7 +96,11 @@ public actor RelayServer {
         self.logger = logger
     }
 
-    deinit { loop.stop() }
+    deinit {
+        // Who forgets a relay stops it. The loop does what is queued before it ends.
+        if let engine { loop.execute { engine.shutDown() } }
+        loop.stop()
+    }
 
     /// The UDP port it listens on; `nil` while it does not.
     public var port: UInt16? { engine?.endpoint.localAddress.port }

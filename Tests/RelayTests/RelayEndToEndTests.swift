@@ -143,6 +143,7 @@ import Testing
         _ = try await bob.heardEnd()
         #expect(bob.heard() == (0..<40).map { TestClient.payload(4, $0) })
         await again.server.stop()
+        withExtendedLifetime(network) {}
         await relay.server.stop()
     }
 
@@ -294,6 +295,33 @@ import Testing
             #expect(sent.firstIndex(of: frame.payload).map { UInt32($0) } != nil)
             #expect((frame.timestamp &- first) % 960 == 0)
         }
+        withExtendedLifetime(network) {}
         await relay.server.stop()
+    }
+
+    @Test func `a link that nobody holds any more leaves the channel, and a relay that nobody holds frees its port`()
+        async throws
+    {
+        var relay: TestRelay? = try await TestRelay()
+        let port = try #require(await relay?.server.port)
+        let channel = try #require(relay?.channel)
+        let link = try await relay!.invitation()
+        let bob = try await TestClient.joined("Bob", relay!)
+        var alice: RelayClient? = RelayClient(
+            invitation: link, identity: try Identity(generating: "Alice"), displayName: DisplayName("Alice")!,
+            loop: bob.loop, logger: quietLogger("Alice"))
+        await alice?.join()
+        try await bob.recorder.wait("Alice") { if case .memberJoined = $0 { true } else { nil } }
+        alice = nil
+        try await bob.recorder.wait("the leave") { if case .memberLeft = $0 { true } else { nil } }
+        let start = bob.recorder.events.count
+        relay = nil
+        let (error, _) = try await bob.recorder.wait("the relay's end", from: start) {
+            if case .state(.unavailable(let error, _)) = $0 { error } else { nil }
+        }
+        #expect(error == .closedByRelay("it is going down"))
+        let again = try await TestRelay(port: port, channel: channel)
+        #expect(try await again.invitation() == link)
+        await again.server.stop()
     }
 }

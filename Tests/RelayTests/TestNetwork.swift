@@ -25,6 +25,8 @@ final class TestNetwork: @unchecked Sendable {
     /// By the client's port: its socket towards the relay. Confined to the loop, like all below.
     private var backs: [UInt16: Int32] = [:]
     private var watches: [EventLoop.Watch] = []
+    private var meddler: (@Sendable ([UInt8]) -> [[UInt8]])?
+    private var diversion: (socket: Int32, takes: @Sendable (UInt8) -> Bool)?
 
     init(to target: UInt16, faults: Faults = Faults()) async throws {
         loop = try EventLoop(name: "network")
@@ -34,7 +36,8 @@ final class TestNetwork: @unchecked Sendable {
         (front, port) = try Self.socket()
         try await loop.run { [self] in
             watches.append(
-                try loop.watch(front, for: .readable) { [unowned self] _ in
+                try loop.watch(front, for: .readable) { [weak self] _ in
+                    guard let self else { return }
                     Self.drain(front) { bytes, sender in
                         guard let back = self.back(for: sender) else { return }
                         let target = self.target
@@ -55,15 +58,33 @@ final class TestNetwork: @unchecked Sendable {
         try await loop.run { [self] in self.target = target }
     }
 
+    /// What becomes of each packet from the relay to a client.
+    func meddle(_ meddler: @escaping @Sendable ([UInt8]) -> [[UInt8]]) async {
+        try? await loop.run { [self] in self.meddler = meddler }
+    }
+
+    /// Packets from the relay whose first byte `takes` likes come from another socket.
+    func divert(through socket: Int32, _ takes: @escaping @Sendable (UInt8) -> Bool) async {
+        try? await loop.run { [self] in diversion = (socket, takes) }
+    }
+
+    private func passBack(_ bytes: [UInt8], to client: UInt16) {
+        if let diversion, let first = bytes.first, diversion.takes(first) {
+            return Self.send(bytes, on: diversion.socket, to: client)
+        }
+        for packet in meddler?(bytes) ?? [bytes] { pass(packet, on: front, to: client) }
+    }
+
     private func back(for client: UInt16) -> Int32? {
         if let known = backs[client] { return known }
         guard let (back, _) = try? Self.socket(),
             let watch = try? loop.watch(
                 back, for: .readable,
-                { [unowned self] _ in
+                { [weak self] _ in
+                    guard let self else { return }
                     Self.drain(back) { bytes, sender in
                         guard sender == self.target else { return }
-                        self.pass(bytes, on: self.front, to: client)
+                        self.passBack(bytes, to: client)
                     }
                 })
         else { return nil }

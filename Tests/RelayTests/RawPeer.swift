@@ -1,0 +1,112 @@
+// A client of the relay without any rules: sends what a test wants, also what no client may send.
+import Cryptography
+import Logging
+import MonotonicTime
+import QUIC
+import Reactor
+import RelayProtocol
+
+/// A QUIC connection to a relay with everything it receives recorded.
+final class RawPeer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Sendable {
+    enum Event: Sendable {
+        case ready
+        case message(ServerMessage)
+        case media([UInt8])
+        case closed(QUICCloseReason)
+    }
+
+    let recorder = Recorder<Event>()
+    let loop: EventLoop
+    private var endpoint: QUICEndpoint?
+    private var connection: QUICConnection?
+    private var stream: QUICStream?
+    private var decoder = MessageDecoder()
+
+    init(_ name: String, port: UInt16, pin: PublicKeyPin) async throws {
+        loop = try EventLoop(name: name)
+        let identity = try Identity(generating: name)
+        try await loop.run { [self] in
+            let endpoint = try QUICEndpoint(
+                loop: loop, bind: .any(),
+                configuration: QUICConfiguration(
+                    applicationProtocol: RelayProtocolLimits.applicationProtocol,
+                    identity: QUICIdentity(
+                        certificate: identity.certificateDER, privateKey: identity.privateKeyDER, encoding: .der)),
+                logger: quietLogger(name))
+            endpoint.delegate = self
+            self.endpoint = endpoint
+            connection = try endpoint.connect(
+                to: .loopback(port: port), options: QUICClientOptions(verification: .pinned([pin.bytes])))
+            connection?.delegate = self
+        }
+        try await recorder.wait("the handshake") { if case .ready = $0 { true } else { nil } }
+    }
+
+    deinit { loop.stop() }
+
+    /// Joins the channel of an invitation.
+    static func joined(_ name: String, _ relay: TestRelay) async throws -> (RawPeer, ServerMessage.Welcome) {
+        let link = try await relay.invitation()
+        let peer = try await RawPeer(name, port: link.port, pin: link.pin)
+        try await peer.send(
+            .join(.init(channel: link.channel, token: link.token, displayName: DisplayName(name)!)))
+        let (welcome, _) = try await peer.recorder.wait("the welcome") {
+            if case .message(.welcome(let welcome)) = $0 { welcome } else { nil }
+        }
+        return (peer, welcome)
+    }
+
+    func send(_ message: ClientMessage) async throws { try await send(bytes: message.framed()) }
+
+    func send(bytes: [UInt8]) async throws {
+        try await loop.run { [self] in
+            if stream == nil { stream = try connection?.openStream() }
+            try stream?.write(bytes)
+        }
+    }
+
+    func send(datagram: [UInt8]) async throws {
+        try await loop.run { [self] in try connection?.sendDatagram(datagram) }
+    }
+
+    func openSecondStream() async throws {
+        try await loop.run { [self] in
+            if stream == nil { stream = try connection?.openStream() }
+            try connection?.openStream().write([1])
+        }
+    }
+
+    /// Ends the sending side of the control stream.
+    func finish() async throws { try await loop.run { [self] in stream?.finish() } }
+
+    /// The code with which the relay closed the connection.
+    func closeCode() async throws -> RelayCloseCode? {
+        let (reason, _) = try await recorder.wait("the close") {
+            if case .closed(let reason) = $0 { reason } else { nil }
+        }
+        guard case .closedByPeer(let code, _) = reason else { return nil }
+        return RelayCloseCode(rawValue: code)
+    }
+
+    func close() async throws { try await loop.run { [self] in endpoint?.close() } }
+
+    // MARK: Delegates
+
+    func connectionDidBecomeReady(_ connection: QUICConnection) { recorder.record(.ready) }
+
+    func connection(_ connection: QUICConnection, streamDidBecomeReadable stream: QUICStream) {
+        try? decoder.feed(stream.read().bytes) { bytes in
+            if let message = try? ServerMessage(parsing: bytes) { recorder.record(.message(message)) }
+        }
+    }
+
+    func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason) {
+        recorder.record(.closed(reason))
+    }
+
+    func endpoint(
+        _ endpoint: QUICEndpoint, didReceiveForeignPacket packet: UnsafeRawBufferPointer, from address: SocketAddress
+    ) {
+        recorder.record(.media(Array(packet)))
+    }
+}

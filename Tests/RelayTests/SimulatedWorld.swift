@@ -1,0 +1,355 @@
+// A relay and its clients in one thread, with a network and a clock of their own: hours pass in seconds, from one seed.
+import Cryptography
+import MonotonicTime
+import RelayProtocol
+import Testing
+
+@testable import RelayClient
+@testable import RelayServer
+
+/// What the simulated network and machines do to each other.
+struct SimulatedFaults {
+    var lossPercent = 0
+    var duplicatePercent = 0
+    /// Packets are late by up to this, so that they overtake each other.
+    var jitter: Duration = .zero
+    var dropsLinks = false
+    var restartsRelay = false
+}
+
+/// One connection between a client and the relay of one generation.
+final class SimulatedConnection {
+    let id: ConnectionID
+    let client: Int
+    let generation: Int
+    var isOpen = true
+    /// The control stream is reliable and in order; so is its time.
+    var lastUp = Instant.zero
+    var lastDown = Instant.zero
+
+    init(id: ConnectionID, client: Int, generation: Int) {
+        self.id = id
+        self.client = client
+        self.generation = generation
+    }
+}
+
+/// What one client said and heard.
+struct SimulatedLog {
+    var begun = 0
+    var ended: [BurstID: (TransmissionEnd, TransmissionReport)] = [:]
+    /// The frames that were handed to the core, by burst.
+    var said: [BurstID: Int] = [:]
+    var isReady = false
+    var lastReadyChange = Instant.zero
+    /// While another talks: the member, the burst it says, and the frames that came.
+    var hearing: (talker: String, burst: UInt8?, frames: Set<UInt16>)?
+    /// Finished bursts that were heard: talker, burst, frames.
+    var heard: [(talker: String, burst: UInt8?, frames: Int, end: ReceptionEnd)] = []
+    var violations: [String] = []
+}
+
+/// The world: a queue of what is to happen when.
+final class SimulatedWorld {
+    private(set) var now = Instant(nanoseconds: 1_000_000_000)
+    var random: SeededGenerator
+    let faults: SimulatedFaults
+    private var queue: [(at: Instant, order: Int, work: () -> Void)] = []
+    private var order = 0
+
+    let channel: RelayChannelConfiguration
+    private(set) var relay: RelayCore
+    private(set) var generation = 0
+    private var isRelayUp = true
+    private var relayWake: Instant?
+    private var listeners: [ConnectionID] = []
+    private var sealers: [ConnectionID: DownlinkSealer] = [:]
+    private var connections: [ConnectionID: SimulatedConnection] = [:]
+    private var nextConnection: UInt64 = 1
+
+    private(set) var clients: [RelayClientCore] = []
+    private var clientConnections: [SimulatedConnection?] = []
+    private var attempts: [Int] = []
+    private var clientWakes: [Instant?] = []
+    var logs: [SimulatedLog] = []
+    private var names: [String] = []
+
+    init(clients count: Int, faults: SimulatedFaults, seed: UInt64) {
+        random = SeededGenerator(seed: seed)
+        self.faults = faults
+        channel = RelayChannelConfiguration(id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken())
+        relay = RelayCore(channels: [channel], random: SeededGenerator(seed: seed))
+        for number in 0..<count {
+            let link = try! InvitationLink(
+                host: "relay", port: 1, channelName: channel.name, channel: channel.id, token: channel.token,
+                pin: PublicKeyPin([UInt8](repeating: 0, count: 32))!)
+            names.append("\(number)")
+            clients.append(RelayClientCore(invitation: link, displayName: DisplayName("\(number)")!))
+            clientConnections.append(nil)
+            attempts.append(0)
+            clientWakes.append(nil)
+            logs.append(SimulatedLog())
+        }
+    }
+
+    // MARK: Time
+
+    func after(_ delay: Duration, _ work: @escaping () -> Void) { at(now + delay, work) }
+
+    func at(_ time: Instant, _ work: @escaping () -> Void) {
+        order += 1
+        let entry = (at: max(time, now), order: order, work: work)
+        var low = 0
+        var high = queue.count
+        while low < high {
+            let middle = (low + high) / 2
+            // Latest first, so that the next is taken from the end.
+            if (queue[middle].at, queue[middle].order) > (entry.at, entry.order) {
+                low = middle + 1
+            } else {
+                high = middle
+            }
+        }
+        queue.insert(entry, at: low)
+    }
+
+    func run(until end: Instant) {
+        while let next = queue.last, next.at <= end {
+            queue.removeLast()
+            now = next.at
+            next.work()
+        }
+        now = end
+    }
+
+    private func latency() -> Duration { .milliseconds(Int.random(in: 1...30, using: &random)) }
+
+    private func packetDelays() -> [Duration] {
+        guard !random.chance(faults.lossPercent) else { return [] }
+        return (0..<(random.chance(faults.duplicatePercent) ? 2 : 1)).map { _ in
+            .milliseconds(5) + .nanoseconds(Int64.random(in: 0...faults.jitter.nanoseconds, using: &random))
+        }
+    }
+
+    // MARK: The relay
+
+    private func relayHandles(_ event: RelayCore.Event) { carryOut(relay.handle(event, at: now)) }
+
+    private func carryOut(_ actions: [RelayCore.Action]) {
+        for action in actions {
+            switch action {
+            case .send(let message, let recipients):
+                for id in recipients { sendDown(message, to: id) }
+            case .close(let id, let code, let text):
+                guard let connection = connections.removeValue(forKey: id) else { continue }
+                forget(id)
+                connection.isOpen = false
+                at(connection.lastDown + .milliseconds(1)) { [self] in
+                    guard clientConnections[connection.client] === connection else { return }
+                    clientConnections[connection.client] = nil
+                    clientHandles(
+                        connection.client, .connectionEnded(code == .replaced ? .replaced : .closedByRelay(text)))
+                }
+            case .startMedia(let id, _, let key, _):
+                if sealers[id] == nil { sealers[id] = try! DownlinkSealer(key: key) }
+                listeners.append(id)
+            case .stopMedia(let id, _): listeners.removeAll { $0 == id }
+            case .note: break
+            }
+        }
+        wakeRelay()
+    }
+
+    private func forget(_ id: ConnectionID) {
+        sealers[id] = nil
+        listeners.removeAll { $0 == id }
+    }
+
+    private func wakeRelay() {
+        guard let due = relay.nextDeadline, due < relayWake ?? Instant(nanoseconds: .max) else { return }
+        relayWake = due
+        let generation = generation
+        at(due) { [self] in
+            guard generation == self.generation else { return }
+            relayWake = nil
+            relayHandles(.deadline)
+        }
+    }
+
+    private func sendDown(_ message: ServerMessage, to id: ConnectionID) {
+        guard let connection = connections[id] else { return }
+        // Through the wire form, as in life.
+        let parsed = try! ServerMessage(parsing: Array(message.framed().dropFirst(4)))
+        connection.lastDown = max(connection.lastDown + .nanoseconds(1), now + latency())
+        at(connection.lastDown) { [self] in
+            guard clientConnections[connection.client] === connection, connection.isOpen || !isRelayUp else { return }
+            clientHandles(connection.client, .message(parsed))
+        }
+    }
+
+    private func relayReceives(_ datagram: [UInt8], from connection: SimulatedConnection) {
+        guard connection.generation == generation, isRelayUp else { return }
+        guard let header = datagram.withUnsafeBytes({ MediaPacketHeader(parsing: $0) }) else {
+            return logs[connection.client].violations.append("a packet that the relay cannot read")
+        }
+        let (decision, actions) = relay.media(header, byteCount: datagram.count, from: connection.id, at: now)
+        if case .forward = decision {
+            for id in listeners where id != connection.id {
+                guard let listener = connections[id], let packet = try? sealers[id]?.seal(datagram) else { continue }
+                for delay in packetDelays() {
+                    after(delay) { [self] in
+                        guard clientConnections[listener.client] === listener else { return }
+                        let actions = packet.withUnsafeBytes { clients[listener.client].receive($0, at: now) }
+                        carryOut(actions, client: listener.client)
+                    }
+                }
+            }
+        }
+        carryOut(actions)
+    }
+
+    /// The relay dies and another one comes up after `pause`, with the same channels and new keys.
+    func restartRelay(after pause: Duration) {
+        isRelayUp = false
+        generation += 1
+        relayWake = nil
+        let lost = connections.values.sorted { $0.id < $1.id }
+        connections = [:]
+        listeners = []
+        sealers = [:]
+        for connection in lost {
+            // Told by a stateless reset, sooner or later.
+            after(pause + .milliseconds(Int.random(in: 0...3_000, using: &random))) { [self] in
+                guard clientConnections[connection.client] === connection else { return }
+                clientConnections[connection.client] = nil
+                clientHandles(connection.client, .connectionEnded(.lost("restarted")))
+            }
+        }
+        relay = RelayCore(channels: [channel], random: random)
+        after(pause) { [self] in isRelayUp = true }
+    }
+
+    /// The network between a client and the relay breaks; both find out, at different times.
+    func dropLink(of client: Int) {
+        guard let connection = clientConnections[client], connection.isOpen else { return }
+        connection.isOpen = false
+        after(.milliseconds(Int.random(in: 0...3_000, using: &random))) { [self] in
+            guard connection.generation == generation, connections.removeValue(forKey: connection.id) != nil else {
+                return
+            }
+            forget(connection.id)
+            relayHandles(.disconnected(connection.id))
+        }
+        after(.milliseconds(Int.random(in: 0...3_000, using: &random))) { [self] in
+            guard clientConnections[client] === connection else { return }
+            clientConnections[client] = nil
+            clientHandles(client, .connectionEnded(.lost("dropped")))
+        }
+    }
+
+    // MARK: The clients
+
+    func clientHandles(_ number: Int, _ event: RelayClientCore.Event) {
+        carryOut(clients[number].handle(event, at: now), client: number)
+    }
+
+    private func carryOut(_ actions: [RelayClientCore.Action], client number: Int) {
+        for action in actions {
+            switch action {
+            case .connect: connect(number)
+            case .close:
+                attempts[number] += 1
+                guard let connection = clientConnections[number] else { continue }
+                clientConnections[number] = nil
+                connection.isOpen = false
+                after(latency()) { [self] in
+                    guard connection.generation == generation,
+                        connections.removeValue(forKey: connection.id) != nil
+                    else { return }
+                    forget(connection.id)
+                    relayHandles(.disconnected(connection.id))
+                }
+            case .send(let message):
+                guard let connection = clientConnections[number] else { continue }
+                let parsed = try! ClientMessage(parsing: Array(message.framed().dropFirst(4)))
+                connection.lastUp = max(connection.lastUp + .nanoseconds(1), now + latency())
+                at(connection.lastUp) { [self] in
+                    guard connection.isOpen, connections[connection.id] === connection, isRelayUp else { return }
+                    relayHandles(.message(connection.id, parsed))
+                }
+            case .sendMedia(let datagram):
+                guard let connection = clientConnections[number] else { continue }
+                // A QUIC datagram does not come twice.
+                guard let delay = packetDelays().first else { continue }
+                after(delay) { [self] in
+                    guard connection.isOpen else { return }
+                    relayReceives(datagram, from: connection)
+                }
+            case .tell(let event): note(event, number)
+            }
+        }
+        wakeClient(number)
+    }
+
+    private func connect(_ number: Int) {
+        attempts[number] += 1
+        let attempt = attempts[number]
+        after(latency() + latency()) { [self] in
+            guard attempts[number] == attempt, isRelayUp else { return }
+            let connection = SimulatedConnection(
+                id: ConnectionID(number: nextConnection), client: number, generation: generation)
+            nextConnection += 1
+            connections[connection.id] = connection
+            clientConnections[number] = connection
+            clientHandles(number, .connected)
+            relayHandles(.connected(connection.id, PublicKeyPin([UInt8](repeating: UInt8(number), count: 32))!))
+        }
+    }
+
+    private func wakeClient(_ number: Int) {
+        guard let due = clients[number].nextDeadline, due < clientWakes[number] ?? Instant(nanoseconds: .max)
+        else { return }
+        clientWakes[number] = due
+        at(due) { [self] in
+            clientWakes[number] = nil
+            clientHandles(number, .deadline)
+        }
+    }
+
+    // MARK: What they tell
+
+    private func note(_ event: RelayLinkEvent, _ number: Int) {
+        func wrong(_ text: String) { logs[number].violations.append("at \(now): client \(number): \(text)") }
+        switch event {
+        case .state(let state):
+            if case .ready = state { logs[number].isReady = true } else { logs[number].isReady = false }
+            logs[number].lastReadyChange = now
+        case .transmissionEnded(let burst, let end, let report):
+            if logs[number].ended[burst] != nil { wrong("\(burst) ended twice") }
+            logs[number].ended[burst] = (end, report)
+        case .burstBegan(let talker):
+            if logs[number].hearing != nil { wrong("two talkers at once") }
+            if talker.name == names[number] { wrong("hears itself") }
+            logs[number].hearing = (talker.name, nil, [])
+        case .frame(let frame):
+            guard var hearing = logs[number].hearing else { return wrong("a frame outside of a burst") }
+            guard frame.payload.count == 4 else { return wrong("a frame that nobody said") }
+            if "\(frame.payload[0])" != hearing.talker {
+                wrong("a frame of \(frame.payload[0]) in a burst of \(hearing.talker)")
+            }
+            if let burst = hearing.burst, burst != frame.payload[1] { wrong("frames of two bursts in one") }
+            hearing.burst = frame.payload[1]
+            let index = UInt16(frame.payload[2]) << 8 | UInt16(frame.payload[3])
+            if !hearing.frames.insert(index).inserted { wrong("a frame twice") }
+            logs[number].hearing = hearing
+        case .burstEnded(let talker, let end, let report):
+            guard let hearing = logs[number].hearing, hearing.talker == talker.name else {
+                return wrong("an end without a burst")
+            }
+            if report.received != hearing.frames.count { wrong("a report that miscounts") }
+            logs[number].heard.append((hearing.talker, hearing.burst, hearing.frames.count, end))
+            logs[number].hearing = nil
+        default: break
+        }
+    }
+}

@@ -1,0 +1,130 @@
+// The relay's rules and several clients' over a hostile network, from a seed: what must hold whatever happens.
+import MonotonicTime
+import RelayProtocol
+import Testing
+
+@testable import RelayClient
+@testable import RelayServer
+
+@Suite struct SimulationTests {
+    /// Everyone presses now and then, talks for a while and releases, until `end`.
+    private func chatter(_ world: SimulatedWorld, client: Int, until end: Instant) {
+        let pause = Duration.milliseconds(Int.random(in: 100...6_000, using: &world.random))
+        world.after(pause) {
+            guard world.now < end else { return }
+            world.logs[client].begun += 1
+            let burst = BurstID(number: UInt32(world.logs[client].begun))
+            world.clientHandles(client, .begin(burst, priority: 0))
+            let frames = Int.random(in: 0...120, using: &world.random)
+            self.say(world, client: client, burst: burst, frame: 0, of: frames, until: end)
+        }
+    }
+
+    private func say(
+        _ world: SimulatedWorld, client: Int, burst: BurstID, frame: Int, of count: Int, until end: Instant
+    ) {
+        guard frame < count else {
+            world.clientHandles(client, .end)
+            return chatter(world, client: client, until: end)
+        }
+        let payload = [
+            UInt8(client), UInt8(truncatingIfNeeded: burst.number), UInt8(frame >> 8), UInt8(frame & 255),
+        ]
+        // Nobody goes on talking after a burst was refused: the button is let go.
+        guard world.logs[client].ended[burst] == nil else { return chatter(world, client: client, until: end) }
+        world.logs[client].said[burst, default: 0] += 1
+        world.clientHandles(
+            client, .frame(OutgoingFrame(payload: payload, samples: 960, capturedAt: world.now)))
+        world.after(.milliseconds(20)) {
+            self.say(world, client: client, burst: burst, frame: frame + 1, of: count, until: end)
+        }
+    }
+
+    private func trouble(_ world: SimulatedWorld, until end: Instant) {
+        world.after(.milliseconds(Int.random(in: 500...15_000, using: &world.random))) {
+            guard world.now < end else { return }
+            if world.faults.restartsRelay, world.random.chance(25) {
+                world.restartRelay(after: .milliseconds(Int.random(in: 0...4_000, using: &world.random)))
+            } else if world.faults.dropsLinks {
+                world.dropLink(of: Int.random(in: 0..<world.clients.count, using: &world.random))
+            }
+            self.trouble(world, until: end)
+        }
+    }
+
+    private func simulate(_ faults: SimulatedFaults, clients: Int, minutes: Int, seed: UInt64) -> SimulatedWorld {
+        let world = SimulatedWorld(clients: clients, faults: faults, seed: seed)
+        let end = world.now + .seconds(60 * minutes)
+        for client in 0..<clients {
+            world.clientHandles(client, .join)
+            chatter(world, client: client, until: end)
+        }
+        if faults.dropsLinks || faults.restartsRelay { trouble(world, until: end) }
+        // Then time to come to rest: the longest wait before a reconnection is half a minute.
+        world.run(until: end + .seconds(90))
+        return world
+    }
+
+    private func checkRest(_ world: SimulatedWorld, seed: UInt64) {
+        for (number, log) in world.logs.enumerated() {
+            #expect(log.violations.isEmpty, "client \(number), seed \(seed)")
+            #expect(log.ended.count == log.begun, "client \(number) has bursts that never ended, seed \(seed)")
+            #expect(log.isReady, "client \(number) is not back, seed \(seed)")
+            #expect(log.hearing == nil, "client \(number) hears without end, seed \(seed)")
+            for (burst, (_, report)) in log.ended {
+                #expect(
+                    report.sent + report.erased + report.dropped <= log.said[burst] ?? 0, "\(burst), seed \(seed)")
+            }
+        }
+        #expect(world.relay.channels.allSatisfy { $0.floor.holder == nil }, "the floor is stuck, seed \(seed)")
+        #expect(world.relay.nextDeadline == nil, "seed \(seed)")
+        #expect(world.relay.memberCount(of: world.channel.id) == world.clients.count, "seed \(seed)")
+    }
+
+    @Test func `without faults everybody hears every burst whole`() {
+        let seed = testSeed()
+        print("simulation seed \(seed)")
+        let world = simulate(SimulatedFaults(), clients: 4, minutes: 5, seed: seed)
+        checkRest(world, seed: seed)
+        var completed = 0
+        for (talker, log) in world.logs.enumerated() {
+            for (burst, (end, report)) in log.ended where end == .completed && report.sent > 0 {
+                completed += 1
+                #expect(report.sent == log.said[burst], "seed \(seed)")
+                for (listener, other) in world.logs.enumerated() where listener != talker {
+                    let heard = other.heard.first {
+                        $0.talker == "\(talker)" && $0.burst == UInt8(truncatingIfNeeded: burst.number)
+                            && $0.frames == report.sent
+                    }
+                    #expect(heard != nil, "\(listener) did not hear \(burst) of \(talker) whole, seed \(seed)")
+                }
+            }
+        }
+        #expect(completed > 25, "seed \(seed)")
+        #expect(world.relay.counters.droppedTotal == 0, "seed \(seed)")
+    }
+
+    @Test func `with loss, doubles and reordering no frame is heard twice, in another's burst, or outside of one`() {
+        for round in 0..<2 {
+            let seed = testSeed() &+ UInt64(round)
+            print("simulation seed \(seed)")
+            let faults = SimulatedFaults(
+                lossPercent: 10, duplicatePercent: 5, jitter: .milliseconds(80), dropsLinks: false)
+            let world = simulate(faults, clients: 4, minutes: 5, seed: seed)
+            checkRest(world, seed: seed)
+            #expect(world.logs.reduce(0) { $0 + $1.heard.count } > 75, "seed \(seed)")
+        }
+    }
+
+    @Test func `through dropped links and restarted relays nothing gets stuck`() {
+        for round in 0..<3 {
+            let seed = testSeed() &+ UInt64(round)
+            print("simulation seed \(seed)")
+            let faults = SimulatedFaults(
+                lossPercent: 5, duplicatePercent: 5, jitter: .milliseconds(50), dropsLinks: true, restartsRelay: true)
+            let world = simulate(faults, clients: 5, minutes: 8, seed: seed)
+            checkRest(world, seed: seed)
+            #expect(world.generation > 3, "seed \(seed)")
+        }
+    }
+}
