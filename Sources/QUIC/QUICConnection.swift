@@ -160,10 +160,10 @@ public final class QUICConnection: @unchecked Sendable {
     /// Whether this side accepted it.
     public var isServer: Bool { if case .server = role { true } else { false } }
 
-    /// Opens a bidirectional stream. A client may do so, and write, before the handshake is complete: with
-    /// `resumption` it is early data, without it waits.
+    /// Opens a bidirectional stream. A client with `resumption` may do so, and write, before it is ready: that is early
+    /// data, which is sent again after the handshake if the server refuses it.
     ///
-    /// - Throws: `QUICError.streamLimitReached`, also by a client without resumption before it is ready; `.closed`.
+    /// - Throws: `QUICError.streamLimitReached`, also to a client that is not ready and has nothing to resume; `.closed`.
     public func openStream() throws(QUICError) -> QUICStream {
         checkLoop()
         guard let conn, isOpen else { throw QUICError.closed }
