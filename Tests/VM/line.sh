@@ -47,6 +47,9 @@ bus = "$listener_bus"
 [channel]
 link = "$1"
 
+[accessories]
+automatic = false
+
 [audio]
 microphone = "plughw:Loopback,1,3"
 speaker = "plughw:Loopback,0,2"
