@@ -9,7 +9,7 @@ RUN_PACKAGES := dbus libasound2-plugins
 DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
 TEST_PACKAGES := pulseaudio pulseaudio-utils alsa-utils sox strace procps python3-venv opus-tools protobuf-compiler systemd
 
-.PHONY: demo test deps demo-deps test-deps build release unit tools interop vm lint format bench install
+.PHONY: demo test deps demo-deps test-deps build release unit vm lint format bench install
 
 # Builds, runs the whole line from a simulated button to the ear, and shows what came out.
 demo: demo-deps release
@@ -43,3 +43,22 @@ lint:
 	swift format lint --strict --recursive --configuration .swift-format Package.swift Sources Tests
 format:
 	swift format --in-place --recursive --configuration .swift-format Package.swift Sources Tests
+
+# Puts programs and system files where a package would; DESTDIR and PREFIX as usual.
+PREFIX ?= /usr
+install:
+	install -Dm 755 -t $(DESTDIR)$(PREFIX)/bin .build/release/pttd .build/release/pttctl .build/release/pttrelay
+	install -Dm 644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system systemd/pttd.service systemd/pttrelay.service
+	install -Dm 644 systemd/user/pttd.service $(DESTDIR)$(PREFIX)/lib/systemd/user/pttd.service
+	install -Dm 644 systemd/pttd.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/pttd.conf
+	install -Dm 644 systemd/pttd.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/pttd.conf
+	install -Dm 644 systemd/org.pttd.conf $(DESTDIR)$(PREFIX)/share/dbus-1/system.d/org.pttd.conf
+	install -Dm 644 udev/60-pttd.rules $(DESTDIR)$(PREFIX)/lib/udev/rules.d/60-pttd.rules
+ifeq ($(DESTDIR),)
+	systemd-sysusers pttd.conf && systemd-tmpfiles --create pttd.conf && systemctl daemon-reload && systemctl reload dbus && udevadm control --reload
+endif
+
+# Figures, by hand: nothing asserts them.
+bench: release
+	Benchmarks/latency
+	Benchmarks/idle

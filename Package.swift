@@ -156,7 +156,8 @@ let package = Package(
             name: "AudioProbe", dependencies: ["Audio", "CAllocationCounter", "MonotonicTime", log],
             path: "Tests/AudioProbe", swiftSettings: swiftSettings),
         tests(
-            "Accessories", named: "Accessories", ["BlueZ", "DBus", "Settings", "MonotonicTime", "Reactor"],
+            "Accessories", named: "Accessories",
+            ["FakeBlueZ", "BusTestSupport", "BlueZ", "DBus", "Settings", "MonotonicTime", "Reactor", log],
             exclude: ["Traces"]),
         tests("ChannelService", named: "ChannelService", ["PushToTalkCore", "Audio", "MonotonicTime", "Reactor"]),
         tests(

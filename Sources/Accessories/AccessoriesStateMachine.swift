@@ -1,5 +1,5 @@
 // All accessories together: which device is whose, one scan for all, and one transmission of all their buttons.
-import FoundationEssentials
+import BlueZ
 import MonotonicTime
 
 /// The rules of the room. Its adapter is `AccessoryService`.
@@ -10,10 +10,12 @@ struct AccessoriesStateMachine: Sendable {
     enum Event: Sendable {
         case radio(RadioState)
         case device(DeviceFacts)
-        case deviceRemoved(String)
+        case deviceRemoved(DeviceIdentifier)
         /// A characteristic's value changed (PropertiesChanged).
-        case value(characteristic: String, bytes: [UInt8])
+        case value(characteristic: CharacteristicIdentifier, bytes: [UInt8])
         case completed(BluetoothCommand, BluetoothFailure?)
+        /// Whether BlueZ reconnects known devices by itself now.
+        case autoConnect(isArmed: Bool)
         /// The transmission was ended from elsewhere; a fresh press is needed for the next.
         case transmissionEnded
         /// Everything is released: the machine goes to sleep, or the daemon ends.
@@ -31,7 +33,7 @@ struct AccessoriesStateMachine: Sendable {
     private struct Accessory: Sendable {
         var gatt: GATTAccessoryStateMachine
         var controls: ControlsStateMachine?
-        var inputs: [String: Int] = [:]
+        var inputs: [CharacteristicIdentifier: Int] = [:]
         var battery: Int?
         var reported: AccessoryStatus?
         let isAutomatic: Bool
@@ -52,7 +54,8 @@ struct AccessoriesStateMachine: Sendable {
     private var discovery = Discovery.off
     /// Connections wait until the scan has ended: BlueZ would resume it in the middle of the link's set-up.
     private var connectsAfterDiscovery: [BluetoothCommand] = []
-    private var registered: Set<UUID> = []
+    private var registered: Set<BluetoothUUID> = []
+    private var autoConnects = false
 
     private var isScanning: Bool {
         switch discovery {
@@ -72,7 +75,7 @@ struct AccessoriesStateMachine: Sendable {
     private mutating func add(_ configuration: AccessoryConfiguration, isAutomatic: Bool) {
         guard accessories[configuration.id] == nil else { return }
         var gatt = GATTAccessoryStateMachine(configuration, library: library)
-        gatt.autoConnects = !registered.isEmpty
+        gatt.autoConnects = autoConnects
         accessories[configuration.id] = Accessory(gatt: gatt, isAutomatic: isAutomatic)
         order.append(configuration.id)
     }
@@ -107,6 +110,9 @@ struct AccessoriesStateMachine: Sendable {
             }
         case .completed(let command, let failure):
             actions += completed(command, failure, at: now)
+        case .autoConnect(let isArmed):
+            autoConnects = isArmed
+            for id in order { actions += gatt(id, .autoConnect(isArmed: isArmed), at: now) }
         case .transmissionEnded:
             for id in order { _ = controls(id, .endedBySystem, reason: .released, at: now) }
             held = HeldSources()
@@ -125,7 +131,10 @@ struct AccessoriesStateMachine: Sendable {
     private mutating func resetRadio(_ state: RadioState) {
         discovery = .off
         connectsAfterDiscovery = []
-        if state == .noService { registered = [] }
+        if state == .noService {
+            registered = []
+            autoConnects = false
+        }
     }
 
     // MARK: Devices
@@ -194,9 +203,9 @@ struct AccessoriesStateMachine: Sendable {
             guard discovery == .stopping else { return [] }
             // "InProgress" too means that it stops.
             discovery = .off
-        case .autoConnect(let services):
-            guard Set(services) == registered else { return [] }
-            return order.flatMap { gatt($0, .autoConnect(isRegistered: failure == nil), at: now) }
+        case .autoConnect:
+            // What came of it is told by `autoConnect`, now and whenever it changes.
+            return []
         default:
             return order.flatMap { gatt($0, .completed(command, failure), at: now) }
         }
@@ -208,7 +217,9 @@ struct AccessoriesStateMachine: Sendable {
 
     // MARK: Values
 
-    private mutating func value(_ characteristic: String, _ bytes: [UInt8], at now: Instant) -> [Action] {
+    private mutating func value(_ characteristic: CharacteristicIdentifier, _ bytes: [UInt8], at now: Instant)
+        -> [Action]
+    {
         guard let id = order.first(where: { accessories[$0]?.inputs[characteristic] != nil }),
             let accessory = accessories[id], let input = accessory.inputs[characteristic]
         else { return [] }
@@ -274,11 +285,11 @@ struct AccessoriesStateMachine: Sendable {
 
     private mutating func register() -> [Action] {
         guard radio == .on else { return [] }
-        let wanted = accessories.values.reduce(into: Set<UUID>()) { $0.formUnion($1.gatt.servicesToRegister) }
+        let wanted = accessories.values.reduce(into: Set<BluetoothUUID>()) { $0.formUnion($1.gatt.servicesToRegister) }
         // Services are only ever added: a registration that is taken back and made again would leave a gap.
         guard !wanted.isSubset(of: registered) else { return [] }
         registered.formUnion(wanted)
-        return [.command(.autoConnect(services: registered.sorted { $0.uuidString < $1.uuidString }))]
+        return [.command(.autoConnect(services: registered))]
     }
 
     private mutating func changes() -> [Action] { order.flatMap { changes(of: $0) } }
@@ -302,8 +313,8 @@ struct AccessoriesStateMachine: Sendable {
         }
         let profile = gatt.profile ?? configuration.profileID.flatMap { library[$0] }
         return AccessoryStatus(
-            id: id, name: gatt.device?.name ?? configuration.name?.text ?? id.text,
-            address: gatt.device?.address ?? configuration.address ?? "", profileID: profile?.id,
+            id: id, name: gatt.lastName ?? configuration.name?.text ?? id.text,
+            address: gatt.lastAddress ?? configuration.address ?? "", profileID: profile?.id,
             profileTitle: profile?.title, isConnected: gatt.device?.isConnected ?? false, isReady: gatt.isReady,
             battery: gatt.profile?.battery == .text ? accessory.battery : gatt.device?.battery,
             isHeld: accessory.controls?.isActive ?? false, problem: problem)

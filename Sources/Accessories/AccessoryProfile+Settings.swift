@@ -1,5 +1,5 @@
 // Reading a profile file.
-import FoundationEssentials
+import BlueZ
 import Settings
 
 extension AccessoryProfile {
@@ -45,6 +45,9 @@ extension AccessoryProfile {
             }
             inputs.append(input)
         }
+        if !inputs.isEmpty, inputs.allSatisfy(\.isOptional) {
+            root.problem("input", "every input is optional", "one has to be there: remove its 'optional'")
+        }
         let all = inputs.flatMap(\.rule.controls)
         for control in Set(all) where all.count(where: { $0 == control }) > 1 {
             root.problem("input", "two controls are called \"\(control.rawValue)\"", "give each its own name")
@@ -68,6 +71,7 @@ extension AccessoryProfile.Input {
         service = table.required("service", .gattUUID)
         characteristic = table.required("characteristic", .gattUUID)
         isReadable = table.value("readable", .boolean, default: false)
+        isOptional = table.value("optional", .boolean, default: false)
         let decode = table.required("decode", .oneOf as SettingType<Decode>)
         let controls = table.tables("control", countMax: 16)
         if controls.isEmpty { table.problem(nil, "no [[input.control]]", "add one with at least a name") }
@@ -191,30 +195,15 @@ extension SettingType where Value == NamePattern {
     }
 }
 
-extension SettingType where Value == UUID {
+extension SettingType where Value == BluetoothUUID {
     /// The UUID of a GATT service or characteristic, in full or as the 16 or 32 bits that the Bluetooth SIG gives out.
     static var gattUUID: Self {
-        SettingType<String>.string(lengthMax: 36).map(placeholder: bluetoothUUID("0000")!) {
+        SettingType<String>.string(lengthMax: 36).map(placeholder: "0000") {
             text throws(SettingRefusal) in
-            guard let uuid = bluetoothUUID(text) else {
+            guard let uuid = BluetoothUUID(text) else {
                 throw SettingRefusal("\"\(text)\" is not a UUID", "write 8-4-4-4-12 hexadecimal digits, or 4 for ffe0")
             }
             return uuid
         }
-    }
-}
-
-/// A UUID from its full text, or from 4 or 8 hexadecimal digits by way of the Bluetooth base UUID
-/// (Bluetooth Core 5.4, Vol 3, Part B, 2.5.1).
-public func bluetoothUUID(_ text: String) -> UUID? {
-    let digits = text.utf8.allSatisfy { byte in
-        (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(byte)
-            || (UInt8(ascii: "A")...UInt8(ascii: "F")).contains(byte)
-    }
-    switch text.utf8.count {
-    case 4 where digits: return UUID(uuidString: "0000\(text)-0000-1000-8000-00805f9b34fb")
-    case 8 where digits: return UUID(uuidString: "\(text)-0000-1000-8000-00805f9b34fb")
-    case 36: return UUID(uuidString: text)
-    default: return nil
     }
 }

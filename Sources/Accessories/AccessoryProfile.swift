@@ -1,5 +1,5 @@
 // What is known of one family of accessories: how it is recognised, and what its bytes mean. Data, never code.
-import FoundationEssentials
+import BlueZ
 
 /// A family of push-to-talk accessories, as described by one profile file.
 public struct AccessoryProfile: Hashable, Sendable {
@@ -40,11 +40,13 @@ public struct AccessoryProfile: Hashable, Sendable {
         /// Distinguishes the inputs of one profile.
         public var name: String
         /// The GATT service.
-        public var service: UUID
+        public var service: BluetoothUUID
         /// The characteristic in it that notifies.
-        public var characteristic: UUID
+        public var characteristic: BluetoothUUID
         /// Whether the characteristic can also be read.
         public var isReadable: Bool
+        /// Devices of the family may lack it.
+        public var isOptional: Bool
         /// What its values mean.
         public var rule: DecodeRule
     }
@@ -73,7 +75,7 @@ public struct AccessoryProfile: Hashable, Sendable {
     public var timing: GestureTiming
 
     /// The services of all inputs, each once.
-    public var services: [UUID] {
+    public var services: [BluetoothUUID] {
         inputs.map(\.service).reduce(into: []) { if !$0.contains($1) { $0.append($1) } }
     }
 

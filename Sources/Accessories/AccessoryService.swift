@@ -1,4 +1,6 @@
 // Carries Bluetooth's events into the rules, and the rules' actions out. No rule lives here.
+import BlueZ
+import DBus
 import Logging
 import MonotonicTime
 import Reactor
@@ -24,6 +26,20 @@ public actor AccessoryService {
     private var pending: [AccessoriesStateMachine.Action] = []
     private var isCarryingOut = false
 
+    /// Accessories by Bluetooth, through bluetoothd on the machine's bus.
+    ///
+    /// - Parameters:
+    ///   - bus: A connection to the system bus, connected or not yet; the service lives on its loop.
+    ///   - handler: Called on the loop for each event, in order.
+    public init(
+        settings: AccessorySettings, bus: DBusConnection, logger: Logger,
+        handler: @escaping @Sendable (AccessoryEvent) -> Void
+    ) {
+        self.init(
+            settings: settings, host: BlueZHost(on: bus, logger: logger), loop: bus.loop, logger: logger,
+            handler: handler)
+    }
+
     init(
         settings: AccessorySettings, host: any BluetoothHost, loop: EventLoop, logger: Logger,
         handler: @escaping @Sendable (AccessoryEvent) -> Void
@@ -39,21 +55,25 @@ public actor AccessoryService {
         }
     }
 
-    /// Begins to look for the accessories, and to report.
-    public func start() async {
-        carryOut([])
-        await host.start { [weak self] report in
+    /// Begins to look for the accessories, and to report. That bluetoothd is not there is no error: it may come.
+    ///
+    /// - Throws: When the bus refuses to tell of Bluetooth.
+    public func start() async throws(BlueZError) {
+        // Every configured accessory is told at once, also while there is no Bluetooth.
+        handle(.radio(.noService), at: .now)
+        try await host.start { [weak self] report in
             self?.assumeIsolated { $0.report(report) }
         }
     }
 
     /// Releases everything that is held and reports no more.
-    public func stop() {
+    public func stop() async {
         guard !isStopped else { return }
         handle(.releaseAll(.stopped), at: .now)
         isStopped = true
         timer?.cancel()
         timer = nil
+        await host.stop()
     }
 
     /// Releases everything that is held because the machine is about to sleep.
@@ -79,6 +99,7 @@ public actor AccessoryService {
             logger.info("Bluetooth is \(state)")
             handle(.radio(state), at: .now)
         case .device(let facts): handle(.device(facts), at: .now)
+        case .autoConnect(let isArmed): handle(.autoConnect(isArmed: isArmed), at: .now)
         case .deviceRemoved(let id): handle(.deviceRemoved(id), at: .now)
         case .value(let characteristic, let bytes, let time):
             handle(.value(characteristic: characteristic, bytes: bytes), at: time)

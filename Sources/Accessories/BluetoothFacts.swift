@@ -1,14 +1,13 @@
-// What the rules need to know of a Bluetooth device, and what they can ask for. No D-Bus here.
-import FoundationEssentials
+// What the rules need to know of a Bluetooth device, and what they can ask for.
+import BlueZ
 
 /// A device as BlueZ knows it.
 struct DeviceFacts: Equatable, Sendable {
-    /// BlueZ's object path.
-    var id: String
+    var id: DeviceIdentifier
     var address: String
     var name: String?
     /// Services advertised or found.
-    var services: [UUID]
+    var services: Set<BluetoothUUID>
     var isPaired: Bool
     var isTrusted: Bool
     var isConnected: Bool
@@ -20,10 +19,9 @@ struct DeviceFacts: Equatable, Sendable {
 
 /// A characteristic of a connected device.
 struct CharacteristicFacts: Equatable, Sendable {
-    /// BlueZ's object path.
-    var id: String
-    var service: UUID
-    var characteristic: UUID
+    var id: CharacteristicIdentifier
+    var service: BluetoothUUID
+    var characteristic: BluetoothUUID
 }
 
 /// Whether there is any Bluetooth at all.
@@ -37,15 +35,15 @@ enum RadioState: Equatable, Sendable {
 
 /// What the rules ask of BlueZ. Each is answered by one `completed`.
 enum BluetoothCommand: Hashable, Sendable {
-    case connect(device: String)
-    case disconnect(device: String)
-    case pair(device: String)
-    case trust(device: String)
-    case startNotify(characteristic: String)
+    case connect(device: DeviceIdentifier)
+    case disconnect(device: DeviceIdentifier)
+    case pair(device: DeviceIdentifier)
+    case trust(device: DeviceIdentifier)
+    case startNotify(characteristic: CharacteristicIdentifier)
     case startDiscovery
     case stopDiscovery
     /// Have BlueZ connect known devices with these services by itself (GattProfile1).
-    case autoConnect(services: [UUID])
+    case autoConnect(services: Set<BluetoothUUID>)
 }
 
 /// Why BlueZ did not do it, as far as the rules differ.
@@ -71,51 +69,24 @@ enum BluetoothFailure: Error, Hashable, Sendable {
     /// Anything else, in BlueZ's words.
     case other(String)
 
-    /// From the name and message of a D-Bus error.
-    ///
-    /// The names are of org.bluez.Device(5) and org.bluez.GattCharacteristic(5); messages are looked at because BlueZ
-    /// puts the reason of `Failed` there (org.bluez.Device(5), "le-connection-…", and ATT codes of GATT failures).
-    init(errorName name: String, message: String) {
-        let text = message.lowercased()
-        let detail = message.isEmpty ? name : message
-        switch name {
-        case "org.bluez.Error.InProgress": self = .inProgress
-        case "org.bluez.Error.AlreadyConnected": self = .inProgress
-        case "org.bluez.Error.NotReady": self = .notReady
-        case "org.bluez.Error.NotConnected": self = .notConnected
-        case "org.bluez.Error.NotPermitted": self = .notPermitted
-        case "org.bluez.Error.NotAuthorized", "org.bluez.Error.AuthenticationFailed",
-            "org.bluez.Error.AuthenticationRejected", "org.bluez.Error.AuthenticationCanceled",
-            "org.bluez.Error.AuthenticationTimeout":
-            self = .authentication
-        case "org.bluez.Error.DoesNotExist", "org.freedesktop.DBus.Error.UnknownObject",
-            "org.freedesktop.DBus.Error.UnknownMethod", "org.freedesktop.DBus.Error.UnknownInterface":
-            self = .doesNotExist
-        case "org.bluez.Error.NotSupported": self = .notSupported
-        case "org.freedesktop.DBus.Error.NoReply", "org.freedesktop.DBus.Error.Timeout",
-            "org.freedesktop.DBus.Error.TimedOut":
-            self = .timedOut
-        case "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner",
-            "org.freedesktop.DBus.Error.Disconnected":
-            self = .serviceGone
-        default:
-            if text.contains("abort-by-local") || text.contains("connection abort") {
-                self = .abortedLocally
-            } else if text.contains("in progress") || text.contains("already connect") {
-                self = .inProgress
-            } else if text.contains("timeout") || text.contains("timed out") || text.contains("host is down")
-                || text.contains("connection-failed-to-be-established")
-            {
-                self = .timedOut
-            } else if text.contains("not connected") {
-                self = .notConnected
-            } else if text.contains("authentication") || text.contains("encryption")
-                || text.contains("0x05") || text.contains("0x0f")
-            {
-                self = .authentication
-            } else {
-                self = .other(String(detail.prefix(200)))
-            }
+    /// From BlueZ's answer.
+    init(_ error: BlueZError) {
+        switch error.kind {
+        case .inProgress, .alreadyDone: self = .inProgress
+        case .connectionAborted: self = .abortedLocally
+        case .unreachable, .timedOut: self = .timedOut
+        case .notConnected: self = .notConnected
+        case .notReady: self = .notReady
+        case .authenticationFailed: self = .authentication
+        case .notPermitted:
+            // BlueZ's words for ATT's "insufficient authentication" and "insufficient encryption" (src/gatt-client.c).
+            let wantsPairing = error.message == "Not paired" || error.message == "Operation Not Authorized"
+            self = wantsPairing ? .authentication : .notPermitted
+        case .notSupported: self = .notSupported
+        case .noSuchObject: self = .doesNotExist
+        case .unavailable: self = .serviceGone
+        case .invalidArguments, .cancelled, .accessDenied, .malformedAnswer, .failed:
+            self = .other(String(error.message.prefix(200)))
         }
     }
 }

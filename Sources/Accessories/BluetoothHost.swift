@@ -1,4 +1,5 @@
 // The part of BlueZ that this room needs; tests put another in its place.
+import BlueZ
 import MonotonicTime
 
 /// What the system's Bluetooth tells, on the loop, in order.
@@ -7,16 +8,20 @@ enum BluetoothReport: Sendable {
     case radio(RadioState)
     /// A device is new or different.
     case device(DeviceFacts)
+    /// Known devices are reconnected by BlueZ itself, or no longer.
+    case autoConnect(isArmed: Bool)
     /// BlueZ forgot a device.
-    case deviceRemoved(String)
+    case deviceRemoved(DeviceIdentifier)
     /// A characteristic's value came, at this time.
-    case value(characteristic: String, bytes: [UInt8], at: Instant)
+    case value(characteristic: CharacteristicIdentifier, bytes: [UInt8], at: Instant)
 }
 
 /// The system's Bluetooth.
 protocol BluetoothHost: Actor {
     /// Reports what is there, and then every change.
-    func start(_ handler: @escaping @Sendable (BluetoothReport) -> Void) async
+    func start(_ handler: @escaping @Sendable (BluetoothReport) -> Void) async throws(BlueZError)
+    /// Reports no more, and takes back what was registered.
+    func stop() async
     /// Does something and waits for the answer. Nil is success.
     func perform(_ command: BluetoothCommand) async -> BluetoothFailure?
 }

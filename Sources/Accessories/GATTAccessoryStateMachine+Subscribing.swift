@@ -1,5 +1,5 @@
 // From a link to presses: recognise the device, trust it, pair where needed, subscribe; and what BlueZ's answers mean.
-import FoundationEssentials
+import BlueZ
 import MonotonicTime
 
 extension GATTAccessoryStateMachine {
@@ -41,16 +41,16 @@ extension GATTAccessoryStateMachine {
     }
 
     private func matchingProfile(_ device: DeviceFacts) -> AccessoryProfile? {
-        func has(_ service: UUID, _ characteristic: UUID) -> Bool {
+        func has(_ service: BluetoothUUID, _ characteristic: BluetoothUUID) -> Bool {
             device.characteristics.contains { $0.service == service && $0.characteristic == characteristic }
         }
         guard let id = configuration.profileID else { return library.profile(names: names, has: has) }
         guard let profile = library[id] else { return nil }
-        return profile.inputs.allSatisfy { has($0.service, $0.characteristic) } ? profile : nil
+        return profile.inputs.allSatisfy { $0.isOptional || has($0.service, $0.characteristic) } ? profile : nil
     }
 
-    private func inputs(of profile: AccessoryProfile, in device: DeviceFacts) -> [String: Int] {
-        var inputs: [String: Int] = [:]
+    private func inputs(of profile: AccessoryProfile, in device: DeviceFacts) -> [CharacteristicIdentifier: Int] {
+        var inputs: [CharacteristicIdentifier: Int] = [:]
         for (index, input) in profile.inputs.enumerated() {
             let found = device.characteristics.first {
                 $0.service == input.service && $0.characteristic == input.characteristic
@@ -60,17 +60,24 @@ extension GATTAccessoryStateMachine {
         return inputs
     }
 
-    /// Whether all the profile's characteristics are there.
+    /// Whether all the characteristics that the profile needs are there.
     func isComplete(_ device: DeviceFacts) -> Bool {
+        guard let profile, device.servicesResolved else { return false }
+        let found = Set(inputs(of: profile, in: device).values)
+        return profile.inputs.indices.allSatisfy { profile.inputs[$0].isOptional || found.contains($0) }
+    }
+
+    /// Whether a characteristic has come that is not subscribed to: an optional one, late.
+    func hasMore(_ device: DeviceFacts) -> Bool {
         guard let profile else { return false }
-        return device.servicesResolved && inputs(of: profile, in: device).count == profile.inputs.count
+        return !inputs(of: profile, in: device).keys.allSatisfy { subscribed.contains($0) }
     }
 
     private func missing(_ device: DeviceFacts) -> String {
         if let id = configuration.profileID {
             return "it lacks the characteristics of profile \"\(id)\": choose another profile"
         }
-        let services = Set(device.characteristics.map(\.service)).map { $0.uuidString.lowercased() }.sorted()
+        let services = Set(device.characteristics.map(\.service)).map { $0.rawValue }.sorted()
         return "no profile fits it (services \(services.prefix(4).joined(separator: ", "))): "
             + "name one with profile = \"…\", or add a profile file"
     }
@@ -133,7 +140,7 @@ extension GATTAccessoryStateMachine {
         }
     }
 
-    private func isOwn(_ characteristic: String) -> Bool {
+    private func isOwn(_ characteristic: CharacteristicIdentifier) -> Bool {
         device?.characteristics.contains { $0.id == characteristic } ?? false
     }
 
@@ -187,7 +194,7 @@ extension GATTAccessoryStateMachine {
     }
 
     private mutating func subscribeCompleted(
-        _ characteristic: String, _ failure: BluetoothFailure?, at now: Instant
+        _ characteristic: CharacteristicIdentifier, _ failure: BluetoothFailure?, at now: Instant
     ) -> [Action] {
         guard let device, let profile else { return [] }
         switch phase {

@@ -2,7 +2,7 @@
 //
 // BlueZ reconnects a known accessory by itself once its service is registered and it is trusted, so the usual phase is
 // `.waiting`, with no scan and no timer of ours. Everything else is for the first time, and for what goes wrong.
-import FoundationEssentials
+import BlueZ
 import MonotonicTime
 
 /// The rules for one configured accessory. What it does with the values is `ControlsStateMachine`'s.
@@ -37,7 +37,7 @@ struct GATTAccessoryStateMachine: Sendable {
         /// The device as it is now; nil when BlueZ does not know it (any more).
         case device(DeviceFacts?)
         /// Whether BlueZ reconnects devices with registered services by itself.
-        case autoConnect(isRegistered: Bool)
+        case autoConnect(isArmed: Bool)
         case completed(BluetoothCommand, BluetoothFailure?)
         case deadline
     }
@@ -45,7 +45,7 @@ struct GATTAccessoryStateMachine: Sendable {
     enum Action: Equatable, Sendable {
         case command(BluetoothCommand)
         /// The profile is certain; values of these characteristics belong to its inputs.
-        case recognised(AccessoryProfile, inputs: [String: Int])
+        case recognised(AccessoryProfile, inputs: [CharacteristicIdentifier: Int])
         /// Values, if any came, will not come any more: everything held is released.
         case lost(AccessoryRelease)
     }
@@ -80,10 +80,13 @@ struct GATTAccessoryStateMachine: Sendable {
     /// A subscription has been made since bluetoothd started: it re-arms it by itself at a reconnection, so values are
     /// news even before ours is confirmed.
     var isArmed = false
-    var subscribed: Set<String> = []
+    var subscribed: Set<CharacteristicIdentifier> = []
     var autoConnects = false
     var radio = RadioState.noService
     private(set) var names: Set<String> = []
+    /// Remembered for people, while BlueZ does not know the device.
+    private(set) var lastName: String?
+    private(set) var lastAddress: String?
     var searches = 0
     var connectAttempts = 0
     var quickAttempts = 0
@@ -107,7 +110,7 @@ struct GATTAccessoryStateMachine: Sendable {
     var hearsNews: Bool { radio == .on && device?.isConnected == true && (isReady || isArmed) }
 
     /// The services BlueZ should reconnect for: those of the certain, else the configured, else the probable profile.
-    var servicesToRegister: [UUID] {
+    var servicesToRegister: [BluetoothUUID] {
         if let profile { return profile.services }
         if let id = configuration.profileID { return library[id]?.services ?? [] }
         guard let device else { return [] }
@@ -142,9 +145,11 @@ struct GATTAccessoryStateMachine: Sendable {
             if let old = device, let new = facts { reconsider(old, new, at: now) }
             device = facts
             if facts == nil { isArmed = false }
+            lastName = facts?.name ?? lastName
+            lastAddress = facts?.address ?? lastAddress
             if let name = facts?.name, names.count < Self.namesMax { names.insert(name) }
-        case .autoConnect(let isRegistered):
-            autoConnects = isRegistered
+        case .autoConnect(let isArmed):
+            autoConnects = isArmed
         case .completed(let command, let failure):
             actions += completed(command, failure, at: now)
         case .deadline:
@@ -229,9 +234,11 @@ struct GATTAccessoryStateMachine: Sendable {
             return resolve(at: now)
         case .resolving:
             return recognise(device, at: now)
-        case .pairing, .subscribing, .ready:
+        case .pairing, .subscribing:
+            return isComplete(device) ? [] : lose(.disconnected) + resolve(at: now)
+        case .ready:
             guard isComplete(device) else { return lose(.disconnected) + resolve(at: now) }
-            return []
+            return hasMore(device) ? resolve(at: now) : []
         case .resubscribing(let time):
             guard isComplete(device) else { return lose(.disconnected) + resolve(at: now) }
             return time <= now ? subscribe(device, at: now) : []
@@ -290,6 +297,7 @@ struct GATTAccessoryStateMachine: Sendable {
     private mutating func forget(_ reason: AccessoryRelease, at now: Instant) -> [Action] {
         let actions = lose(reason)
         names = []
+        lastName = nil
         profile = nil
         problem = nil
         isArmed = false

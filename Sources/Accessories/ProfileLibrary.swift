@@ -1,5 +1,5 @@
 // The profiles that are known: those shipped in the program, and the administrator's, which come first.
-import FoundationEssentials
+import BlueZ
 import Settings
 
 #if canImport(Glibc)
@@ -68,17 +68,17 @@ public struct ProfileLibrary: Sendable {
     ///   - names: All names the device has gone by; some devices lose theirs once connected.
     ///   - has: Whether the device has a characteristic in a service.
     public func profile(
-        names: some Sequence<String>, has: (_ service: UUID, _ characteristic: UUID) -> Bool
+        names: some Sequence<String>, has: (_ service: BluetoothUUID, _ characteristic: BluetoothUUID) -> Bool
     ) -> AccessoryProfile? {
         let fitting = profiles.filter { profile in
-            profile.inputs.allSatisfy { has($0.service, $0.characteristic) }
+            profile.inputs.allSatisfy { $0.isOptional || has($0.service, $0.characteristic) }
         }
         return fitting.first { profile in names.contains { profile.matches(name: $0) } }
             ?? fitting.first { $0.serviceIdentifies }
     }
 
     /// The profile that a device probably has, from what it advertises; to be verified once it is connected.
-    public func candidate(name: String?, services: [UUID]) -> AccessoryProfile? {
+    public func candidate(name: String?, services: some Collection<BluetoothUUID>) -> AccessoryProfile? {
         profiles.first { $0.matches(name: name) }
             ?? profiles.first { profile in
                 profile.serviceIdentifies && profile.services.contains { services.contains($0) }

@@ -102,7 +102,9 @@ public struct BridgeStateMachine: Sendable {
     }
 
     private mutating func told(_ callback: DelegateCallback) {
-        if case .didBeginTransmitting = callback { actions.append(.beginBurst) }
+        guard case .didBeginTransmitting = callback else { return }
+        burst = nil
+        actions.append(.beginBurst)
     }
 
     private mutating func noticed(_ notice: ChannelManagerStateMachine.Notice) {
@@ -113,8 +115,9 @@ public struct BridgeStateMachine: Sendable {
             actions.append(.endedBySystem)
             if let error = cause.error { actions.append(.report(error)) }
         case .transmissionAudioFinished(let erased):
-            burst = nil
+            // The burst stays known: a denial may come after everything has been handed over.
             actions.append(erased ? .abortBurst : .endBurst)
+        case .lastTransmissionNotCarried(let error): actions.append(.report(error))
         default: break
         }
     }

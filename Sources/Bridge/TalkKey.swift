@@ -53,8 +53,10 @@ public struct TalkKey: Sendable {
     }
 
     /// The transmission ended, or never began, without a release: every press made so far is used up.
+    ///
+    /// Accessories are told of it and report their next fresh press only, without a release before.
     public mutating func transmissionEnded() {
-        spent.formUnion(holders)
+        spent.formUnion(holders.subtracting([.accessories]))
         holders.removeAll()
     }
 

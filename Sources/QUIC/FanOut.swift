@@ -1,4 +1,5 @@
 // One packet to many listeners: the same bytes for all, and a few of each one's own.
+import CGnuTLS
 import CLinux
 import CNgtcp2
 import Glibc

@@ -1,4 +1,5 @@
 // What is left of a connection that has ended, for a moment: an answer to packets that are still on their way.
+import CGnuTLS
 import CLinux
 import CNgtcp2
 import Glibc

@@ -1,5 +1,7 @@
 // Host names to addresses, off the loop.
+import CGnuTLS
 import CLinux
+import CNgtcp2
 import Glibc
 import Reactor
 

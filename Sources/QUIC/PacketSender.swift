@@ -1,4 +1,5 @@
 // Packets on their way out, sent many at a time.
+import CGnuTLS
 import CLinux
 import CNgtcp2
 import Glibc

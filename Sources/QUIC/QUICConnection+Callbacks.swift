@@ -1,6 +1,7 @@
+import CGnuTLS
 // What the QUIC library calls while it reads or writes packets. Nothing here calls back into it but for what its
 // manual allows, and nothing here calls the owner: events are queued.
-import CGnuTLS
+import CLinux
 import CNgtcp2
 import Glibc
 import MonotonicTime
@@ -163,6 +164,7 @@ extension QUICConnection {
             return false
         }
         guard accept(hash) else { return false }
+        tolerateSpareConnectionIDs(conn)
         switch role {
         case .server:
             if session.sendTicket() { submitAddressToken(conn) }

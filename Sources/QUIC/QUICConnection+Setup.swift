@@ -1,5 +1,6 @@
-// Making the library's objects for a connection: limits, callbacks, TLS.
 import CGnuTLS
+// Making the library's objects for a connection: limits, callbacks, TLS.
+import CLinux
 import CNgtcp2
 import MonotonicTime
 
@@ -18,7 +19,7 @@ extension QUICConnection {
 
     private static let quicVersion1: UInt32 = 1
     /// Ids that the peer may give this side in advance: a spare for each path change of the next moment.
-    private static let spareConnectionIDs: UInt64 = 7
+    private static let spareConnectionIDs: UInt64 = 5
 
     /// Creates the server's side of the connection that `initial` starts.
     func startServer(_ initial: Initial, options: QUICServerOptions) throws(QUICError) {
@@ -146,6 +147,14 @@ extension QUICConnection {
     private func keepQUICBit(_ conn: OpaquePointer) {
         guard let parameters = ngtcp2_conn_get_local_transport_params(conn) else { return }
         UnsafeMutablePointer(mutating: parameters).pointee.grease_quic_bit = 0
+    }
+
+    /// When the peer's address changes twice in a moment, the library counts ids on their way out as still in use, and
+    /// takes the peer's next one for too many. It ignores what exceeds its pool of eight, so nothing is lost by not
+    /// insisting; the handshake has told the peer the real number.
+    func tolerateSpareConnectionIDs(_ conn: OpaquePointer) {
+        guard let parameters = ngtcp2_conn_get_local_transport_params(conn) else { return }
+        UnsafeMutablePointer(mutating: parameters).pointee.active_connection_id_limit = 64
     }
 
     func register(_ id: ConnectionID) {

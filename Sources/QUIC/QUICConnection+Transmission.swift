@@ -1,4 +1,6 @@
 // From the queues into packets: datagrams first, then streams in turn, until there is nothing left or no window.
+import CGnuTLS
+import CLinux
 import CNgtcp2
 import MonotonicTime
 

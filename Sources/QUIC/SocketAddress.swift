@@ -1,4 +1,5 @@
 // An IP address and port as a value: printable, comparable, and convertible to what socket calls take.
+import CGnuTLS
 import CLinux
 import CNgtcp2
 import Glibc

@@ -1,5 +1,6 @@
-// One connection's TLS 1.3 handshake, as GnuTLS does it on behalf of the QUIC library.
 import CGnuTLS
+// One connection's TLS 1.3 handshake, as GnuTLS does it on behalf of the QUIC library.
+import CLinux
 import CNgtcp2
 import Glibc
 

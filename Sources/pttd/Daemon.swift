@@ -56,11 +56,20 @@ struct Daemon: Service {
             controls: bridge, logger: Logger(label: "pttd.api"))
         let publisher = StatusPublisher(api: api, bridge: bridge, channel: channel, loop: loop)
 
+        let bluetooth = DBusConnection(
+            to: busAddress(configuration.blueZBus), on: loop, logger: Logger(label: "pttd.bluez"))
+        let accessories = AccessoryService(
+            settings: configuration.accessories, bus: bluetooth, logger: Logger(label: "pttd.accessories")
+        ) { event in
+            if case .intent(let intent, _) = event { bridge.assumeIsolated { $0.accessoryWants(intent) } }
+            publisher.assumeIsolated { $0.changed() }
+        }
+        await publisher.follow(accessories)
         try await bridge.start(descriptor: PTChannelDescriptor(name: link.channelName.text, image: nil)) { event in
             switch event {
             case .changed: publisher.assumeIsolated { $0.changed() }
             case .failed(let error): publisher.assumeIsolated { $0.failed(error) }
-            case .endedBySystem: break
+            case .endedBySystem: accessories.assumeIsolated { $0.transmissionEnded() }
             }
         }
         do {
@@ -70,18 +79,35 @@ struct Daemon: Service {
                 "org.pttd is not on the bus; buttons work all the same",
                 metadata: ["why": "\(error)", "bus": "\(busAddress(configuration.bus))"])
         }
+        await start(accessories, on: bluetooth)
         logger.notice(
             "pttd is ready",
             metadata: ["ms": "\((Instant.now - startedAt).nanoseconds / 1_000_000)", "channel": "\(link)"])
 
         try? await gracefulShutdown()
         logger.notice("pttd ends")
+        await accessories.stop()
+        await bluetooth.close()
         await bridge.stop()
         await api.stop()
         await relay?.server.stop()
     }
 
     // MARK: Parts
+
+    /// A bus or a bluetoothd that is not there may come later: neither is an error.
+    private func start(_ accessories: AccessoryService, on bluetooth: DBusConnection) async {
+        do {
+            try await bluetooth.connect(retrying: true)
+        } catch {
+            logger.warning("no Bluetooth yet: BlueZ's bus is tried again and again", metadata: ["why": "\(error)"])
+        }
+        do {
+            try await accessories.start()
+        } catch {
+            logger.error("no Bluetooth: the bus does not tell of BlueZ", metadata: ["why": "\(error)"])
+        }
+    }
 
     private var channelConfiguration: ChannelServiceConfiguration {
         var rules = ChannelManagerStateMachine.Configuration()

@@ -7,6 +7,7 @@ import Logs
 import RelayProtocol
 import RelayServer
 import ServiceLifecycle
+import Settings
 import UnixSignals
 
 /// Serves channels until SIGTERM or SIGINT.
@@ -42,9 +43,13 @@ struct RunCommand: AsyncParsableCommand {
         let links: [InvitationLink]
         do {
             (server, links) = try await start(logger)
-        } catch {
+        } catch let error as SettingsError {
             complain("pttrelay: \(error)")
             throw configurationMistake
+        } catch {
+            // A port in use may be free again later: systemd tries once more.
+            complain("pttrelay: \(error)")
+            throw ExitCode.failure
         }
         for link in links { say(link.text) }
         say("ready")

@@ -1,5 +1,5 @@
 // Random lives from a seed: whatever happens, begins and ends alternate, nothing sticks, and nothing runs in a circle.
-import FoundationEssentials
+import BlueZ
 import MonotonicTime
 import Testing
 

@@ -1,5 +1,5 @@
 // The life of accessories against a simulated BlueZ: every way to become ready, and every way to be lost.
-import FoundationEssentials
+import BlueZ
 import MonotonicTime
 import Testing
 
@@ -128,6 +128,8 @@ private func readyPuck(_ configuration: AccessoryConfiguration = configured) -> 
         }
         #expect(bluetooth.intents == ["began puck/ptt", "ended puck/ptt \(reason)"])
         #expect(bluetooth.status("puck")?.isHeld == false)
+        #expect(bluetooth.status("puck")?.name == "PTT-Z")
+        #expect(bluetooth.status("puck")?.address == puck.address)
     }
 
     @Test func bluetoothdRestartingIsSurvived() {
@@ -303,7 +305,23 @@ private func readyPuck(_ configuration: AccessoryConfiguration = configured) -> 
         bluetooth.add(mic)
         bluetooth.send(.radio(.on))
         #expect(bluetooth.status("m")?.profileID == "td-q2l")
-        #expect(bluetooth.registered == Set(services))
+        #expect(bluetooth.registered == services)
+    }
+
+    @Test func anOptionalCharacteristicThatComesLateIsSubscribedWithoutReleasingTheOthers() {
+        let whole = DeviceFacts.button("micro-bit", name: "BBC micro:bit [zuvop]")
+        var half = whole
+        half.characteristics.removeLast()
+        var bluetooth = SimulatedBluetooth([AccessoryConfiguration(id: AccessoryID("bit"), address: whole.address)])
+        bluetooth.add(half)
+        bluetooth.send(.radio(.on))
+        #expect(bluetooth.status("bit")?.isReady == true)
+        bluetooth.notify(whole.characteristics[0].id, [1])
+        bluetooth.change(whole.id) { $0.characteristics = whole.characteristics }
+        bluetooth.notify(whole.characteristics[1].id, [1])
+        bluetooth.notify(whole.characteristics[0].id, [0])
+        bluetooth.notify(whole.characteristics[1].id, [0])
+        #expect(bluetooth.intents == ["began bit/ptt", "ended bit/ptt2 released"])
     }
 
     @Test func twoHeldButtonsAreOneTransmissionAndLosingOneKeepsIt() {
@@ -344,7 +362,7 @@ private func readyPuck(_ configuration: AccessoryConfiguration = configured) -> 
         var known = puck
         known.isTrusted = true
         var headset = puck
-        headset.id += "9"
+        headset.id = DeviceIdentifier(path: "/org/bluez/hci0/dev_00_11_22_33_44_99")!
         headset.name = "Headset"
         headset.isTrusted = true
         var stranger = DeviceFacts.button("ptt-z", number: 3)
@@ -388,18 +406,12 @@ private func readyPuck(_ configuration: AccessoryConfiguration = configured) -> 
     }
 
     @Test(arguments: [
-        ("org.bluez.Error.Failed", "le-connection-abort-by-local", BluetoothFailure.abortedLocally),
-        ("org.bluez.Error.Failed", "Software caused connection abort", .abortedLocally),
-        ("org.bluez.Error.InProgress", "Operation already in progress", .inProgress),
-        ("org.bluez.Error.Failed", "Operation already in progress", .inProgress),
-        ("org.bluez.Error.Failed", "Host is down", .timedOut),
-        ("org.freedesktop.DBus.Error.NoReply", "", .timedOut),
-        ("org.bluez.Error.NotPermitted", "Notify acquired", .notPermitted),
-        ("org.bluez.Error.Failed", "Operation failed with ATT error: 0x05", .authentication),
-        ("org.freedesktop.DBus.Error.UnknownObject", "Method … doesn't exist", .doesNotExist),
-        ("org.bluez.Error.Failed", "", .other("org.bluez.Error.Failed")),
+        (BlueZError.Kind.connectionAborted, "le-connection-abort-by-local", BluetoothFailure.abortedLocally),
+        (.unreachable, "Host is down", .timedOut), (.notPermitted, "Notify acquired", .notPermitted),
+        (.notPermitted, "Not paired", .authentication), (.noSuchObject, "", .doesNotExist),
+        (.failed, "Operation failed with ATT error: 0x0e", .other("Operation failed with ATT error: 0x0e")),
     ])
-    func errorsOfBlueZAreToldApart(name: String, message: String, failure: BluetoothFailure) {
-        #expect(BluetoothFailure(errorName: name, message: message) == failure)
+    func answersOfBlueZAreToldApart(kind: BlueZError.Kind, message: String, failure: BluetoothFailure) {
+        #expect(BluetoothFailure(BlueZError(kind, message, during: "test")) == failure)
     }
 }

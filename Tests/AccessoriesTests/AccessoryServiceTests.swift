@@ -25,6 +25,8 @@ private actor PlayedHost: BluetoothHost {
         handler(.radio(.on))
     }
 
+    func stop() { handler = nil }
+
     func perform(_ command: BluetoothCommand) -> BluetoothFailure? {
         if case .connect = command {
             device.isConnected = true
@@ -72,7 +74,7 @@ private final class Recorder: Sendable {
             loop.checkIsolated()
             recorder.events.withLock { $0.append(event) }
         }
-        await service.start()
+        try await service.start()
         try await until { await service.statuses.first?.isReady == true }
         let arrival = Instant.now
         await host.notify([1], at: arrival)
@@ -104,7 +106,7 @@ private final class Recorder: Sendable {
         ) { event in
             recorder.events.withLock { $0.append(event) }
         }
-        await service.start()
+        try await service.start()
         try await until { await service.statuses.first?.isReady == true }
         await host.notify([1], at: .now)
         await host.notify([0], at: .now)
@@ -131,7 +133,7 @@ private final class Recorder: Sendable {
             box.withLock { $0 }?.assumeIsolated { $0.transmissionEnded() }
         }
         box.withLock { $0 = service }
-        await service.start()
+        try await service.start()
         try await until { await service.statuses.first?.isReady == true }
         for value: UInt8 in [1, 1, 0, 1, 0] { await host.notify([value], at: .now) }
         #expect(recorder.intents.count == 2)

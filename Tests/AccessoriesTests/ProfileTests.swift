@@ -1,4 +1,5 @@
 // Profile files: those shipped, an administrator's, and wrong ones.
+import BlueZ
 import FoundationEssentials
 import Settings
 import Testing
@@ -86,8 +87,8 @@ import Testing
 
     @Test func aServiceSharedByManyDevicesNeedsTheName() throws {
         let library = ProfileLibrary.load(directory: nil).library
-        let ffe0 = bluetoothUUID("ffe0")!
-        let hm10: (UUID, UUID) -> Bool = { $0 == ffe0 && $1 == bluetoothUUID("ffe1")! }
+        let ffe0 = BluetoothUUID("ffe0")
+        let hm10: (BluetoothUUID, BluetoothUUID) -> Bool = { $0 == ffe0 && $1 == BluetoothUUID("ffe1") }
         #expect(library.profile(names: ["PTT-Z"], has: hm10)?.id == "ptt-z")
         #expect(library.profile(names: ["ptt-z01"], has: hm10)?.id == "ptt-z")
         #expect(library.profile(names: ["iTAG"], has: hm10) == nil)
@@ -97,7 +98,7 @@ import Testing
     @Test func aMakersOwnServiceNeedsNoName() throws {
         let library = ProfileLibrary.load(directory: nil).library
         let aina = try #require(library["aina-v2"])
-        let has: (UUID, UUID) -> Bool = {
+        let has: (BluetoothUUID, BluetoothUUID) -> Bool = {
             $0 == aina.inputs[0].service && $1 == aina.inputs[0].characteristic
         }
         #expect(library.profile(names: [], has: has)?.id == "aina-v2")

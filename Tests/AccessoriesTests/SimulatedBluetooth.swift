@@ -1,5 +1,5 @@
 // A small BlueZ in simulated time, to run the rules against: devices, links, notifications, failures on demand.
-import FoundationEssentials
+import BlueZ
 import MonotonicTime
 
 @testable import Accessories
@@ -8,13 +8,13 @@ import MonotonicTime
 struct SimulatedBluetooth {
     var machine: AccessoriesStateMachine
     var now = Instant.zero
-    var devices: [String: DeviceFacts] = [:]
+    var devices: [DeviceIdentifier: DeviceFacts] = [:]
     /// Devices in range and awake.
-    var awake: Set<String> = []
+    var awake: Set<DeviceIdentifier> = []
     /// Services registered for automatic connection.
-    var registered: Set<UUID> = []
+    var registered: Set<BluetoothUUID> = []
     var isScanning = false
-    var notifying: Set<String> = []
+    var notifying: Set<CharacteristicIdentifier> = []
     var commands: [BluetoothCommand] = []
     var events: [AccessoryEvent] = []
     var ignored = 0
@@ -93,22 +93,24 @@ struct SimulatedBluetooth {
             isScanning = false
             return [.completed(command, nil)]
         case .autoConnect(let services):
-            registered = Set(services)
-            return [.completed(command, nil)]
+            registered = services
+            return [.completed(command, nil), .autoConnect(isArmed: true)]
         }
     }
 
-    private func changed(_ id: String) -> [AccessoriesStateMachine.Event] { devices[id].map { [.device($0)] } ?? [] }
+    private func changed(_ id: DeviceIdentifier) -> [AccessoriesStateMachine.Event] {
+        devices[id].map { [.device($0)] } ?? []
+    }
 
     /// The link comes up, then the services: two changes, as BlueZ tells them.
-    private mutating func link(_ id: String) -> [AccessoriesStateMachine.Event] {
+    private mutating func link(_ id: DeviceIdentifier) -> [AccessoriesStateMachine.Event] {
         devices[id]?.isConnected = true
         let up = changed(id)
         devices[id]?.servicesResolved = true
         return up + changed(id)
     }
 
-    private mutating func unlink(_ id: String) -> [AccessoriesStateMachine.Event] {
+    private mutating func unlink(_ id: DeviceIdentifier) -> [AccessoriesStateMachine.Event] {
         devices[id]?.isConnected = false
         devices[id]?.servicesResolved = false
         return changed(id)
@@ -120,26 +122,26 @@ struct SimulatedBluetooth {
         send(.device(device))
     }
 
-    mutating func change(_ id: String, _ change: (inout DeviceFacts) -> Void) {
+    mutating func change(_ id: DeviceIdentifier, _ change: (inout DeviceFacts) -> Void) {
         guard var device = devices[id] else { return }
         change(&device)
         devices[id] = device
         send(.device(device))
     }
 
-    mutating func remove(_ id: String) {
+    mutating func remove(_ id: DeviceIdentifier) {
         devices[id] = nil
         send(.deviceRemoved(id))
     }
 
     /// The device is gone from the air without a word.
-    mutating func dropLink(_ id: String) {
+    mutating func dropLink(_ id: DeviceIdentifier) {
         awake.remove(id)
         for event in unlink(id) { send(event) }
     }
 
     /// The device advertises: BlueZ connects it when it is trusted and one of its services is registered.
-    mutating func wake(_ id: String) {
+    mutating func wake(_ id: DeviceIdentifier) {
         awake.insert(id)
         guard let device = devices[id], device.isTrusted, !device.isConnected,
             device.services.contains(where: registered.contains)
@@ -147,7 +149,7 @@ struct SimulatedBluetooth {
         for event in link(id) { send(event) }
     }
 
-    mutating func notify(_ characteristic: String, _ bytes: [UInt8]) {
+    mutating func notify(_ characteristic: CharacteristicIdentifier, _ bytes: [UInt8]) {
         guard notifying.contains(characteristic) else { return }
         send(.value(characteristic: characteristic, bytes: bytes))
     }
@@ -192,14 +194,15 @@ extension DeviceFacts {
         let profile = ProfileLibrary.load(directory: nil).library[profileID]!
         let path = "/org/bluez/hci0/dev_00_11_22_33_44_0\(number)"
         return DeviceFacts(
-            id: path, address: "00:11:22:33:44:0\(number)", name: name, services: profile.services, isPaired: isPaired,
+            id: DeviceIdentifier(path: path)!, address: "00:11:22:33:44:0\(number)", name: name,
+            services: Set(profile.services), isPaired: isPaired,
             isTrusted: isTrusted, isConnected: false, servicesResolved: false, battery: nil,
             characteristics: profile.inputs.enumerated().map { index, input in
                 CharacteristicFacts(
-                    id: "\(path)/service0010/char001\(index)", service: input.service,
+                    id: CharacteristicIdentifier(path: "\(path)/service0010/char001\(index)")!, service: input.service,
                     characteristic: input.characteristic)
             })
     }
 
-    var key: String { characteristics[0].id }
+    var key: CharacteristicIdentifier { characteristics[0].id }
 }

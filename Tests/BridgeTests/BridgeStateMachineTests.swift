@@ -42,9 +42,25 @@ import Testing
         #expect(
             bridge.handle(.notice(.transmissionEnding(.refused(error)))) == [.endedBySystem, .report(error)])
         #expect(bridge.handle(.notice(.transmissionAudioFinished(erased: true))) == [.abortBurst])
-        #expect(bridge.handle(.pressed(.accessories)) == [])
-        #expect(bridge.handle(.released(.accessories)) == [])
+        // The accessories were told, and report the next fresh press only.
         #expect(bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton)])
+    }
+
+    @Test func aDenialAfterTheReleaseIsStillHeard() {
+        var bridge = transmitting()
+        _ = bridge.handle(.released(.accessories))
+        _ = bridge.handle(.notice(.transmissionEnding(.stopped(.handsfreeButton))))
+        _ = bridge.handle(.notice(.transmissionAudioFinished(erased: false)))
+        let denial = BridgeStateMachine.Event.link(.transmissionEnded(burst, .denied(.taken), TransmissionReport()))
+        guard case .transmissionRefused? = bridge.handle(denial).first else {
+            Issue.record("not refused")
+            return
+        }
+        // Told once, and never once a newer burst is running.
+        #expect(bridge.handle(denial) == [])
+        _ = bridge.handle(.pressed(.accessories))
+        _ = bridge.handle(.callback(.didBeginTransmitting(channel, source: .handsfreeButton)))
+        #expect(bridge.handle(denial) == [])
     }
 
     @Test func anEndOfAnEarlierBurstDoesNotTouchTheRunningOne() {

@@ -22,17 +22,24 @@ import Testing
 
     @Test func aPressThatATransmissionUsedUpDoesNotBeginTheNext() {
         var key = TalkKey()
-        _ = key.press(.accessories)
+        _ = key.press(.caller(":1.4"))
         _ = key.press(.caller(":1.5"))
         key.transmissionEnded()
         #expect(!key.isHeld)
-        // Heartbeats repeat the press while the finger never moved.
-        #expect(key.press(.accessories) == .none)
-        #expect(key.release(.accessories) == .none)
-        #expect(key.press(.accessories) == .begin)
-        #expect(key.release(.accessories) == .stop)
+        #expect(key.press(.caller(":1.4")) == .none)
+        #expect(key.release(.caller(":1.4")) == .none)
+        #expect(key.press(.caller(":1.4")) == .begin)
+        #expect(key.release(.caller(":1.4")) == .stop)
         #expect(key.isPressed(by: .caller(":1.5")))
         #expect(key.release(.caller(":1.5")) == .none)
+    }
+
+    @Test func accessoriesReportFreshPressesOnly() {
+        var key = TalkKey()
+        _ = key.press(.accessories)
+        key.transmissionEnded()
+        #expect(!key.isPressed(by: .accessories))
+        #expect(key.press(.accessories) == .begin)
     }
 
     @Test func holdersAreBounded() {

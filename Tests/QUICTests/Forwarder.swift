@@ -1,4 +1,5 @@
 // A NAT for tests: forwards UDP between a client and a server, and changes, loses or spoils what passes.
+import CGnuTLS
 import CLinux
 import CNgtcp2
 import Glibc

@@ -1,4 +1,6 @@
+import CGnuTLS
 import CLinux
+import CNgtcp2
 import Glibc
 import MonotonicTime
 import QUIC

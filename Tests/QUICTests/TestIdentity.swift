@@ -1,5 +1,7 @@
-// Key pairs with self-signed certificates, made with GnuTLS.
 import CGnuTLS
+// Key pairs with self-signed certificates, made with GnuTLS.
+import CLinux
+import CNgtcp2
 import QUIC
 import Testing
 

@@ -131,7 +131,7 @@ class Line:
     # -- use
 
     def ctl(self, name, *arguments):
-        return subprocess.run([str(self.build / "pttctl"), "--bus", self.buses[name], *arguments],
+        return subprocess.run([str(self.build / "pttctl"), *arguments, "--bus", self.buses[name]],
                               capture_output=True, text=True, timeout=20)
 
     def json_status(self, name):

@@ -52,7 +52,7 @@ microphone = "plughw:Loopback,1,3"
 speaker = "plughw:Loopback,0,2"
 TOML
 }
-status() { if [ "$1" = talker ]; then pttctl status --json; else pttctl --bus "$listener_bus" status --json; fi; }
+status() { if [ "$1" = talker ]; then pttctl status --json; else pttctl status --json --bus "$listener_bus"; fi; }
 # truth about `pttctl status --json`: c is the channel, a says of an accessory's address whether its presses arrive
 is() { status "$1" | python3 -c 'import json, sys
 s = json.load(sys.stdin); c = s["channels"][0]; a = {x["address"]: x["ready"] for x in s["accessories"]}

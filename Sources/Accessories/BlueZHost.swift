@@ -1,0 +1,181 @@
+// BlueZ as this room sees it: its events as facts, the rules' commands as its calls. No rule lives here.
+import BlueZ
+import DBus
+import Logging
+import MonotonicTime
+import Reactor
+
+/// The system's Bluetooth, through bluetoothd.
+actor BlueZHost: BluetoothHost {
+    nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+
+    private let connection: DBusConnection
+    private let logger: Logger
+    private var client: BlueZClient?
+    private var handler: (@Sendable (BluetoothReport) -> Void)?
+    private var isAvailable = false
+    private var radio = RadioState.noService
+    /// What was told of each device, so that a new signal strength is no news.
+    private var told: [DeviceIdentifier: DeviceFacts] = [:]
+    private var armed: Set<AdapterIdentifier> = []
+    private var hasAgent = false
+
+    init(on connection: DBusConnection, logger: Logger) {
+        self.connection = connection
+        self.logger = logger
+        loop = connection.loop
+    }
+
+    func start(_ handler: @escaping @Sendable (BluetoothReport) -> Void) async throws(BlueZError) {
+        guard client == nil else { return }
+        self.handler = handler
+        let client = BlueZClient(on: connection, logger: logger) { [weak self] event in
+            self?.assumeIsolated { $0.received(event) }
+        }
+        self.client = client
+        try await client.start()
+    }
+
+    func stop() async {
+        handler = nil
+        await client?.stop()
+        client = nil
+    }
+
+    // MARK: In
+
+    private func received(_ event: BlueZEvent) {
+        switch event {
+        case .available:
+            isAvailable = true
+            updateRadio()
+        case .unavailable:
+            serviceGone()
+        case .adapterAdded, .adapterChanged, .adapterPowered:
+            updateRadio()
+        case .adapterRemoved(let adapter):
+            setArmed(adapter, false)
+            updateRadio()
+        case .deviceDisconnected(_, .serviceGone):
+            // First of all the reason: everything that follows is the end of bluetoothd.
+            serviceGone()
+        case .deviceAdded(let device), .deviceChanged(let device):
+            tell(device.identifier)
+        case .deviceConnected(let device), .deviceDisconnected(let device, _), .servicesResolved(let device, _),
+            .batteryChanged(let device, _):
+            tell(device)
+        case .characteristicAdded(let characteristic):
+            tell(characteristic.identifier.device)
+        case .characteristicRemoved(let characteristic):
+            tell(characteristic.device)
+        case .deviceRemoved(let device):
+            told[device] = nil
+            handler?(.deviceRemoved(device))
+        case .valueChanged(let characteristic, let bytes, let time):
+            handler?(.value(characteristic: characteristic, bytes: bytes, at: time))
+        case .reconnectionArmed(let adapter):
+            setArmed(adapter, true)
+        case .reconnectionFailed(let adapter, let error):
+            logger.warning(
+                "Bluetooth does not reconnect buttons by itself; it is asked for again",
+                metadata: ["adapter": "\(adapter)", "reason": "\(error)"])
+            setArmed(adapter, false)
+        case .notifyingChanged:
+            return
+        }
+    }
+
+    private func serviceGone() {
+        isAvailable = false
+        told = [:]
+        armed = []
+        updateRadio()
+    }
+
+    private func updateRadio() {
+        let isPowered = client?.assumeIsolated { $0.adapters.contains(where: \.isPowered) } ?? false
+        let state: RadioState = !isAvailable ? .noService : isPowered ? .on : .off
+        guard state != radio else { return }
+        radio = state
+        handler?(.radio(state))
+    }
+
+    private func setArmed(_ adapter: AdapterIdentifier, _ isArmed: Bool) {
+        let was = !armed.isEmpty
+        if isArmed { armed.insert(adapter) } else { armed.remove(adapter) }
+        if was != !armed.isEmpty { handler?(.autoConnect(isArmed: !was)) }
+    }
+
+    /// Tells a device as it is now, unless that is known.
+    private func tell(_ identifier: DeviceIdentifier) {
+        guard let client else { return }
+        let found = client.assumeIsolated { client -> DeviceFacts? in
+            guard let device = client.device(identifier) else { return nil }
+            return DeviceFacts(device, characteristics: client.characteristics(of: identifier))
+        }
+        guard let found, found != told[identifier] else { return }
+        told[identifier] = found
+        handler?(.device(found))
+    }
+
+    // MARK: Out
+
+    func perform(_ command: BluetoothCommand) async -> BluetoothFailure? {
+        guard let client else { return .serviceGone }
+        do throws(BlueZError) {
+            switch command {
+            case .connect(let device): try await client.connect(device)
+            case .disconnect(let device): try await client.disconnect(device)
+            case .pair(let device):
+                try await registerAgent(client)
+                try await client.pair(device)
+            case .trust(let device): try await client.setTrusted(true, device)
+            case .startNotify(let characteristic): try await client.startNotify(characteristic)
+            case .startDiscovery: try await startDiscovery(client)
+            case .stopDiscovery:
+                for adapter in await client.adapters { try await client.stopDiscovery(on: adapter.identifier) }
+            case .autoConnect(let services): await client.setReconnectingServices(services)
+            }
+            return nil
+        } catch {
+            return BluetoothFailure(error)
+        }
+    }
+
+    /// Only from the first pairing on: a machine that never pairs needs no agent of ours.
+    private func registerAgent(_ client: BlueZClient) async throws(BlueZError) {
+        guard !hasAgent else { return }
+        try await client.registerAgent()
+        hasAgent = true
+    }
+
+    /// On every adapter that is on; one that scans is enough.
+    private func startDiscovery(_ client: BlueZClient) async throws(BlueZError) {
+        var failure: BlueZError?
+        var isScanning = false
+        for adapter in await client.adapters where adapter.isPowered {
+            do throws(BlueZError) {
+                try await client.startDiscovery(on: adapter.identifier)
+                isScanning = true
+            } catch {
+                failure = error
+            }
+        }
+        if let failure, !isScanning { throw failure }
+    }
+}
+
+extension DeviceFacts {
+    /// What the rules need of a device.
+    init(_ device: Device, characteristics: [Characteristic]) {
+        self.init(
+            id: device.identifier, address: device.address.description, name: device.name, services: device.services,
+            isPaired: device.isPaired, isTrusted: device.isTrusted, isConnected: device.isConnected,
+            servicesResolved: device.areServicesResolved, battery: device.batteryPercentage.map { Int($0) },
+            characteristics: characteristics.compactMap { characteristic in
+                guard let service = characteristic.service, let uuid = characteristic.uuid else { return nil }
+                return CharacteristicFacts(id: characteristic.identifier, service: service, characteristic: uuid)
+            })
+    }
+}
