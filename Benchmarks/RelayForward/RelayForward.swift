@@ -96,6 +96,10 @@ struct RelayForward {
         print(
             "talker's call to listener's handler: p50 \(rounded(latencies.percentile(0.5))) µs, p95 \(rounded(latencies.percentile(0.95))) µs, p99 \(rounded(latencies.percentile(0.99))) µs (\(latencies.count) packets)"
         )
+        for client in clients {
+            let dropped = await client.counters.dropped
+            if !dropped.isEmpty { print("a listener dropped \(dropped)") }
+        }
         await server.stop()
     }
 

@@ -1,5 +1,6 @@
-// Remembers the greetings that brought early data, so that none is taken twice within the window.
 import CGnuTLS
+// Remembers the greetings that brought early data, so that none is taken twice within the window.
+import CLinux
 import CNgtcp2
 import MonotonicTime
 

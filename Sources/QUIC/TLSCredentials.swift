@@ -1,5 +1,6 @@
-// GnuTLS objects that all connections of an endpoint share: certificate, key, cipher suites, and the look at a key.
 import CGnuTLS
+// GnuTLS objects that all connections of an endpoint share: certificate, key, cipher suites, and the look at a key.
+import CLinux
 import CNgtcp2
 import Glibc
 
