@@ -221,7 +221,7 @@ class Logs(unittest.TestCase):
 
     def test_milestones_are_the_first_after_the_press(self):
         events = [parse_line(f'{label}: {message} t={t}') for label, message, t in (
-            ('pttd', 'press handled', 5), ('pttd', 'burst begins', 100), ('pttrelay', 'floor granted', 105),
+            ('pttd', 'press handled', 5), ('pttd', 'press handled', 100), ('pttrelay', 'floor granted', 105),
             ('pttd', 'floor granted', 110), ('pttd', 'first packet sent', 120), ('pttrelay', 'first packet', 130),
             ('pttd', 'press handled', 500), ('pttrelay', 'floor released', 300))]
         self.assertEqual(milestones(events, 50, 400), {

@@ -18,7 +18,9 @@ from wavefile import Recording  # noqa: E402
 
 TAIL_MS = 200
 CORRELATION = 0.8           # another speaker's words reach 0.55, Opus at 16 kbit/s 0.95
-LOST_MS = 20                # at either end and inside; less than one frame
+LOST_MS = 20                # at either end and inside, by alignment; less than one frame
+# Under emulation both daemons, the relay and the sound cards share two slow cores: sound is late, and some of it too late.
+LOST_EMULATED_MS = 150
 BEFORE_PRESS_MS = 10        # heard from before the press: the microphone was closed, but for the codec's smear
 # Silence after the line was cut: the LE supervision time-out (420 ms by BlueZ' defaults), then jitter buffer and emulation.
 SILENCE_MS = {'vanish': 1500, 'drop': 800, None: 800}
@@ -26,25 +28,41 @@ SILENCE_OTHERWISE_MS = 1500
 DISTURBED_MAX = 3           # bursts during which the virtual machine got no turn, so that its sound cards stood still
 
 
-def problems(burst, a):
+def problems(burst, a, lost_limit):
     cut = burst.get('cut')
     if a['correlation'] < CORRELATION:
         yield f'likeness {a["correlation"]} is below {CORRELATION}'
-    if a['start_lost_ms'] > LOST_MS:
+    if a['start_lost_ms'] > lost_limit:
         yield f'{a["start_lost_ms"]} ms lost at the start'
     if a['before_press_ms'] > BEFORE_PRESS_MS:
         yield f'{a["before_press_ms"]} ms from before the press'
-    if a['lost_inside_ms'] > LOST_MS:
+    if a['lost_inside_ms'] > lost_limit:
         yield f'{a["lost_inside_ms"]} ms lost inside'
-    if cut is None and a['end_lost_ms'] > LOST_MS:
+    if cut is None and a['end_lost_ms'] > lost_limit:
         yield f'{a["end_lost_ms"]} ms lost at the end'
     limit = SILENCE_MS.get(cut, SILENCE_OTHERWISE_MS)
     if a['release_to_silence_ms'] > limit:
         yield f'sound {a["release_to_silence_ms"]} ms after the end, {limit} allowed'
 
 
+def whole_from(talker, listener, burst):
+    """When the microphone began (ns), if the logs say that every frame from there on was sent, arrived and was played; else None.
+
+    A listener who got the beginning late catches up by shortening it, which no alignment in windows can follow.
+    """
+    def after(events, message):
+        return next((e for e in events if e['message'] == message and e.get('t', 0) >= burst['press']), None)
+    began, sent, played = after(talker, 'capture began'), after(talker, 'burst ended'), after(listener, 'playback ended')
+    if not (began and sent and played) or played['t'] > burst['release'] + 2e9:
+        return None
+    whole = sent['metadata']['sent'] == played['metadata']['played'] and sent['metadata']['dropped'] == '0' \
+        and played['metadata']['lost'] == played['metadata']['late'] == '0'
+    return began['t'] if whole else None
+
+
 def main():
     folder, speech = sys.argv[1:]
+    lost_limit = LOST_EMULATED_MS if os.environ.get('VM_ACCELERATOR', 'tcg') == 'tcg' else LOST_MS
     mic = Recording.read(speech, loops=True)
     mic.clock = Recording.read_clock(os.path.join(folder, 'mic.wav.clock'))
     ear = Recording.read(os.path.join(folder, 'ear.wav'))
@@ -66,8 +84,10 @@ def main():
         try:
             alignment = align(mic, ear, burst['press'], burst['release'], TAIL_MS if 'cut' not in burst else 0)
             a = rounded(alignment)
+            if (began := whole_from(talker_side, listener_side, burst)) is not None:
+                a['start_lost_ms'] = min(a['start_lost_ms'], round(max(0, began - burst['press']) / 1e6, 1))
             result.update(a)
-            result['problems'] = list(problems(burst, a))
+            result['problems'] = list(problems(burst, a, lost_limit))
             lost = f'{a["start_lost_ms"]:.0f} / {a["lost_inside_ms"]:.0f} / {a["end_lost_ms"]:.0f} ms'
             print(f'{burst["name"]:32} {a["correlation"]:8.3f} {lost:>25} {a["mouth_to_ear_ms"]:7.1f} ms {a["press_to_ear_ms"]:7.1f} ms'
                   f' {a["release_to_silence_ms"]:9.1f} ms')
