@@ -1,7 +1,12 @@
 // What can be done with adapters, devices and characteristics.
 import DBus
+import MonotonicTime
+import Reactor
 
 extension BlueZClient {
+    /// How long a `Connect` goes on before the device is looked at again.
+    static let lookAgainAfter = Duration.seconds(3)
+
     // MARK: Adapters
 
     /// Switches an adapter on or off.
@@ -54,6 +59,8 @@ extension BlueZClient {
     /// Connects a device. Returns when there is a link; its services follow with `servicesResolved`.
     /// - Throws: A `BlueZError` whose kind `ConnectRetryPolicy` can judge.
     public func connect(_ device: DeviceIdentifier) async throws(BlueZError) {
+        let look = lookAgain(at: device, until: .now + BlueZTimeout.connect)
+        defer { look.cancel() }
         do throws(BlueZError) {
             _ = try await call(
                 device.path, BlueZName.device, "Connect", timeout: BlueZTimeout.connect, during: "connect \(device)")
@@ -65,6 +72,31 @@ extension BlueZClient {
             }
             throw error
         }
+    }
+
+    /// Reads a device's properties again and again while it is being connected.
+    ///
+    /// When a link was there before bluetoothd, after its restart, 5.66 may neither answer `Connect` nor signal `Connected`
+    /// ("Device … is already connected" in its log), although the property is true.
+    private func lookAgain(at device: DeviceIdentifier, until end: Instant) -> Task<Void, Never> {
+        Task {
+            while !Task.isCancelled, .now < end {
+                await withCheckedContinuation { continuation in
+                    loop.schedule(after: Self.lookAgainAfter) { continuation.resume() }
+                }
+                guard !Task.isCancelled else { return }
+                await look(at: device)
+            }
+        }
+    }
+
+    private func look(at device: DeviceIdentifier) async {
+        guard tree.devices[device]?.isConnected == false else { return }
+        let answer = try? await call(
+            device.path, BlueZName.properties, "GetAll", [.string(BlueZName.device)], timeout: BlueZTimeout.short,
+            during: "look at \(device)")
+        guard let properties = answer?.first?.propertiesValue else { return }
+        report(tree.propertiesChanged(device.path, BlueZName.device, properties, invalidated: [], at: .now))
     }
 
     /// Disconnects a device. An untrusted one is not reconnected by BlueZ until it is connected by hand; a trusted one

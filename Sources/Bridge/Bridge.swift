@@ -80,11 +80,8 @@ public actor Bridge {
     /// - Parameter completion: Called once on the loop: with nil when the microphone records or another holder talks
     ///   already, or with why not.
     public func press(_ holder: TalkKey.Holder, completion: (@Sendable (PTChannelError?) -> Void)? = nil) {
-        if let completion {
-            // A second press of a holder whose first is not answered yet: the first is answered with it.
-            begins[holder]?(nil)
-            begins[holder] = completion
-        }
+        // Presses are answered in the order of their events, so a holder has at most one that waits here.
+        if let completion { begins[holder] = completion }
         handle(.pressed(holder))
     }
 
@@ -141,17 +138,9 @@ public actor Bridge {
             let event = queue.removeFirst()
             let actions = machine.handle(event)
             for action in actions { perform(action) }
-            if case .pressed(let holder) = event, actions.isEmpty { answer(holder) }
             if event.isVisible { handler?(.changed) }
         }
         isHandling = false
-    }
-
-    /// A press that asked for nothing: another holder talks already, or the press does not count.
-    private func answer(_ holder: TalkKey.Holder) {
-        let counts = machine.isPressed(by: holder)
-        begins.removeValue(forKey: holder)?(
-            counts ? nil : PTChannelError(.unknown, explanation: "too many hold the talk key; try again"))
     }
 
     // MARK: Actions out
@@ -159,6 +148,7 @@ public actor Bridge {
     private func perform(_ action: BridgeStateMachine.Action) {
         switch action {
         case .beginTransmitting(let source): begin(source)
+        case .answer(let holder, let error): begins.removeValue(forKey: holder)?(error)
         case .stopTransmitting(let source):
             request(.stopTransmitting(channelUUID: channelUUID, source: source))
         case .setServiceStatus(let status): request(.setServiceStatus(status, channelUUID: channelUUID))

@@ -29,8 +29,11 @@ public struct BridgeStateMachine: Sendable {
 
     /// What is to be done.
     public enum Action: Equatable, Sendable {
-        /// Ask the channel manager to begin transmitting; a refusal comes back as `beginRefused`.
+        /// Ask the channel manager to begin transmitting for this holder, who is answered with what comes of it; a refusal comes
+        /// back as `beginRefused`.
         case beginTransmitting(PTChannelTransmitRequestSource)
+        /// Answer a press that asked for nothing: nil when another holder talks already.
+        case answer(TalkKey.Holder, PTChannelError?)
         /// Ask it to stop.
         case stopTransmitting(PTChannelTransmitRequestSource)
         /// Tell it how the service is.
@@ -63,6 +66,8 @@ public struct BridgeStateMachine: Sendable {
     private var speaker: RelayMember?
     /// A frame of the speaker has come, so the burst ends when the link says so, not when the floor is idle.
     private var isHearing = false
+    /// What the service has become during a burst that the link has not ended.
+    private var heldStatus: PTServiceStatus?
     /// Why the service is not ready, in words for the user; empty when it is.
     public private(set) var serviceDetail = ""
     private var actions: [Action] = []
@@ -76,8 +81,7 @@ public struct BridgeStateMachine: Sendable {
     /// Takes an event in, and tells what is to be done about it, in order.
     public mutating func handle(_ event: Event) -> [Action] {
         switch event {
-        case .pressed(let holder):
-            if key.press(holder) == .begin { actions.append(.beginTransmitting(holder.source)) }
+        case .pressed(let holder): pressed(holder)
         case .released(let holder):
             if key.release(holder) == .stop { actions.append(.stopTransmitting(holder.source)) }
         case .beginRefused(let error): beginRefused(error)
@@ -88,6 +92,23 @@ public struct BridgeStateMachine: Sendable {
         }
         defer { actions.removeAll(keepingCapacity: true) }
         return actions
+    }
+
+    private mutating func pressed(_ holder: TalkKey.Holder) {
+        switch key.press(holder) {
+        case .begin: actions.append(.beginTransmitting(holder.source))
+        case .stop, .none:
+            let error: PTChannelError? =
+                if key.holders.contains(holder) {
+                    nil
+                } else if key.isPressed(by: holder) {
+                    PTChannelError(
+                        .transmissionNotFound, explanation: "the transmission has ended; let go and press again")
+                } else {
+                    PTChannelError(.unknown, explanation: "too many hold the talk key; try again")
+                }
+            actions.append(.answer(holder, error))
+        }
     }
 
     // MARK: From the channel manager
@@ -147,12 +168,22 @@ public struct BridgeStateMachine: Sendable {
         case .unavailable(let error, _): (status, serviceDetail) = (.unavailable, "\(error)")
         case .stopped: (status, serviceDetail) = (.unavailable, "the channel has been left")
         }
+        defer { if status != .ready { silence() } }
+        // A burst may outlive the connection that it began on: the link tells its end, or goes on with it.
+        guard burst == nil || status == .ready else {
+            heldStatus = status
+            return
+        }
+        heldStatus = nil
         actions.append(.setServiceStatus(status))
-        if status != .ready { silence() }
     }
 
     private mutating func burstEnded(_ end: TransmissionEnd) {
         burst = nil
+        defer {
+            if let status = heldStatus { actions.append(.setServiceStatus(status)) }
+            heldStatus = nil
+        }
         switch end {
         case .completed, .aborted: break
         case .revoked(let reason):

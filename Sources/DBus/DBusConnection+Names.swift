@@ -173,7 +173,7 @@ extension DBusConnection {
     ///   - allowingReplacement: Let others take it from us.
     ///   - queueing: Wait for the name instead of failing when it is taken.
     ///   - ownershipChanged: Called on the loop when the name is got or lost later on.
-    /// - Throws: `DBusError.nameTaken`; `.remote` with `…AccessDenied` when the bus's policy forbids the name.
+    /// - Throws: `DBusError.disconnected`: it is asked for when the bus comes. `.nameTaken`; `.remote` with `…AccessDenied` when the bus's policy forbids the name.
     public func requestName(
         _ name: String, replacing: Bool = false, allowingReplacement: Bool = false, queueing: Bool = false,
         ownershipChanged: (@Sendable (Bool) -> Void)? = nil
@@ -186,7 +186,12 @@ extension DBusConnection {
             if !isOwned && !queueing { throw .nameTaken(name) }
             requestedNames[name]?.changed = ownershipChanged
         } catch {
-            requestedNames[name] = nil
+            // Without a bus the wish is kept, and asked for with the rest when it comes.
+            if case .disconnected = error {
+                requestedNames[name]?.changed = ownershipChanged
+            } else {
+                requestedNames[name] = nil
+            }
             throw error
         }
     }

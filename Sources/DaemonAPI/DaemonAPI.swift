@@ -33,8 +33,15 @@ public actor DaemonAPI {
     private var manager = ManagerProperties()
     private var channel: (path: DBusObjectPath, properties: ChannelProperties)?
     private var accessories: [AccessoryProperties] = []
-    /// Callers that hold the talk key, and the watch that tells when one leaves the bus.
-    private var callers: [String: DBusNameWatch] = [:]
+    /// A caller that holds the talk key, or is about to.
+    private enum Caller {
+        /// Its watch is being set up.
+        case coming
+        /// Its leaving of the bus will be told.
+        case watched(DBusNameWatch)
+    }
+
+    private var callers: [String: Caller] = [:]
 
     /// The service on `bus`, which must live on the same loop.
     public init(bus: DBusConnection, controls: any DaemonControls, logger: Logger) {
@@ -47,12 +54,19 @@ public actor DaemonAPI {
 
     /// Exports the objects and takes the name.
     ///
-    /// - Throws: `DBusError`: the bus cannot be reached, another pttd has the name, or the bus's policy forbids it.
+    /// - Throws: `DBusError`: the bus cannot be reached (it is tried again in the background), another pttd has the name, or the
+    ///   bus's policy forbids it.
     public func start() async throws(DBusError) {
         let interface = try Self.interface(PTTBus.managerInterface)
         await bus.exportObjectManager(at: Self.managerPath)
         try await bus.export([try DBusExport(interface, properties: manager.properties)], at: Self.managerPath)
-        try await bus.connect(retrying: true)
+        do {
+            try await bus.connect(retrying: true)
+        } catch {
+            // The name is asked for when the bus comes.
+            try? await bus.requestName(PTTBus.name)
+            throw error
+        }
         try await bus.requestName(PTTBus.name)
     }
 
@@ -148,12 +162,16 @@ public actor DaemonAPI {
     }
 
     private func begin(_ caller: String) async throws {
-        guard let controls else { throw PTTBus.reply(PTChannelError(.unknown, explanation: "pttd is ending; try again when it runs")) }
+        guard let controls else {
+            throw PTTBus.reply(PTChannelError(.unknown, explanation: "pttd is ending; try again when it runs"))
+        }
         // Watched before the press, so that a caller who is gone by now is noticed.
         try await watch(caller)
         do throws(PTChannelError) {
             try await controls.pressTalkKey(caller: caller)
         } catch {
+            // Answered with an error: this press is over, and the next one counts.
+            _ = await controls.releaseTalkKey(caller: caller)
             await unwatch(caller)
             throw PTTBus.reply(error)
         }
@@ -169,15 +187,34 @@ public actor DaemonAPI {
 
     private func watch(_ caller: String) async throws {
         guard callers[caller] == nil else { return }
-        callers[caller] = try await bus.watchName(caller) { [weak self] owner in
-            guard owner == nil else { return }
-            self?.assumeIsolated { api in _ = Task { await api.left(caller) } }
+        callers[caller] = .coming
+        let watch: DBusNameWatch
+        do {
+            watch = try await bus.watchName(caller) { [weak self] owner in
+                guard owner == nil else { return }
+                self?.assumeIsolated { $0.gone(caller) }
+            }
+        } catch {
+            callers[caller] = nil
+            throw error
         }
+        // A caller may be gone before its watch was there; then nobody would ever let go for it.
+        guard callers[caller] != nil, await bus.uniqueName != nil else {
+            callers[caller] = nil
+            await bus.unwatchName(watch)
+            throw PTTBus.reply(PTChannelError(.unknown, explanation: "the caller has left the bus"))
+        }
+        callers[caller] = .watched(watch)
     }
 
     private func unwatch(_ caller: String) async {
-        guard let watch = callers.removeValue(forKey: caller) else { return }
+        guard case .watched(let watch)? = callers.removeValue(forKey: caller) else { return }
         await bus.unwatchName(watch)
+    }
+
+    private func gone(_ caller: String) {
+        if case .coming? = callers[caller] { callers[caller] = nil }
+        Task { await left(caller) }
     }
 
     private func left(_ caller: String) async {

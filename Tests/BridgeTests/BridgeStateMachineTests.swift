@@ -103,6 +103,36 @@ import Testing
         #expect(bridge.handle(.link(.floorIdle)) == [.endReception])
     }
 
+    @Test func aBurstMayOutliveTheConnectionItBeganOn() {
+        var bridge = transmitting()
+        #expect(bridge.handle(.link(.state(.unavailable(.lost("restarted"), retryAfter: .milliseconds(250))))) == [])
+        #expect(bridge.handle(.link(.state(.ready(channelName: "Local")))) == [.setServiceStatus(.ready)])
+        #expect(bridge.handle(.link(.transmissionEnded(burst, .completed, TransmissionReport()))) == [])
+    }
+
+    @Test func aBurstThatTheLostLinkEndsIsRefusedBeforeTheServiceIsAway() {
+        var bridge = transmitting()
+        #expect(bridge.handle(.link(.state(.connecting))) == [])
+        let actions = bridge.handle(.link(.transmissionEnded(burst, .linkUnavailable, TransmissionReport())))
+        guard case .transmissionRefused? = actions.first, actions.count == 2 else {
+            Issue.record("\(actions)")
+            return
+        }
+        #expect(actions.last == .setServiceStatus(.connecting))
+    }
+
+    @Test func aPressThatDoesNotCountIsAnsweredWithWhy() {
+        var bridge = transmitting()
+        // Another holder talks already: that is success.
+        #expect(bridge.handle(.pressed(.caller(":1.7"))) == [.answer(.caller(":1.7"), nil)])
+        _ = bridge.handle(.notice(.transmissionEnding(.talkTimeLimit)))
+        guard case .answer(_, let error?)? = bridge.handle(.pressed(.caller(":1.7"))).first else {
+            Issue.record("a press that was used up counted")
+            return
+        }
+        #expect(error.code == .transmissionNotFound)
+    }
+
     @Test func aLostLinkEndsWhatIsHeard() {
         var bridge = BridgeStateMachine()
         _ = bridge.handle(.link(.state(.ready(channelName: "Local"))))

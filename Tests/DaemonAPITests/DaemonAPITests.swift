@@ -19,8 +19,9 @@ private actor Controls: DaemonControls {
     func refuse(_ error: PTChannelError?) { refusal = error }
 
     func pressTalkKey(caller: String) async throws(PTChannelError) {
-        if let refusal { throw refusal }
+        // As in the daemon, a refused press is a press until it is let go.
         holders.append(caller)
+        if let refusal { throw refusal }
     }
 
     func releaseTalkKey(caller: String) async -> Bool {
@@ -139,6 +140,42 @@ private struct Served {
         }
     }
 
+    @Test func aCallerThatIsGoneBeforeItsPressNeverHolds() async throws {
+        try await withBus { fixture in
+            let served = try await Served(fixture)
+            let path = try DBusObjectPath(PTTBus.channelPath(Served.channel.uuid))
+            for _ in 0..<50 {
+                let hasty = try await fixture.connect()
+                let call = Task {
+                    try? await hasty.call(
+                        destination: PTTBus.name, path: path, interface: PTTBus.channelInterface,
+                        method: "BeginTransmitting")
+                }
+                // Handed to the bus, and gone at once.
+                try await Task.sleep(for: .microseconds(Int.random(in: 0...2_000)))
+                await hasty.close()
+                _ = await call.value
+            }
+            #expect(try await eventually { await served.controls.holders.isEmpty })
+            await served.close()
+        }
+    }
+
+    @Test func theNameIsTakenWhenTheBusComesLater() async throws {
+        try await withBus { fixture in
+            fixture.bus.stop()
+            let controls = Controls(fixture.loop)
+            let bus = DBusConnection(to: .address(fixture.bus.address), on: fixture.loop, logger: fixture.logger)
+            let api = DaemonAPI(bus: bus, controls: controls, logger: fixture.logger)
+            await #expect(throws: DBusError.self) { try await api.start() }
+            try fixture.bus.start()
+            let client = try await fixture.connect()
+            #expect(try await eventually(.seconds(20)) { try await client.owner(of: PTTBus.name) != nil })
+            await client.close()
+            await api.stop()
+        }
+    }
+
     @Test(arguments: PTChannelError.Code.allCases)
     func aRefusalHasItsOwnErrorNameAndWords(_ code: PTChannelError.Code) async throws {
         try await withBus { fixture in
@@ -155,6 +192,7 @@ private struct Served {
                 #expect(name == "org.pttd.Error.\(PTTBus.errorName(code))")
                 #expect(message == "words for \(code)")
             }
+            #expect(await served.controls.holders.isEmpty, "a press that was answered with an error is over")
             await served.close()
         }
     }
