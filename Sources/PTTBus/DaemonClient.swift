@@ -198,6 +198,20 @@ public actor DaemonClient {
         try await callChannel("BeginTransmitting")
     }
 
+    /// Presses the talk key without waiting; what is asked for after this is asked for after the press.
+    ///
+    /// - Parameter answer: Called once on the loop: with nil when the microphone records, or with why not.
+    public func press(answer: @escaping @Sendable (DaemonClientError?) -> Void) {
+        Task {
+            do throws(DaemonClientError) {
+                try await beginTransmitting()
+                answer(nil)
+            } catch {
+                answer(error)
+            }
+        }
+    }
+
     /// Lets go of the talk key.
     public func stopTransmitting() async throws(DaemonClientError) {
         try await callChannel("StopTransmitting")

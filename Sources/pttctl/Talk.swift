@@ -33,13 +33,30 @@ struct Talk: AsyncParsableCommand {
                 throw ExitCode.failure
             }
             if let seconds {
-                try await daemon.beginTransmitting()
-                try await Task.sleep(for: .seconds(seconds))
-                try await daemon.stopTransmitting()
+                try await talk(daemon, for: .seconds(seconds))
             } else {
                 try await hold(daemon, channel.name)
             }
         }
+    }
+
+    /// Ends early, and with an error, when the transmission does.
+    private func talk(_ daemon: DaemonClient, for duration: Duration) async throws {
+        let (failures, feed) = AsyncStream.makeStream(of: String.self, bufferingPolicy: .bufferingOldest(1))
+        try await daemon.watch { event in
+            if case .transmissionFailed(_, _, let why) = event { feed.yield(why) }
+        }
+        try await daemon.beginTransmitting()
+        let ending = Task {
+            try await Task.sleep(for: duration)
+            feed.finish()
+        }
+        defer { ending.cancel() }
+        for await why in failures {
+            Output.complain("pttctl: the transmission ended: \(why)")
+            throw ExitCode.failure
+        }
+        try await daemon.stopTransmitting()
     }
 
     private func hold(_ daemon: DaemonClient, _ name: String) async throws {
@@ -56,15 +73,14 @@ struct Talk: AsyncParsableCommand {
             of: HeldKeyStateMachine.Output.self, bufferingPolicy: .bufferingOldest(256))
         let reader = KeyReader(terminal: terminal, loop: daemon.loop, feed: feed)
         try await reader.start()
+        try await daemon.watch { event in
+            if case .transmissionFailed(_, _, let why) = event { Output.line("✗ \(why)\r") }
+        }
         for await key in keys {
             switch key {
             case .pressed:
-                do {
-                    try await daemon.beginTransmitting()
-                    Output.line("● talking\r")
-                } catch {
-                    Output.line("✗ \(error)\r")
-                }
+                // Not awaited: the release must reach the daemon also while it still opens the microphone.
+                await daemon.press { error in Output.line(error.map { "✗ \($0)\r" } ?? "● talking\r") }
             case .released:
                 // A refused or ended transmission leaves nothing to stop.
                 try? await daemon.stopTransmitting()
