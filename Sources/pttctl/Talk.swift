@@ -69,27 +69,47 @@ struct Talk: AsyncParsableCommand {
         }
         defer { terminal.restore() }
         Output.line("\(name): hold SPACE to talk, q to leave.\r")
-        let (keys, feed) = AsyncStream.makeStream(
-            of: HeldKeyStateMachine.Output.self, bufferingPolicy: .bufferingOldest(256))
+        let (news, feed) = AsyncStream.makeStream(of: News.self, bufferingPolicy: .bufferingOldest(256))
         let reader = KeyReader(terminal: terminal, loop: daemon.loop, feed: feed)
         try await reader.start()
         try await daemon.watch { event in
-            if case .transmissionFailed(_, _, let why) = event { Output.line("✗ \(why)\r") }
+            if case .transmissionFailed(_, _, let why) = event { feed.yield(.failed(why)) }
         }
-        for await key in keys {
-            switch key {
-            case .pressed:
+        var isTalking = false
+        for await item in news {
+            switch item {
+            case .key(.pressed):
                 // Not awaited: the release must reach the daemon also while it still opens the microphone.
-                await daemon.press { error in Output.line(error.map { "✗ \($0)\r" } ?? "● talking\r") }
-            case .released:
+                await daemon.press { feed.yield(.answered($0.map { "\($0)" })) }
+            case .answered(nil):
+                isTalking = true
+                Output.line("● talking\r")
+            case .answered(let why?): Output.line("✗ \(why)\r")
+            case .failed(let why) where isTalking:
+                isTalking = false
+                Output.line("✗ \(why)\r")
+            // A refusal has been answered already; the others are not about this key.
+            case .failed: break
+            case .key(.released):
+                isTalking = false
                 // A refused or ended transmission leaves nothing to stop.
                 try? await daemon.stopTransmitting()
                 Output.line("○ listening\r")
-            case .quit: feed.finish()
+            case .key(.quit): feed.finish()
             }
         }
         await reader.stop()
     }
+}
+
+/// What `pttctl talk` waits for.
+private enum News: Sendable {
+    /// The user did something.
+    case key(HeldKeyStateMachine.Output)
+    /// The daemon answered a press: nil, or why not.
+    case answered(String?)
+    /// A transmission was refused or ended by something else than a release.
+    case failed(String)
 }
 
 /// Reads keys on the loop.
@@ -97,12 +117,12 @@ private actor KeyReader {
     private let terminal: RawTerminal
     private let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
-    private let feed: AsyncStream<HeldKeyStateMachine.Output>.Continuation
+    private let feed: AsyncStream<News>.Continuation
     private var machine = HeldKeyStateMachine()
     private var watch: EventLoop.Watch?
     private var timer: EventLoop.Timer?
 
-    init(terminal: RawTerminal, loop: EventLoop, feed: AsyncStream<HeldKeyStateMachine.Output>.Continuation) {
+    init(terminal: RawTerminal, loop: EventLoop, feed: AsyncStream<News>.Continuation) {
         self.terminal = terminal
         self.loop = loop
         self.feed = feed
@@ -129,7 +149,7 @@ private actor KeyReader {
     }
 
     private func tell(_ outputs: [HeldKeyStateMachine.Output]) {
-        for output in outputs { feed.yield(output) }
+        for output in outputs { feed.yield(.key(output)) }
         timer?.cancel()
         guard let deadline = machine.nextDeadline else { return }
         timer = loop.schedule(at: deadline) { [weak self] in
