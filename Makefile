@@ -1,5 +1,4 @@
 # Two commands do everything: `make demo` and `make test`. The others are parts of them.
-SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 SWIFT_STATIC := --static-swift-stdlib
 CHECKED_IMPORTS := --explicit-target-dependency-import-check error
 
@@ -44,16 +43,15 @@ lint:
 format:
 	swift format --in-place --recursive --configuration .swift-format Package.swift Sources Tests
 
-# Puts programs and system files where a package would; DESTDIR and PREFIX as usual.
-PREFIX ?= /usr
+# Puts programs and system files where a package would; DESTDIR as usual. No other prefix: the system bus reads policies below /usr only.
 install:
-	install -Dm 755 -t $(DESTDIR)$(PREFIX)/bin .build/release/pttd .build/release/pttctl .build/release/pttrelay
-	install -Dm 644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system systemd/pttd.service systemd/pttrelay.service
-	install -Dm 644 systemd/user/pttd.service $(DESTDIR)$(PREFIX)/lib/systemd/user/pttd.service
-	install -Dm 644 systemd/pttd.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/pttd.conf
-	install -Dm 644 systemd/pttd.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/pttd.conf
-	install -Dm 644 systemd/org.pttd.conf $(DESTDIR)$(PREFIX)/share/dbus-1/system.d/org.pttd.conf
-	install -Dm 644 udev/60-pttd.rules $(DESTDIR)$(PREFIX)/lib/udev/rules.d/60-pttd.rules
+	install -Dm 755 -t $(DESTDIR)/usr/bin .build/release/pttd .build/release/pttctl .build/release/pttrelay
+	install -Dm 644 -t $(DESTDIR)/usr/lib/systemd/system systemd/pttd.service systemd/pttrelay.service
+	install -Dm 644 systemd/user/pttd.service $(DESTDIR)/usr/lib/systemd/user/pttd.service
+	install -Dm 644 systemd/pttd.sysusers $(DESTDIR)/usr/lib/sysusers.d/pttd.conf
+	install -Dm 644 systemd/pttd.tmpfiles $(DESTDIR)/usr/lib/tmpfiles.d/pttd.conf
+	install -Dm 644 systemd/org.pttd.conf $(DESTDIR)/usr/share/dbus-1/system.d/org.pttd.conf
+	install -Dm 644 udev/60-pttd.rules $(DESTDIR)/usr/lib/udev/rules.d/60-pttd.rules
 ifeq ($(DESTDIR),)
 	systemd-sysusers pttd.conf && systemd-tmpfiles --create pttd.conf && systemctl daemon-reload && systemctl reload dbus && udevadm control --reload
 endif

@@ -1,4 +1,4 @@
-// swift-tools-version: 6.1
+// swift-tools-version: 6.2
 // The rooms of the house (docs/architecture.md): a target depends only on targets of lower floors.
 import PackageDescription
 
