@@ -133,8 +133,7 @@ actor BlueZHost: BluetoothHost {
             case .trust(let device): try await client.setTrusted(true, device)
             case .startNotify(let characteristic): try await client.startNotify(characteristic)
             case .startDiscovery: try await startDiscovery(client)
-            case .stopDiscovery:
-                for adapter in await client.adapters { try await client.stopDiscovery(on: adapter.identifier) }
+            case .stopDiscovery: try await stopDiscovery(client)
             case .autoConnect(let services): await client.setReconnectingServices(services)
             }
             return nil
@@ -163,6 +162,19 @@ actor BlueZHost: BluetoothHost {
             }
         }
         if let failure, !isScanning { throw failure }
+    }
+
+    /// On every adapter, whatever the others say: a scan that runs on disturbs links.
+    private func stopDiscovery(_ client: BlueZClient) async throws(BlueZError) {
+        var failure: BlueZError?
+        for adapter in await client.adapters {
+            do throws(BlueZError) {
+                try await client.stopDiscovery(on: adapter.identifier)
+            } catch {
+                failure = failure ?? error
+            }
+        }
+        if let failure { throw failure }
     }
 }
 

@@ -6,11 +6,13 @@ import PushToTalkCore
 
 /// A sound system, as the channel service uses it. Confined to the service's loop.
 ///
-/// Commands return at once; what comes of them is told by events, on the loop and never from within a command, but for
-/// the frames that `stopCapture(.immediately)` delivers.
+/// Commands return at once; what comes of them is told by events, on the loop. What is told from within a command is
+/// its own outcome; `stopCapture(.immediately)` tells nothing but the frames of the transmission that it cuts.
 protocol AudioSession: AnyObject {
     /// Whom events are told to. Set before the first command.
     var handler: ((AudioSessionEvent) -> Void)? { get set }
+    /// Frames of transmissions that were cut (`stopCapture(.immediately)`), dropped because they came too late.
+    var framesCut: Int { get }
 
     /// Opens the devices ahead of the first use, or closes them again after the last.
     func setPrepared(_ prepared: Bool)

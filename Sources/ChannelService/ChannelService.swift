@@ -67,6 +67,7 @@ public actor ChannelService {
     public var snapshot: ChannelServiceSnapshot {
         var statistics = statistics
         statistics.packetsDropped += reception.packetsDropped
+        statistics.framesCut = audio.framesCut
         return ChannelServiceSnapshot(
             channel: machine.channel, transmission: machine.transmission,
             activeRemoteParticipant: machine.activeRemoteParticipant, audioSession: machine.audioSession,

@@ -40,6 +40,8 @@ public struct ChannelServiceStatistics: Hashable, Sendable {
     public var beginsRefused = 0
     /// Frames of own speech handed out.
     public var framesSent = 0
+    /// Frames of own speech dropped: recorded before a transmission was cut, and encoded after.
+    public var framesCut = 0
     /// Received packets handed to the speaker.
     public var packetsPlayed = 0
     /// Received packets dropped: outside of a burst, while something else had the audio, or the speaker being full.

@@ -12,6 +12,7 @@ import Reactor
 /// An engine that cannot be made, or whose device fails, is tried again with the next use.
 final class DeviceAudioSession: AudioSession {
     var handler: ((AudioSessionEvent) -> Void)?
+    private(set) var framesCut = 0
 
     private let configuration: ChannelServiceConfiguration
     private let loop: EventLoop
@@ -23,6 +24,8 @@ final class DeviceAudioSession: AudioSession {
 
     /// The engine's number of the transmission that is being recorded; what comes of others is void.
     private var captureBurst: UInt32?
+    /// The transmission that was cut last: its encoder may still give a frame or two, which are counted and dropped.
+    private var cutBurst: UInt32?
     private var microphoneFailure: String?
     /// The microphone is to stop within this turn of the loop, unless the next transmission takes it over running.
     private var abortPending = false
@@ -106,13 +109,27 @@ final class DeviceAudioSession: AudioSession {
         case .afterTail:
             microphone.stop(tail: configuration.tail)
         case .immediately:
-            microphone.drain { received($0) }
-            captureBurst = nil
+            deliverFrames(of: microphone)
             abortPending = true
             loop.schedule(at: .now) { [weak self] in self?.abortIfPending() }
         case .discarding:
             captureBurst = nil
+            cutBurst = nil
             microphone.abort()
+        }
+    }
+
+    /// Delivers what has been recorded of the transmission that is cut, and nothing else that waits beside it: news of
+    /// its beginning or end would be taken for news of the next one.
+    private func deliverFrames(of microphone: CaptureEngine) {
+        cutBurst = captureBurst
+        captureBurst = nil
+        microphone.drain { output in
+            if case .frame(let frame) = output, frame.burst == cutBurst {
+                handler?(.frame(frame))
+            } else {
+                received(output)
+            }
         }
     }
 
@@ -140,8 +157,11 @@ final class DeviceAudioSession: AudioSession {
             guard burst == captureBurst else { return }
             handler?(.captureBegan(firstSampleAt: firstSampleAt))
         case .frame(let frame):
-            guard frame.burst == captureBurst else { return }
-            handler?(.frame(frame))
+            if frame.burst == captureBurst {
+                handler?(.frame(frame))
+            } else if frame.burst == cutBurst {
+                framesCut += 1
+            }
         case .failed(let error):
             microphoneFailure = "\(error)"
         case .ended(let burst, let reason):

@@ -161,8 +161,10 @@ extension ChannelManagerStateMachine {
         switch capture {
         case .idle: break
         case .running:
-            // Nothing is left to stop; `endTransmission` must not ask for it.
+            // The failure may be one of a transmission before: it is made sure that nothing records. Stopped here and
+            // not by `endTransmission`, for what came before the failure is not void.
             capture = .idle
+            actions.append(.stopCapture(.discarding))
             endTransmission(.audioFailed(reason: reason), capture: .immediately, at: now)
         case .tail: tailEnded()
         }

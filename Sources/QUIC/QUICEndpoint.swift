@@ -156,13 +156,17 @@ public final class QUICEndpoint: @unchecked Sendable {
         return fanOutBuffers.send(packet, to: connections, trailerLength: trailerLength, trailer: trailer)
     }
 
-    /// Closes every connection (their delegates hear `.endpointClosed`) and the sockets. The peers are told.
+    /// Closes every connection (their delegates hear `.endpointClosed`) and the sockets. The peers are told, after what
+    /// was written before, as far as their windows let it go at once; it is sent once, for nobody is left to repeat it.
     public func close(code: UInt64 = 0, reason: String = "") {
         loop.checkIsolated()
         guard !isClosed else { return }
         isClosed = true
         turn {
-            for connection in connections.values { connection.end(.endpointClosed, send: .application((code, reason))) }
+            for connection in connections.values {
+                connection.flush()
+                connection.end(.endpointClosed, send: .application((code, reason)))
+            }
             sender.send()
         }
         turnTimer?.cancel()

@@ -20,6 +20,9 @@ public actor RelayClient: RelayLink {
         public internal(set) var datagramsNotSent = 0
     }
 
+    /// Gives the addresses of a host name.
+    typealias Resolver = @Sendable (_ host: String, _ port: UInt16) async throws(QUICError) -> [SocketAddress]
+
     /// The loop that it lives on.
     public nonisolated let loop: EventLoop
     /// Jobs of the actor run on the loop.
@@ -28,6 +31,8 @@ public actor RelayClient: RelayLink {
     private let invitation: InvitationLink
     private let identity: Identity
     private let logger: Logger
+    private let resolve: Resolver
+    private var addressTurns = AddressTurns()
     private var core: RelayClientCore
     private var transport: RelayTransport?
     private var attempt: UInt64 = 0
@@ -50,10 +55,20 @@ public actor RelayClient: RelayLink {
     public init(
         invitation: InvitationLink, identity: Identity, displayName: DisplayName, loop: EventLoop, logger: Logger
     ) {
+        self.init(
+            invitation: invitation, identity: identity, displayName: displayName, loop: loop, logger: logger,
+            resolve: SocketAddress.resolve)
+    }
+
+    init(
+        invitation: InvitationLink, identity: Identity, displayName: DisplayName, loop: EventLoop, logger: Logger,
+        resolve: @escaping Resolver
+    ) {
         self.invitation = invitation
         self.identity = identity
         self.loop = loop
         self.logger = logger
+        self.resolve = resolve
         core = RelayClientCore(invitation: invitation, displayName: displayName)
     }
 
@@ -179,14 +194,18 @@ public actor RelayClient: RelayLink {
         Task {
             let result: Result<[SocketAddress], QUICError>
             do throws(QUICError) {
-                result = .success(try await SocketAddress.resolve(host, port: port))
+                result = .success(try await resolve(host, port))
             } catch {
                 result = .failure(error)
             }
             // Another attempt, or a leave, may have come meanwhile.
             guard attempt == self.attempt, transport == nil else { return }
             switch result {
-            case .success(let addresses): if let first = addresses.first { connect(to: first) }
+            case .success(let addresses):
+                guard let address = addressTurns.next(of: addresses) else {
+                    return take(.connectionEnded(.unreachable("'\(host)' has no address")))
+                }
+                connect(to: address)
             case .failure(let error): take(.connectionEnded(.unreachable("\(error)")))
             }
         }
@@ -271,6 +290,7 @@ public actor RelayClient: RelayLink {
 extension RelayClient {
     func transport(_ sender: RelayTransport, _ event: RelayClientCore.Event) {
         guard sender === transport else { return }
+        if case .connected = event { addressTurns.succeeded() }
         take(event)
     }
 

@@ -105,6 +105,7 @@ import Testing
         #expect(under.events.contains(.notice(.transmissionEnding(.audioFailed(reason: "unplugged")))))
         #expect(await under.service.snapshot.audioProblem == "unplugged")
         #expect(await under.service.snapshot.transmission == nil)
+        #expect(await under.service.run { $0.simulatedAudio.commands.contains(.stopCapture(.discarding)) })
         try await under.begin()
         #expect(await under.service.snapshot.transmission != nil)
         #expect(await under.service.snapshot.audioProblem == nil)

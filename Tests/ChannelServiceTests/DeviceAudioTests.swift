@@ -2,8 +2,10 @@
 
 import Audio
 import FoundationEssentials
+import Glibc
 import MonotonicTime
 import PushToTalkCore
+import Reactor
 import Testing
 
 @testable import ChannelService
@@ -148,4 +150,54 @@ import Testing
         #expect(await eventually { await under.service.snapshot.audioSession == .inactive })
         await under.finish()
     }
+
+    @Test func cuttingATailGivesFramesOfItsBurstAndNoStaleNews() async throws {
+        let directory = try TemporaryDirectory()
+        try writeWAV(chirp(seconds: 2), to: directory.file("speech.wav"))
+        let loop = try EventLoop(name: "test")
+        defer { loop.stop() }
+        let log = Shared<[String]>([])
+        let session = try await loop.run {
+            let configuration = ChannelServiceConfiguration(
+                microphone: .wav(path: directory.file("speech.wav")), speaker: .wav(path: directory.file("out.wav")),
+                tail: .milliseconds(40))
+            let session = DeviceAudioSession(configuration: configuration, loop: loop, logger: quietLogger)
+            session.handler = { event in
+                log.withLock {
+                    switch event {
+                    case .captureBegan: $0.append("began")
+                    case .frame(let frame): $0.append("frame \(frame.burst)")
+                    default: $0.append("\(event)")
+                    }
+                }
+            }
+            // The loop does not come to hear what the microphone says: all of it waits when the next press comes.
+            session.startCapture()
+            usleep(120_000)
+            session.stopCapture(.afterTail)
+            usleep(400_000)
+            session.stopCapture(.immediately)
+            log.withLock { $0.append("cut") }
+            session.startCapture()
+            log.withLock { $0.append("second") }
+            return LoopConfined(session)
+        }
+        #expect(await eventually { log.withLock { $0 }.contains("frame 2") })
+        try await loop.run {
+            session.value.stopCapture(.discarding)
+            session.value.close()
+        }
+        let told = log.withLock { $0 }
+        let cut = try #require(told.firstIndex(of: "cut"))
+        #expect(cut > 0)
+        #expect(told[..<cut].allSatisfy { $0 == "frame 1" }, "\(told)")
+        #expect(told[(cut + 1)...].prefix(2) == ["second", "began"], "\(told)")
+        #expect(told[(cut + 3)...].allSatisfy { $0 == "frame 2" }, "\(told)")
+    }
+}
+
+/// Carries a sound system of a loop between the calls of a test on that loop.
+private struct LoopConfined<Value>: @unchecked Sendable {
+    let value: Value
+    init(_ value: Value) { self.value = value }
 }

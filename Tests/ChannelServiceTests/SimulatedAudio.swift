@@ -26,6 +26,7 @@ final class SimulatedAudio: AudioSession {
     }
 
     var handler: ((AudioSessionEvent) -> Void)?
+    let framesCut = 0
     var commands: [Command] = []
     /// Whether it answers activation, start of capture and deactivation by itself, from within the command.
     var answers = true

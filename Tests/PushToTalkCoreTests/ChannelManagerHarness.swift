@@ -86,6 +86,10 @@ enum Answer: Hashable {
     case failed(PTChannelError.Code)
 }
 
+extension Action {
+    var isStopOfCapture: Bool { if case .stopCapture = self { true } else { false } }
+}
+
 extension [Action] {
     var callbacks: [DelegateCallback] {
         compactMap { if case .callback(let callback) = $0 { callback } else { nil } }

@@ -175,10 +175,8 @@ struct ChannelManagerModel {
                 capturing = false
                 tailSince = nil
             }
-        case .captureFailed:
-            capturing = false
-            tailSince = nil
-        case .captureEnded:
+        // A failure may be stale news of a burst before: whatever records goes on until it is stopped, or its tail ends.
+        case .captureFailed, .captureEnded:
             if tailSince != nil {
                 capturing = false
                 tailSince = nil

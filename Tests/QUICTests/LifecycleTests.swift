@@ -1,5 +1,6 @@
 import MonotonicTime
 import QUIC
+import Reactor
 import Testing
 
 @Suite struct LifecycleTests {
@@ -43,6 +44,22 @@ import Testing
         #expect(try await client.on { $0.reasons } == [.closedByPeer(code: 0, reason: "")])
         #expect(server.reasons == [.endpointClosed])
         try await client.stop()
+    }
+
+    @Test func whatWasWrittenRightBeforeAnEndpointClosesArrives() async throws {
+        let (server, client, connection) = try await connectedPair()
+        try await client.on { client in
+            let stream = try connection.openStream()
+            try stream.write(Array("last words".utf8))
+            try connection.sendDatagram([1, 2, 3])
+            client.endpoint.close(code: 7, reason: "going home")
+        }
+        try await server.wait("closed") { !$0.reasons.isEmpty }
+        #expect(try await server.on { $0.reasons } == [.closedByPeer(code: 7, reason: "going home")])
+        #expect(try await server.on { $0.received.values.first } == Array("last words".utf8))
+        #expect(try await server.on { $0.datagrams } == [[1, 2, 3]])
+        client.loop.stop()
+        try await server.stop()
     }
 
     @Test func silenceEndsAConnectionAfterTheIdleTimeout() async throws {

@@ -3,6 +3,7 @@ import Cryptography
 import FoundationEssentials
 import Logging
 import MonotonicTime
+import QUIC
 import Reactor
 import RelayProtocol
 import Synchronization
@@ -96,11 +97,14 @@ final class TestClient: Sendable {
     let recorder = Recorder<RelayLinkEvent>()
     let loop: EventLoop
 
-    init(_ name: String, _ invitation: InvitationLink, identity: Identity? = nil) async throws {
+    init(
+        _ name: String, _ invitation: InvitationLink, identity: Identity? = nil,
+        resolve: @escaping RelayClient.Resolver = SocketAddress.resolve
+    ) async throws {
         loop = try EventLoop(name: name)
         client = RelayClient(
             invitation: invitation, identity: try identity ?? Identity(generating: name),
-            displayName: DisplayName(name)!, loop: loop, logger: quietLogger(name))
+            displayName: DisplayName(name)!, loop: loop, logger: quietLogger(name), resolve: resolve)
         let recorder = recorder
         await client.setEventHandler { recorder.record($0) }
         await client.join()

@@ -1,0 +1,20 @@
+// Which of a relay's addresses is tried. Pure.
+import QUIC
+
+/// A name may have addresses that do not lead to the relay from here (one of IPv6 on a host without, say), so attempts
+/// take turns, while the address that worked is kept.
+struct AddressTurns {
+    private var turn = 0
+    private var isUnproven = false
+
+    /// The address for the next attempt; nil without any.
+    mutating func next(of addresses: [SocketAddress]) -> SocketAddress? {
+        guard !addresses.isEmpty else { return nil }
+        if isUnproven { turn = (turn + 1) % addresses.count }
+        isUnproven = true
+        return addresses[turn % addresses.count]
+    }
+
+    /// The attempt reached the relay.
+    mutating func succeeded() { isUnproven = false }
+}
