@@ -53,10 +53,12 @@ public enum SettingsFile {
         do throws(TOMLSyntaxError) {
             table = try parseTOML(bytes)
         } catch {
+            // The parser's words for a value that is neither number, date nor quoted.
+            let unquoted = error.message.contains("could not determine value type")
             throw SettingsError([
                 SettingsProblem(
                     file: file, position: error.position, message: "is not TOML: \(error.message)",
-                    advice: "text needs quotes; toml.io shows the rest")
+                    advice: unquoted ? "text needs quotes" : "toml.io shows how it is written")
             ])
         }
         let reading = SettingsReading(file: file)

@@ -105,7 +105,8 @@ extension Configuration {
             case let text where text.contains(":") && text.contains("="): .address(text)
             default:
                 throw SettingRefusal(
-                    "\"\(text)\" is no bus", "write \"auto\", \"system\", \"session\", or an address such as \"unix:path=/run/bus\"")
+                    "\"\(text)\" is no bus",
+                    "write \"auto\", \"system\", \"session\", or an address such as \"unix:path=/run/bus\"")
             }
         }
     }
@@ -114,7 +115,8 @@ extension Configuration {
         SettingType<String>.string(lengthMax: 256).map(placeholder: "") { text throws(SettingRefusal) in
             guard DisplayName(text) != nil else {
                 throw SettingRefusal(
-                    "is too long or has control characters", "write at most \(DisplayName.byteCountMaximum) bytes of plain text")
+                    "is too long or has control characters",
+                    "write at most \(DisplayName.byteCountMaximum) bytes of plain text")
             }
             return text
         }
@@ -126,7 +128,7 @@ extension Configuration {
                 do throws(InvitationLinkError) {
                     return try InvitationLink(text)
                 } catch {
-                    throw SettingRefusal("is no invitation: \(error)", "paste the whole ptt:// link that 'pttrelay invite' printed")
+                    throw SettingRefusal("\(error)", "")  // It says itself what to do.
                 }
             }
     }
@@ -137,7 +139,8 @@ extension Configuration {
                 do {
                     return try AudioDevice(text)
                 } catch {
-                    throw SettingRefusal("\(error)", "write an ALSA name such as \"default\" or \"plughw:Headset\", or \"wav:/path\"")
+                    throw SettingRefusal(
+                        "\(error)", "write an ALSA name such as \"default\" or \"plughw:Headset\", or \"wav:/path\"")
                 }
             }
     }

@@ -1,4 +1,5 @@
 // pttd: arguments and configuration; `Daemon` puts the rooms together.
+import Accessories
 import ArgumentParser
 import Glibc
 import Logging
@@ -39,6 +40,10 @@ struct Pttd: AsyncParsableCommand {
         let logger = Logger(label: "pttd")
         let (settings, path) = try load()
         if check {
+            let problems = settings.accessories.profileProblems
+            for problem in problems { complain("\(problem)") }
+            // Running, the daemon leaves such a profile out and says so; who asks wants to know.
+            guard problems.isEmpty else { throw ExitCode(78) }
             print(path.map { "\($0) is fine" } ?? "no configuration file; the defaults are used")
             return
         }
@@ -49,7 +54,8 @@ struct Pttd: AsyncParsableCommand {
             let group = ServiceGroup(
                 configuration: .init(
                     services: [.init(service: daemon, successTerminationBehavior: .gracefullyShutdownGroup)],
-                    gracefulShutdownSignals: [.sigterm, .sigint], logger: Logger(label: "pttd.services") { label in
+                    gracefulShutdownSignals: [.sigterm, .sigint],
+                    logger: Logger(label: "pttd.services") { label in
                         LineLogHandler(label: label, level: .error)
                     }))
             try await group.run()

@@ -5,7 +5,7 @@ import QUIC
 import RelayServer
 
 /// The UDP address and port that a relay listens on.
-struct ListenAddress: ExpressibleByArgument, Equatable {
+struct ListenAddress: Equatable {
     /// A numeric IP address.
     var address: String
     /// The port; 0 lets the system choose.
@@ -33,6 +33,14 @@ struct ListenAddress: ExpressibleByArgument, Equatable {
         }
         guard SocketAddress(address, port: port) != nil else { return nil }
         self.init(address: address, port: port)
+    }
+
+    /// Reads an option's value.
+    ///
+    /// - Throws: `ValidationError` that says how an address is written.
+    init(option text: String) throws {
+        guard let address = ListenAddress(argument: text) else { throw ValidationError("write \(Self.expected)") }
+        self = address
     }
 
     /// How members reach it as far as this machine can tell: the address itself, or the machine's name when it listens on

@@ -5,10 +5,13 @@ import Logging
 /// The command line of `pttrelay`.
 @main
 struct PTTRelay: AsyncParsableCommand {
+    /// The same as `PTTBus.version`; a relay links no D-Bus.
+    static let version = "0.1.0"
+
     static let configuration = CommandConfiguration(
         commandName: "pttrelay",
         abstract: "A relay for push-to-talk channels: decides who may talk, and hands each packet to everyone else.",
-        subcommands: [RunCommand.self, InviteCommand.self])
+        version: version, subcommands: [RunCommand.self, InviteCommand.self])
 }
 
 /// The options that say which relay is meant.

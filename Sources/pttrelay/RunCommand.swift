@@ -25,7 +25,8 @@ struct RunCommand: AsyncParsableCommand {
     @Option(
         help: ArgumentHelp(
             "The UDP address and port to listen on, '[::]:4433' by default; port 0 lets the system choose.",
-            valueName: "address:port"))
+            valueName: "address:port"),
+        transform: ListenAddress.init(option:))
     var listen: ListenAddress?
 
     @Option(name: .customLong("channel"), help: ArgumentHelp("A channel to serve; may be repeated.", valueName: "name"))
@@ -44,6 +45,10 @@ struct RunCommand: AsyncParsableCommand {
         do {
             (server, links) = try await start(logger)
         } catch let error as SettingsError {
+            complain("pttrelay: \(error)")
+            throw configurationMistake
+        } catch let error as RelayStateError {
+            // No channel is named, or the state directory is of no use: trying again changes nothing.
             complain("pttrelay: \(error)")
             throw configurationMistake
         } catch {

@@ -102,7 +102,14 @@ private func problems<T>(_ text: String, _ body: (SettingsTable) -> T) -> [Strin
         let found = problems("a = 1\nb = hello") { _ in }
         #expect(found.count == 1)
         #expect(found.first?.hasPrefix("t.toml:2:5: is not TOML: ") == true)
-        #expect(found.first?.hasSuffix("text needs quotes; toml.io shows the rest") == true)
+        #expect(found.first?.hasSuffix("; text needs quotes") == true)
+    }
+
+    @Test func aSyntaxErrorThatQuotesWouldNotMendDoesNotAskForThem() {
+        let found = problems("[a\nb = 1") { _ in }
+        #expect(found.count == 1)
+        #expect(found.first?.contains("quotes") == false)
+        #expect(found.first?.hasSuffix("; toml.io shows how it is written") == true)
     }
 
     @Test func anElementOfAnArrayIsNamedByItsOwnPlace() {
