@@ -124,7 +124,8 @@ let package = Package(
         executable(
             "pttrelay",
             [
-                "RelayServer", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Reactor", "Logs", arguments, lifecycle,
+                "RelayServer", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Reactor", "Logs", arguments,
+                lifecycle,
                 signals, log,
             ]),
 
@@ -132,7 +133,8 @@ let package = Package(
         .executableTarget(
             name: "relay-forward",
             dependencies: [
-                "CLinux", "Cryptography", "MonotonicTime", "Reactor", "RelayClient", "RelayProtocol", "RelayServer", log,
+                "CLinux", "Cryptography", "MonotonicTime", "Reactor", "RelayClient", "RelayProtocol", "RelayServer",
+                log,
             ], path: "Benchmarks/RelayForward", swiftSettings: swiftSettings),
 
         // Tests, one target a room.

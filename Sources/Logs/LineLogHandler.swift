@@ -10,7 +10,9 @@ import MonotonicTime
 /// time; elsewhere it begins with the monotonic time in seconds and the level. A value with spaces is quoted; line ends and
 /// control characters in a value are escaped, so no peer can forge a line.
 public struct LineLogHandler: LogHandler {
+    /// What every event of this handler carries.
     public var metadata: Logger.Metadata = [:]
+    /// Events below are dropped.
     public var logLevel: Logger.Level
     private let label: String
     private let underJournal: Bool
@@ -26,11 +28,13 @@ public struct LineLogHandler: LogHandler {
         underJournal = getenv("JOURNAL_STREAM") != nil
     }
 
+    /// One value of `metadata`.
     public subscript(metadataKey key: String) -> Logger.Metadata.Value? {
         get { metadata[key] }
         set { metadata[key] = newValue }
     }
 
+    /// Writes the event.
     public func log(event: LogEvent) {
         var line = underJournal ? "<\(Self.priority(event.level))>" : "\(Self.time()) \(event.level) "
         line += "\(label): \(Self.escaped("\(event.message)"))"

@@ -18,16 +18,19 @@ public struct ManagerProperties: BusProperties, Hashable {
     /// The object path of the joined channel; "/" while there is none.
     public var activeChannel: DBusObjectPath = "/"
 
+    /// The interface whose properties these are.
     public static let interface = PTTBus.managerInterface
 
     /// The defaults: no version, no channel.
     public init() {}
 
+    /// From what a daemon sent.
     public init(properties: [String: DBusValue]) {
         version = properties["Version"]?.stringValue ?? ""
         activeChannel = properties["ActiveChannel"]?.objectPathValue ?? "/"
     }
 
+    /// The values by property name.
     public var properties: [String: DBusValue] {
         ["Version": .string(version), "ActiveChannel": .objectPath(activeChannel)]
     }
@@ -52,11 +55,13 @@ public struct ChannelProperties: BusProperties, Hashable, Codable {
     /// Who else is speaking; empty while nobody is.
     public var activeRemoteParticipant = ""
 
+    /// The interface whose properties these are.
     public static let interface = PTTBus.channelInterface
 
     /// The defaults: a channel without a name, connecting.
     public init() {}
 
+    /// From what a daemon sent.
     public init(properties: [String: DBusValue]) {
         uuid = properties["UUID"]?.stringValue ?? ""
         name = properties["Name"]?.stringValue ?? ""
@@ -68,6 +73,7 @@ public struct ChannelProperties: BusProperties, Hashable, Codable {
         activeRemoteParticipant = properties["ActiveRemoteParticipant"]?.stringValue ?? ""
     }
 
+    /// The values by property name.
     public var properties: [String: DBusValue] {
         [
             "UUID": .string(uuid), "Name": .string(name), "ServiceStatus": .string(serviceStatus),
@@ -99,11 +105,13 @@ public struct AccessoryProperties: BusProperties, Hashable, Codable {
     /// What keeps it from working and what to do; empty when nothing does.
     public var problem = ""
 
+    /// The interface whose properties these are.
     public static let interface = PTTBus.accessoryInterface
 
     /// The defaults: an accessory that has not been seen.
     public init() {}
 
+    /// From what a daemon sent.
     public init(properties: [String: DBusValue]) {
         name = properties["Name"]?.stringValue ?? ""
         address = properties["Address"]?.stringValue ?? ""
@@ -116,6 +124,7 @@ public struct AccessoryProperties: BusProperties, Hashable, Codable {
         problem = properties["Problem"]?.stringValue ?? ""
     }
 
+    /// The values by property name.
     public var properties: [String: DBusValue] {
         [
             "Name": .string(name), "Address": .string(address), "Profile": .string(profile),

@@ -46,7 +46,8 @@ struct Daemon: Service {
         let channel = ChannelService(
             configuration: channelConfiguration, loop: loop, logger: Logger(label: "pttd.channel"))
         let client = RelayClient(
-            invitation: link, identity: identity, displayName: DisplayName(configuration.displayName) ?? link.channelName,
+            invitation: link, identity: identity,
+            displayName: DisplayName(configuration.displayName) ?? link.channelName,
             loop: loop, logger: Logger(label: "pttd.relay"))
         let channelUUID = link.channel.uuid
         let bridge = Bridge(
