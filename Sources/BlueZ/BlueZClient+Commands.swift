@@ -57,7 +57,7 @@ extension BlueZClient {
     // MARK: Devices
 
     /// Connects a device. Returns when there is a link; its services follow with `servicesResolved`.
-    /// - Throws: A `BlueZError` whose kind `ConnectRetryPolicy` can judge.
+    /// - Throws: A `BlueZError` whose kind says whether, and when, another attempt makes sense.
     public func connect(_ device: DeviceIdentifier) async throws(BlueZError) {
         let look = lookAgain(at: device, until: .now + BlueZTimeout.connect)
         defer { look.cancel() }

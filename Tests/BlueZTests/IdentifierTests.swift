@@ -68,25 +68,6 @@ import Testing
         #expect(BlueZError(.remote(name: name, message: message), during: "x").kind == kind)
     }
 
-    @Test func `an aborted link is tried again at once, a sleeping button later and later`() {
-        var policy = ConnectRetryPolicy()
-        let aborted = BlueZError(.connectionAborted, "", during: "")
-        for _ in 0..<ConnectRetryPolicy.immediateMaximum {
-            #expect(policy.failed(with: aborted) == .after(ConnectRetryPolicy.immediateDelay))
-        }
-        #expect(policy.failed(with: aborted) == .after(.milliseconds(400)))
-        let asleep = BlueZError(.unreachable, "", during: "")
-        #expect(policy.failed(with: asleep) == .after(.milliseconds(800)))
-        for _ in 0..<10 { _ = policy.failed(with: asleep) }
-        #expect(policy.failed(with: asleep) == .after(.seconds(30)))
-        policy.succeeded()
-        #expect(policy.failed(with: asleep) == .after(.milliseconds(400)))
-        #expect(policy.failed(with: BlueZError(.inProgress, "", during: "")) == .after(.seconds(2)))
-        #expect(policy.failed(with: BlueZError(.notReady, "", during: "")) == .whenAdapterPowered)
-        #expect(policy.failed(with: BlueZError(.noSuchObject, "", during: "")) == .whenDeviceAppears)
-        #expect(policy.failed(with: BlueZError(.authenticationFailed, "", during: "")) == .never)
-    }
-
     @Test func `reconnection is registered on each adapter, again after failures, and anew when the UUIDs change`()
         throws
     {
