@@ -169,6 +169,9 @@ let package = Package(
                 log,
             ]),
         tests(
+            "pttd", named: "pttd",
+            ["BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "Accessories", "MonotonicTime", "Reactor"]),
+        tests(
             "Bridge", named: "Bridge",
             ["Accessories", "ChannelService", "RelayClient", "PushToTalkCore", "Audio", "MonotonicTime", "Reactor"]),
         tests(

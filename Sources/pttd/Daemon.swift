@@ -81,6 +81,7 @@ struct Daemon: Service {
                 metadata: ["why": "\(error)", "bus": "\(busAddress(configuration.bus))"])
         }
         await start(accessories, on: bluetooth)
+        await endBeforeSleep(accessories, channel, on: bluetooth)
         logger.notice(
             "pttd is ready",
             metadata: ["ms": "\((Instant.now - startedAt).nanoseconds / 1_000_000)", "channel": "\(link)"])
@@ -107,6 +108,20 @@ struct Daemon: Service {
             try await accessories.start()
         } catch {
             logger.error("no Bluetooth: the bus does not tell of BlueZ", metadata: ["why": "\(error)"])
+        }
+    }
+
+    /// What is held when the machine falls asleep must not be held when it wakes.
+    private func endBeforeSleep(
+        _ accessories: AccessoryService, _ channel: ChannelService, on systemBus: DBusConnection
+    ) async {
+        do {
+            try await SleepMonitor.follow(systemBus) { isComing in
+                if isComing { accessories.assumeIsolated { $0.prepareForSleep() } }
+                channel.assumeIsolated { $0.setInterruption(isComing ? "the machine is going to sleep" : nil) }
+            }
+        } catch {
+            logger.warning("the machine's sleep is not noticed", metadata: ["why": "\(error)"])
         }
     }
 

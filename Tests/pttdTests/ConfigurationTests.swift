@@ -1,0 +1,95 @@
+import Accessories
+import Audio
+import RelayProtocol
+import Settings
+import Testing
+
+@testable import pttd
+
+@Suite struct ConfigurationTests {
+    private func read(_ text: String) throws(SettingsError) -> Configuration {
+        try SettingsFile.read(text: text, file: "pttd.toml", Configuration.read)
+    }
+
+    private func problems(_ text: String) -> [String] {
+        do {
+            _ = try read(text)
+            return []
+        } catch {
+            return error.problems.map(\.description)
+        }
+    }
+
+    @Test func anEmptyFileIsTheDefaults() throws {
+        let configuration = try read("")
+        #expect(configuration.link == nil)
+        #expect(configuration.microphone == .alsa("default"))
+        #expect(configuration.releaseTail == .milliseconds(200))
+        #expect(configuration.talkTimeLimit == .seconds(60))
+        #expect(configuration.tones)
+        #expect(configuration.accessories.takesKnownDevices)
+        #expect(!configuration.displayName.isEmpty)
+    }
+
+    @Test func everythingThatCanBeSaidIsUnderstood() throws {
+        let configuration = try read(
+            """
+            [daemon]
+            name = "Gate 3"
+            bus = "unix:path=/run/one"
+            bluez-bus = "system"
+            state = "/srv/pttd"
+            [channel]
+            link = "ptt://192.0.2.1:4433/Team?channel=127face1-cb21-11e5-93d0-0002a5d5c51b&token=AAAAAAAAAAAAAAAAAAAAAA&pin=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+            talk-time-limit = "2min"
+            [audio]
+            microphone = "plughw:Headset"
+            speaker = "wav:/tmp/heard.wav"
+            release-tail = "350ms"
+            tones = false
+            [accessories]
+            automatic = false
+            [accessory.vest]
+            address = "c4:11:22:33:44:55"
+            gesture = "toggle"
+            """)
+        #expect(configuration.displayName == "Gate 3")
+        #expect(configuration.bus == .address("unix:path=/run/one"))
+        #expect(configuration.blueZBus == .system)
+        #expect(configuration.state == "/srv/pttd")
+        #expect(configuration.link?.port == 4433)
+        #expect(configuration.talkTimeLimit == .seconds(120))
+        #expect(configuration.microphone == .alsa("plughw:Headset"))
+        #expect(configuration.speaker == .wav(path: "/tmp/heard.wav"))
+        #expect(configuration.releaseTail == .milliseconds(350))
+        #expect(!configuration.tones)
+        #expect(!configuration.accessories.takesKnownDevices)
+        #expect(configuration.accessories.accessories.first?.address == "C4:11:22:33:44:55")
+        #expect(configuration.accessories.accessories.first?.gesture == .toggle)
+    }
+
+    @Test(arguments: [
+        ("[audoi]\ntones = true", "pttd.toml:1:2", "did you mean 'audio'?"),
+        ("[audio]\nmicrofone = \"x\"", "pttd.toml:2:1", "did you mean 'microphone'?"),
+        ("[audio]\nrelease-tail = 200", "pttd.toml:2:16", "with its unit"),
+        ("[audio]\nrelease-tail = \"1h\"", "pttd.toml:2:16", "out of range"),
+        ("[audio]\nspeaker = \"/tmp/x.wav\"", "pttd.toml:2:11", "wav:/tmp/x.wav"),
+        ("[daemon]\nbus = \"syste\"", "pttd.toml:2:7", "\"system\""),
+        ("[daemon]\nname = \"\"", "pttd.toml:2:8", "is empty"),
+        ("[channel]\nlink = \"http://example\"", "pttd.toml:2:8", "ptt://"),
+        ("[channel]\nlink = \"ptt://h:1/T?channel=x\"", "pttd.toml:2:8", "channel"),
+        ("[channel]\ntalk-time-limit = \"1s\"", "pttd.toml:2:19", "out of range"),
+        ("[accessory.vest]\naddress = \"C4:11\"", "pttd.toml:2:11", "00:11:22:33:44:55"),
+        ("[accessory.vest]\ngesture = \"hold\"", "pttd.toml:1:", "address"),
+        ("[accessory.vest]\nname = \"x\"\nprofile = \"pttz\"", "pttd.toml:3:11", "ptt-z"),
+        ("[daemon\n", "pttd.toml:1:", "toml.io"),
+    ])
+    func aMistakeIsPlacedAndExplained(text: String, place: String, advice: String) throws {
+        let found = problems(text)
+        #expect(found.contains { $0.hasPrefix(place) && $0.contains(advice) }, "\(found)")
+    }
+
+    @Test func allMistakesAreToldAtOnce() {
+        #expect(problems("[audio]\ntones = 1\nspeeker = \"a\"\n[daemon]\nbus = 7").count == 3)
+    }
+}
