@@ -28,7 +28,8 @@ func tests(
     _ room: Target.Dependency, named name: String, _ dependencies: [Target.Dependency] = [], exclude: [String] = []
 ) -> Target {
     .testTarget(
-        name: "\(name)Tests", dependencies: [room] + dependencies, exclude: exclude, swiftSettings: swiftSettings)
+        name: "\(name)Tests", dependencies: [room, "TestSupport"] + dependencies, exclude: exclude,
+        swiftSettings: swiftSettings)
 }
 
 let log = Target.Dependency.product(name: "Logging", package: "swift-log")
@@ -174,6 +175,7 @@ let package = Package(
             ["BusTestSupport", log, "PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor"]),
 
         // What the tests of several rooms, the demonstration and the benchmark stand on.
+        .target(name: "TestSupport", path: "Tests/Support/TestSupport", swiftSettings: swiftSettings),
         .target(
             name: "BusTestSupport", dependencies: ["DBus", "MonotonicTime", "Reactor", log],
             path: "Tests/Support/BusTestSupport", swiftSettings: swiftSettings),
