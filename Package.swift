@@ -125,15 +125,16 @@ let package = Package(
         executable(
             "pttrelay",
             [
-                "RelayServer", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Reactor", "Logs", arguments, lifecycle,
-                signals, log,
+                "RelayServer", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Reactor", "Logs", "Terminal",
+                arguments, lifecycle, signals, log,
             ]),
 
         // Not a product: what forwarding costs (Benchmarks/RelayForward).
         .executableTarget(
             name: "relay-forward",
             dependencies: [
-                "CLinux", "Cryptography", "MonotonicTime", "Reactor", "RelayClient", "RelayProtocol", "RelayServer", log,
+                "CLinux", "Cryptography", "MonotonicTime", "Reactor", "RelayClient", "RelayProtocol", "RelayServer",
+                log,
             ], path: "Benchmarks/RelayForward", swiftSettings: swiftSettings),
 
         // Tests, one target a room.
@@ -141,7 +142,7 @@ let package = Package(
         tests("Cryptography", named: "Cryptography"),
         tests("Settings", named: "Settings"),
         tests("Logs", named: "Logs", [log]),
-        tests("Terminal", named: "Terminal", ["MonotonicTime"]),
+        tests("Terminal", named: "Terminal", ["MonotonicTime", "Reactor"]),
         tests("PushToTalkCore", named: "PushToTalkCore", ["MonotonicTime"]),
         tests("SFrame", named: "SFrame", ["Cryptography", "MonotonicTime"]),
         tests("RelayProtocol", named: "RelayProtocol", ["SFrame", "MonotonicTime", "Cryptography", protobuf]),
