@@ -28,7 +28,8 @@ func tests(
     _ room: Target.Dependency, named name: String, _ dependencies: [Target.Dependency] = [], exclude: [String] = []
 ) -> Target {
     .testTarget(
-        name: "\(name)Tests", dependencies: [room] + dependencies, exclude: exclude, swiftSettings: swiftSettings)
+        name: "\(name)Tests", dependencies: [room, "TestSupport"] + dependencies, exclude: exclude,
+        swiftSettings: swiftSettings)
 }
 
 let log = Target.Dependency.product(name: "Logging", package: "swift-log")
@@ -124,9 +125,8 @@ let package = Package(
         executable(
             "pttrelay",
             [
-                "RelayServer", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Reactor", "Logs", arguments,
-                lifecycle,
-                signals, log,
+                "RelayServer", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Reactor", "Logs", "Terminal",
+                arguments, lifecycle, signals, log,
             ]),
 
         // Not a product: what forwarding costs (Benchmarks/RelayForward).
@@ -142,7 +142,7 @@ let package = Package(
         tests("Cryptography", named: "Cryptography"),
         tests("Settings", named: "Settings"),
         tests("Logs", named: "Logs", [log]),
-        tests("Terminal", named: "Terminal", ["MonotonicTime"]),
+        tests("Terminal", named: "Terminal", ["MonotonicTime", "Reactor"]),
         tests("PushToTalkCore", named: "PushToTalkCore", ["MonotonicTime"]),
         tests("SFrame", named: "SFrame", ["Cryptography", "MonotonicTime"]),
         tests("RelayProtocol", named: "RelayProtocol", ["SFrame", "MonotonicTime", "Cryptography", protobuf]),
@@ -179,6 +179,7 @@ let package = Package(
             ["BusTestSupport", log, "PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor"]),
 
         // What the tests of several rooms, the demonstration and the benchmark stand on.
+        .target(name: "TestSupport", path: "Tests/Support/TestSupport", swiftSettings: swiftSettings),
         .target(
             name: "BusTestSupport", dependencies: ["DBus", "MonotonicTime", "Reactor", log],
             path: "Tests/Support/BusTestSupport", swiftSettings: swiftSettings),

@@ -37,8 +37,5 @@ public struct RawTerminal: Sendable {
         return Array(bytes.prefix(max(0, count)))
     }
 
-    private static func send(_ text: String) {
-        var bytes = Array(text.utf8)
-        _ = write(STDOUT_FILENO, &bytes, bytes.count)
-    }
+    private static func send(_ text: String) { Console.write(text, to: STDOUT_FILENO) }
 }

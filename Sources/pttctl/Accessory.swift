@@ -1,6 +1,7 @@
 // pttctl accessory …: the buttons and microphones that the daemon looks after.
 import ArgumentParser
 import PTTBus
+import Terminal
 
 /// `pttctl accessory`.
 struct AccessoryCommand: AsyncParsableCommand {
@@ -21,15 +22,15 @@ struct AccessoryList: AsyncParsableCommand {
         try await options.withDaemon { daemon in
             let snapshot = await daemon.snapshot
             let accessories = snapshot.accessories.sorted { $0.key < $1.key }.map(\.value)
-            if json { return Output.line(try jsonText(accessories)) }
+            if json { return Console.say(try jsonText(accessories)) }
             if accessories.isEmpty {
-                Output.line(
+                Console.say(
                     "No accessory is configured. Add one to pttd.toml: [accessory.button] with its address; see docs/installers.md."
                 )
             }
             for accessory in accessories {
-                Output.line(Self.line(accessory))
-                if !accessory.problem.isEmpty { Output.line("    \(accessory.problem)") }
+                Console.say(Self.line(accessory))
+                if !accessory.problem.isEmpty { Console.say("    \(accessory.problem)") }
             }
         }
     }

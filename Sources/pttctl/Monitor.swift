@@ -4,6 +4,7 @@ import DBus
 import Glibc
 import MonotonicTime
 import PTTBus
+import Terminal
 
 /// `pttctl monitor`.
 struct Monitor: AsyncParsableCommand {
@@ -19,10 +20,10 @@ struct Monitor: AsyncParsableCommand {
             let (events, feed) = AsyncStream.makeStream(
                 of: (Instant, DaemonClient.Event).self, bufferingPolicy: .bufferingNewest(1_024))
             try await daemon.watch { feed.yield((.now, $0)) }
-            if !json { for line in Status.lines(await daemon.snapshot) { Output.line(line) } }
+            if !json { for line in Status.lines(await daemon.snapshot) { Console.say(line) } }
             for await (time, event) in events {
                 for happening in Self.happenings(event) {
-                    Output.line(json ? try jsonText(happening.at(time)) : "\(Self.clock())  \(happening.text)")
+                    Console.say(json ? try jsonText(happening.at(time)) : "\(Self.clock())  \(happening.text)")
                 }
             }
         }

@@ -1,11 +1,11 @@
 // pttctl: the daemon from a terminal or a script. It speaks only org.pttd.
 import ArgumentParser
 import DBus
-import Glibc
 import Logging
 import Logs
 import PTTBus
 import Reactor
+import Terminal
 
 /// The command line of `pttctl`.
 @main
@@ -43,27 +43,14 @@ struct BusOptions: ParsableArguments {
         } catch let error as ExitCode {
             throw error
         } catch {
-            Output.complain("pttctl: \(error)")
+            Console.complain("pttctl: \(error)")
             throw ExitCode.failure
         }
     }
 }
 
-/// Lines for the user.
+/// What `Talk` says, as lines for the user.
 enum Output {
-    /// A line on standard output, at once, also into a pipe.
-    static func line(_ text: String) { put(text, STDOUT_FILENO) }
-
-    /// A line on standard error.
-    static func complain(_ text: String) { put(text, STDERR_FILENO) }
-
-    private static func put(_ text: String, _ descriptor: Int32) {
-        let bytes = Array((text + "\n").utf8)
-        var sent = 0
-        while sent < bytes.count {
-            let count = bytes[sent...].withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
-            guard count > 0 || errno == EINTR else { return }
-            sent += max(0, count)
-        }
-    }
+    static func line(_ text: String) { Console.say(text) }
+    static func complain(_ text: String) { Console.complain(text) }
 }

@@ -2,6 +2,7 @@
 import ArgumentParser
 import FoundationEssentials
 import PTTBus
+import Terminal
 
 /// `pttctl status`.
 struct Status: AsyncParsableCommand {
@@ -14,9 +15,9 @@ struct Status: AsyncParsableCommand {
         try await options.withDaemon { daemon in
             let snapshot = await daemon.snapshot
             if json {
-                Output.line(try StatusDocument(snapshot).text())
+                Console.say(try StatusDocument(snapshot).text())
             } else {
-                for line in Self.lines(snapshot) { Output.line(line) }
+                for line in Self.lines(snapshot) { Console.say(line) }
             }
         }
     }

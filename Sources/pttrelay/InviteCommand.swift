@@ -3,6 +3,7 @@ import ArgumentParser
 import Glibc
 import Logging
 import RelayProtocol
+import Terminal
 
 /// Prints a channel's invitation link.
 struct InviteCommand: AsyncParsableCommand {
@@ -22,9 +23,9 @@ struct InviteCommand: AsyncParsableCommand {
         do {
             let settings = try relay.settings()
             let state = try RelayState.existing(relay.stateDirectory(settings))
-            say(try state.invitation(channel, host: relay.host ?? settings.host, port: port).text)
+            Console.say(try state.invitation(channel, host: relay.host ?? settings.host, port: port).text)
         } catch {
-            complain("pttrelay: \(error)")
+            Console.complain("pttrelay: \(error)")
             throw configurationMistake
         }
     }

@@ -8,6 +8,7 @@ import RelayProtocol
 import RelayServer
 import ServiceLifecycle
 import Settings
+import Terminal
 import UnixSignals
 
 /// Serves channels until SIGTERM or SIGINT.
@@ -45,7 +46,7 @@ struct RunCommand: AsyncParsableCommand {
         do {
             (server, links) = try await start(logger)
         } catch let error as SettingsError {
-            complain("pttrelay: \(error)")
+            Console.complain("pttrelay: \(error)")
             throw configurationMistake
         } catch let error as RelayStateError {
             // No channel is named, or the state directory is of no use: trying again changes nothing.
@@ -53,11 +54,11 @@ struct RunCommand: AsyncParsableCommand {
             throw configurationMistake
         } catch {
             // A port in use may be free again later: systemd tries once more.
-            complain("pttrelay: \(error)")
+            Console.complain("pttrelay: \(error)")
             throw ExitCode.failure
         }
-        for link in links { say(link.text) }
-        say("ready")
+        for link in links { Console.say(link.text) }
+        Console.say("ready")
         let group = ServiceGroup(
             configuration: .init(
                 services: [
@@ -103,22 +104,5 @@ private struct RelayService: Service {
             // Told now, so that members hear it before the process ends.
             Task { await server.stop() }
         }
-    }
-}
-
-/// A line on standard output, at once: another program may wait for it.
-func say(_ text: String) { writeLine(text, STDOUT_FILENO) }
-
-/// A line on standard error, without the form of a log.
-func complain(_ text: String) { writeLine(text, STDERR_FILENO) }
-
-private func writeLine(_ text: String, _ descriptor: Int32) {
-    var rest = Array((text + "\n").utf8)[...]
-    while !rest.isEmpty {
-        let count = rest.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
-        if count < 0, errno == EINTR { continue }
-        // Nobody reads it, so there is nobody to tell.
-        guard count > 0 else { return }
-        rest = rest.dropFirst(count)
     }
 }

@@ -1,27 +1,17 @@
 // Random lives from a seed: whatever happens, begins and ends alternate, nothing sticks, and nothing runs in a circle.
 import BlueZ
 import MonotonicTime
+import TestSupport
 import Testing
 
 @testable import Accessories
 
-/// A small seeded generator (SplitMix64), so that a failure can be repeated.
-struct SplitMix: RandomNumberGenerator {
-    var state: UInt64
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var z = state
-        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-        return z ^ (z >> 31)
-    }
-}
-
 @Suite struct AccessoryChaosTests {
     @Test func aRandomLifeNeverStrandsATransmission() {
+        var seeds = SeededGenerator()
         for _ in 0..<200 {
-            let seed = UInt64.random(in: .min ... .max)
-            var random = SplitMix(state: seed)
+            let seed = seeds.next()
+            var random = SeededGenerator(seed: seed)
             let devices = (1...3).map { DeviceFacts.button("ptt-z", number: $0) }
             var bluetooth = SimulatedBluetooth(
                 devices.map { AccessoryConfiguration(id: AccessoryID($0.address), address: $0.address) })
@@ -56,7 +46,7 @@ struct SplitMix: RandomNumberGenerator {
     }
 
     private func step(
-        _ bluetooth: inout SimulatedBluetooth, _ devices: [DeviceFacts], _ random: inout SplitMix
+        _ bluetooth: inout SimulatedBluetooth, _ devices: [DeviceFacts], _ random: inout SeededGenerator
     ) {
         let device = devices.randomElement(using: &random)!
         switch Int.random(in: 0..<100, using: &random) {
@@ -106,9 +96,10 @@ struct SplitMix: RandomNumberGenerator {
 
     /// Bytes at random into every shipped profile: begins and ends of a control alternate.
     @Test func noBytesConfuseADecoder() {
+        var seeds = SeededGenerator()
         for profile in ProfileLibrary.load(directory: nil).library.profiles {
-            let seed = UInt64.random(in: .min ... .max)
-            var random = SplitMix(state: seed)
+            let seed = seeds.next()
+            var random = SeededGenerator(seed: seed)
             var machine = ControlsStateMachine(profile)
             var active: Set<Control> = []
             for time in 0..<20_000 {

@@ -1,5 +1,6 @@
 // When the microphone runs, and where a burst ends.
 import MonotonicTime
+import TestSupport
 import Testing
 
 @testable import Audio

@@ -1,5 +1,6 @@
 // The jitter buffer: rules by example, and properties under a hostile network from a seed.
 import MonotonicTime
+import TestSupport
 import Testing
 
 @testable import Audio

@@ -1,6 +1,7 @@
 // Rate conversion, the codec, and time compression: measured, not looked at.
 import COpus
 import Glibc
+import TestSupport
 import Testing
 
 @testable import Audio

@@ -1,23 +1,9 @@
 // What the tests of this room share: seeded chance, synthetic speech, measures of likeness, and temporary files.
 import Glibc
 import MonotonicTime
+import TestSupport
 
 @testable import Audio
-
-/// SplitMix64: the same numbers from the same seed, everywhere.
-struct SeededGenerator: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var value = state
-        value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
-        return value ^ (value >> 31)
-    }
-}
 
 /// A different chirp every 20 ms, none like another, so that correlation tells which instant is heard.
 func chirps(seconds: Double, rate: Int = 48_000, seed: UInt64 = 1, volume: Double = 0.3) -> [Float] {

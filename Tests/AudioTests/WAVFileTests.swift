@@ -1,5 +1,6 @@
 // WAV files: every format that is read, everything that is refused, and files that are whole at any instant.
 import Glibc
+import TestSupport
 import Testing
 
 @testable import Audio

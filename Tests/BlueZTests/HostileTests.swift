@@ -2,6 +2,7 @@
 import BusTestSupport
 import DBus
 import FakeBlueZ
+import TestSupport
 import Testing
 
 @testable import BlueZ
@@ -147,8 +148,7 @@ import Testing
             for (member, interface, object, arguments) in rubbish {
                 try await bluez.emitSignal(member, of: interface, at: object, arguments)
             }
-            let seed = UInt64.random(in: 0 ... .max)
-            print("seed \(seed)")
+            let seed = SeededGenerator.seed()
             var random = SeededGenerator(seed: seed)
             for _ in 0..<300 {
                 let (member, interface, _, _) = rubbish.randomElement(using: &random)!

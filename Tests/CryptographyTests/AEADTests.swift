@@ -1,5 +1,6 @@
 // AES-GCM and GMAC: published vectors, round trips, and whatever an attacker changes.
 import Cryptography
+import TestSupport
 import Testing
 
 @Suite struct AEADTests {
@@ -31,7 +32,7 @@ import Testing
     }
 
     @Test func `what was sealed opens again, and nothing else does`() throws {
-        var random = Seeded()
+        var random = SeededGenerator()
         for _ in 0..<200 {
             let algorithm: AEAD.Algorithm = Bool.random(using: &random) ? .aes128GCM : .aes256GCM
             let aead = try AEAD(algorithm, key: random.bytes(algorithm.keyByteCount))

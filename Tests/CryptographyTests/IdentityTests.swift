@@ -1,6 +1,7 @@
 // The identity and its file: made once, found again, and clear about what is wrong.
 import Cryptography
 import Glibc
+import TestSupport
 import Testing
 
 /// A directory of its own, removed at the end.
@@ -159,7 +160,7 @@ private final class Directory {
     }
 
     @Test func `certificates with flipped bytes give an error or a certificate, never a crash`() throws {
-        var random = Seeded()
+        var random = SeededGenerator()
         let good = try Identity(generating: "fuzz").certificateDER
         for _ in 0..<500 {
             var bytes = good

@@ -1,10 +1,11 @@
 // The replay window against the plainest possible model of it.
 import Cryptography
+import TestSupport
 import Testing
 
 @Suite struct ReplayWindowTests {
     @Test func `every counter passes once, in any order within the window`() {
-        var random = Seeded()
+        var random = SeededGenerator()
         for _ in 0..<200 {
             var window = ReplayWindow()
             var accepted: Set<UInt64> = []

@@ -4,6 +4,7 @@ import DBus
 import Glibc
 import Logging
 import Reactor
+import TestSupport
 import Testing
 
 /// What the hostile bus says once the client has authenticated.
@@ -29,8 +30,7 @@ private enum Rubbish: String, CaseIterable, CustomTestStringConvertible {
 @Suite struct HostileBusTests {
     @Test(arguments: Rubbish.allCases)
     private func `rubbish from the bus ends in an error`(rubbish: Rubbish) async throws {
-        let seed = UInt64.random(in: 0 ... .max)
-        print("seed \(seed)")
+        let seed = SeededGenerator.seed()
         let path = "/tmp/pttd-hostile-\(getpid())-\(rubbish.rawValue)"
         unlink(path)
         defer { unlink(path) }

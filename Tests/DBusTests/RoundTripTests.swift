@@ -2,12 +2,12 @@
 import BusTestSupport
 import DBus
 import Glibc
+import TestSupport
 import Testing
 
 @Suite struct RoundTripTests {
     @Test func `any value arrives as it was sent`() async throws {
-        let seed = UInt64.random(in: 0 ... .max)
-        print("seed \(seed)")
+        let seed = SeededGenerator.seed()
         try await withBus { fixture in
             let sender = try await fixture.connect()
             let receiver = try await fixture.connect()

@@ -3,12 +3,13 @@
 import FoundationEssentials
 import MonotonicTime
 import PushToTalkCore
+import TestSupport
 import Testing
 
 @Suite struct ChannelManagerModelTests {
     static let stepsPerSeed = 12_000
     // Fixed seeds keep what they once found found; the last is new each time, and printed.
-    static let seeds: [UInt64] = (1...9).map { $0 } + [UInt64.random(in: 10...UInt64.max)]
+    static let seeds: [UInt64] = (1...9).map { $0 } + [SeededGenerator.seed(for: "channel manager model")]
 
     @Test(arguments: seeds) func randomEventsKeepTheInvariants(_ seed: UInt64) {
         print("channel manager model: seed \(seed), \(Self.stepsPerSeed) steps")
@@ -26,20 +27,6 @@ import Testing
 
 extension ChannelManagerStateMachine {
     fileprivate var isKnownToCapture: Bool { transmission?.captureBegan ?? true }
-}
-
-/// SplitMix64: small, and the same on every machine.
-struct SeededGenerator: RandomNumberGenerator {
-    private var state: UInt64
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
-    }
 }
 
 /// The world around a channel manager: callers, a sound device with moods, and an observer who checks every action.
@@ -75,10 +62,10 @@ struct ChannelManagerModel {
 
     mutating func step() {
         // Now and then nothing happens for a while, and the deadlines come due.
-        now = now + .milliseconds(Int.random(in: 0...(chance(5) ? 30_000 : 500), using: &generator))
+        now = now + .milliseconds(Int.random(in: 0...(generator.chance(5) ? 30_000 : 500), using: &generator))
         if let deadline = machine.nextDeadline, deadline <= now {
             // Mostly kept to the millisecond, as the event loop does; sometimes late.
-            if chance(80) { now = deadline }
+            if generator.chance(80) { now = deadline }
             deadlines += 1
             handle(.deadlineReached)
             if let next = machine.nextDeadline, next <= now { violate("a deadline stays due: \(next)") }
@@ -104,23 +91,25 @@ struct ChannelManagerModel {
 
     private mutating func nextEvent() -> Event {
         // The device answers most of the time, soon; sometimes it fails, says nothing, or talks out of turn.
-        if device == .opening, chance(70) {
-            return chance(90) ? .audioSessionActivated : .audioSessionFailed(reason: "it does not open")
+        if device == .opening, generator.chance(70) {
+            return generator.chance(90) ? .audioSessionActivated : .audioSessionFailed(reason: "it does not open")
         }
-        if device == .closing, chance(60) { return .audioSessionDeactivated }
-        if tailSince != nil, chance(60) { return .captureEnded }
-        if capturing, !machine.isKnownToCapture, chance(60) { return .captureBegan }
+        if device == .closing, generator.chance(60) { return .audioSessionDeactivated }
+        if tailSince != nil, generator.chance(60) { return .captureEnded }
+        if capturing, !machine.isKnownToCapture, generator.chance(60) { return .captureBegan }
         switch Int.random(in: 0..<100, using: &generator) {
         case 0..<90: return request()
         case 90: return .audioSessionActivated
         case 91: return .audioSessionDeactivated
-        case 92: return chance(30) ? .audioSessionFailed(reason: "unplugged") : .captureFailed(reason: "unplugged")
-        case 93: return chance(50) ? .captureEnded : .captureBegan
+        case 92:
+            return generator.chance(30) ? .audioSessionFailed(reason: "unplugged") : .captureFailed(reason: "unplugged")
+        case 93: return generator.chance(50) ? .captureEnded : .captureBegan
         case 94: return .transmissionRefused(PTChannelError(.transmissionInProgress))
         case 95: return .transmissionRevoked(PTChannelError(.transmissionInProgress))
-        case 96: return chance(40) ? .audioSessionInterrupted(reason: "suspend") : .audioSessionInterruptionEnded
+        case 96:
+            return generator.chance(40) ? .audioSessionInterrupted(reason: "suspend") : .audioSessionInterruptionEnded
         case 97: return .audioSessionInterruptionEnded
-        case 98: return chance(40) ? .callBegan : .callEnded
+        case 98: return generator.chance(40) ? .callBegan : .callEnded
         default: return .callEnded
         }
     }
@@ -130,7 +119,8 @@ struct ChannelManagerModel {
         let identifier = RequestIdentifier(rawValue: nextRequest)
         unanswered.insert(identifier)
         // Mostly the channel that is joined, so that something goes on there.
-        let uuid = joined.flatMap { chance(95) ? $0 : nil } ?? channels[Int.random(in: 0..<3, using: &generator)]
+        let uuid =
+            joined.flatMap { generator.chance(95) ? $0 : nil } ?? channels[Int.random(in: 0..<3, using: &generator)]
         let source = PTChannelTransmitRequestSource.allCases.randomElement(using: &generator) ?? .unknown
         let descriptor = PTChannelDescriptor(name: "\(nextRequest)", image: nil)
         let kind = Int.random(in: 0..<100, using: &generator)
@@ -138,7 +128,7 @@ struct ChannelManagerModel {
         switch kind {
         case 0..<10:
             let mode = PTTransmissionMode.allCases.randomElement(using: &generator) ?? .halfDuplex
-            request = .join(channelUUID: uuid, descriptor, mode: chance(80) ? .halfDuplex : mode)
+            request = .join(channelUUID: uuid, descriptor, mode: generator.chance(80) ? .halfDuplex : mode)
         case 10..<13:
             let reason = PTChannelLeaveReason.allCases.randomElement(using: &generator) ?? .unknown
             request = .leave(channelUUID: uuid, reason: reason)
@@ -147,21 +137,19 @@ struct ChannelManagerModel {
         case 66..<69: request = .setChannelDescriptor(descriptor, channelUUID: uuid)
         case 69..<74:
             let mode = PTTransmissionMode.allCases.randomElement(using: &generator) ?? .halfDuplex
-            request = .setTransmissionMode(chance(50) ? .fullDuplex : mode, channelUUID: uuid)
+            request = .setTransmissionMode(generator.chance(50) ? .fullDuplex : mode, channelUUID: uuid)
         case 74..<79:
             let status = PTServiceStatus.allCases.randomElement(using: &generator) ?? .ready
-            request = .setServiceStatus(chance(70) ? .ready : status, channelUUID: uuid)
+            request = .setServiceStatus(generator.chance(70) ? .ready : status, channelUUID: uuid)
         case 79..<85:
             request = .setActiveRemoteParticipant(participants.randomElement(using: &generator), channelUUID: uuid)
         case 85..<95: request = .setActiveRemoteParticipant(nil, channelUUID: uuid)
-        case 95..<97: request = .setAccessoryButtonEventsEnabled(chance(80), channelUUID: uuid)
+        case 95..<97: request = .setAccessoryButtonEventsEnabled(generator.chance(80), channelUUID: uuid)
         case 97..<99: request = .incomingPushResult(.activeRemoteParticipant(participants[0]), channelUUID: uuid)
         default: request = .incomingPushResult(.leaveChannel, channelUUID: uuid)
         }
         return .request(request, identifier)
     }
-
-    private mutating func chance(_ percent: Int) -> Bool { Int.random(in: 0..<100, using: &generator) < percent }
 
     // MARK: The observer
 

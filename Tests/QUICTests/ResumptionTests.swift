@@ -1,4 +1,5 @@
 import QUIC
+import TestSupport
 import Testing
 
 @Suite struct ResumptionTests {

@@ -5,6 +5,7 @@ import Glibc
 import MonotonicTime
 import QUIC
 import Reactor
+import TestSupport
 import Testing
 
 @Suite struct RobustnessTests {

@@ -1,9 +1,10 @@
 // Random messages of every kind, with values at their limits.
 import Cryptography
 import RelayProtocol
+import TestSupport
 
-extension Seeded {
-    mutating func chance(_ oneIn: Int = 2) -> Bool { Int.random(in: 0..<oneIn, using: &self) == 0 }
+extension SeededGenerator {
+    mutating func oneIn(_ count: Int = 2) -> Bool { Int.random(in: 0..<count, using: &self) == 0 }
 
     mutating func number<T: FixedWidthInteger>(_ type: T.Type = T.self) -> T {
         switch Int.random(in: 0..<6, using: &self) {
@@ -20,7 +21,7 @@ extension Seeded {
         return DisplayName(cleaning: text, fallback: "nobody")
     }
 
-    mutating func phrase() -> String { chance() ? "" : name().text }
+    mutating func phrase() -> String { oneIn() ? "" : name().text }
 
     mutating func memberID() -> MemberID {
         MemberID(bytes: bytes(16)) ?? MemberID(PublicKeyPin(subjectPublicKeyInfo: []))
@@ -53,7 +54,7 @@ extension Seeded {
             .join(.init(channel: channel(), token: token(), displayName: name(), protocolVersion: number())),
             .leave,
             .floorRequest(.init(requestID: requestID(), priority: number(), keyID: number())),
-            .floorRelease(.init(requestID: requestID(), lastSequence: chance() ? nil : number())),
+            .floorRelease(.init(requestID: requestID(), lastSequence: oneIn() ? nil : number())),
             .receptionReport(
                 .init(
                     ssrc: SSRC(rawValue: number()), received: number(), lost: number(), highestSequence: number(),
@@ -63,13 +64,13 @@ extension Seeded {
 
     mutating func serverMessages() -> [ServerMessage] {
         let limit = RelayProtocolLimits.welcomeMembersMaximum
-        let count = chance(4) ? limit : Int.random(in: 0...limit, using: &self)
+        let count = oneIn(4) ? limit : Int.random(in: 0...limit, using: &self)
         return [
             .welcome(
                 .init(
-                    ssrc: SSRC(rawValue: number()), downlinkKey: DownlinkKey(), mediaKey: chance() ? nil : mediaKey(),
-                    channelName: name(), members: (0..<count).map { _ in member() }, floor: chance() ? nil : taken(),
-                    memberID: memberID(), talkTimeLimit: chance() ? nil : max(.milliseconds(1), milliseconds()))),
+                    ssrc: SSRC(rawValue: number()), downlinkKey: DownlinkKey(), mediaKey: oneIn() ? nil : mediaKey(),
+                    channelName: name(), members: (0..<count).map { _ in member() }, floor: oneIn() ? nil : taken(),
+                    memberID: memberID(), talkTimeLimit: oneIn() ? nil : max(.milliseconds(1), milliseconds()))),
             .joinRefused(
                 .init(
                     cause: JoinRefusal.allCases.randomElement(using: &self) ?? .other, phrase: phrase(),
@@ -82,7 +83,7 @@ extension Seeded {
                     requestID: requestID(), cause: FloorDenyCause.allCases.randomElement(using: &self) ?? .other,
                     phrase: phrase())),
             .floorTaken(taken()),
-            .floorIdle(.init(ssrc: SSRC(rawValue: number()), lastSequence: chance() ? nil : number())),
+            .floorIdle(.init(ssrc: SSRC(rawValue: number()), lastSequence: oneIn() ? nil : number())),
             .floorRevoke(
                 .init(
                     requestID: requestID(), cause: FloorRevokeCause.allCases.randomElement(using: &self) ?? .other,

@@ -1,6 +1,7 @@
 // Invitation links: there and back, and errors that tell what is wrong.
 import Cryptography
 import RelayProtocol
+import TestSupport
 import Testing
 
 @Suite struct InvitationLinkTests {
@@ -83,14 +84,14 @@ import Testing
     }
 
     @Test func `every link that can be made is read back as it was`() throws {
-        var random = Seeded()
+        var random = SeededGenerator()
         let hosts = ["localhost", "relay.example.org", "10.0.0.1", "::", "2001:db8::1", "fe80::2%wlan0"]
         for _ in 0..<500 {
             let link = try InvitationLink(
                 host: hosts.randomElement(using: &random) ?? "h", port: max(1, random.number()),
                 channelName: random.name(), channel: random.channel(), token: random.token(),
                 pin: PublicKeyPin(subjectPublicKeyInfo: random.bytes(5)),
-                mediaKey: random.chance() ? nil : MediaKey(epoch: 0, baseKey: random.bytes(32)))
+                mediaKey: random.oneIn() ? nil : MediaKey(epoch: 0, baseKey: random.bytes(32)))
             #expect(try InvitationLink(link.text) == link)
         }
         #expect(throws: InvitationLinkError.badHost("a/b")) {
@@ -101,10 +102,10 @@ import Testing
     }
 
     @Test func `damaged links give an error or a link, never a crash`() throws {
-        var random = Seeded()
+        var random = SeededGenerator()
         let good = Array("ptt://[fe80::1%25eth0]:443/Crew%207?\(Self.query)&key=\(Self.pin)".utf8)
         for _ in 0..<5000 {
-            var bytes = random.chance(10) ? random.bytes(80) : good
+            var bytes = random.oneIn(10) ? random.bytes(80) : good
             for _ in 0..<Int.random(in: 1...3, using: &random) {
                 let index = Int.random(in: bytes.indices, using: &random)
                 switch Int.random(in: 0..<3, using: &random) {

@@ -1,5 +1,6 @@
 // RTP headers, sequence numbers and the down-link trailer.
 import Cryptography
+import TestSupport
 import Testing
 
 @testable import RelayProtocol
@@ -32,10 +33,10 @@ import Testing
     }
 
     @Test func `whatever parses as RTP has the same bytes again`() {
-        var random = Seeded()
+        var random = SeededGenerator()
         for _ in 0..<20_000 {
             var bytes = random.bytes(Int.random(in: 0...30, using: &random))
-            if bytes.count > 1, random.chance() { (bytes[0], bytes[1]) = (0x80, bytes[1] & 0x80 | 111) }
+            if bytes.count > 1, random.oneIn() { (bytes[0], bytes[1]) = (0x80, bytes[1] & 0x80 | 111) }
             guard let header = try? RTPHeader(parsing: bytes) else { continue }
             #expect(header.bytes == Array(bytes[..<12]))
         }
@@ -54,7 +55,7 @@ import Testing
     }
 
     @Test func `extending follows a sender that runs over many wraps with loss and reordering`() {
-        var random = Seeded()
+        var random = SeededGenerator()
         var extender = SequenceExtender()
         var sent = Int64(UInt16.random(in: 1000...60_000, using: &random))
         _ = extender.extend(UInt16(truncatingIfNeeded: sent))
@@ -67,7 +68,7 @@ import Testing
     }
 
     @Test func `a packet passes its listener once, in any order, and no other listener`() throws {
-        var random = Seeded()
+        var random = SeededGenerator()
         let key = DownlinkKey()
         let sealer = try DownlinkSealer(key: key)
         let opener = try DownlinkOpener(key: key)
@@ -90,7 +91,7 @@ import Testing
     }
 
     @Test func `a trailer without a packet, and garbage, are refused`() throws {
-        var random = Seeded()
+        var random = SeededGenerator()
         let opener = try DownlinkOpener(key: DownlinkKey())
         for count in 0...16 {
             #expect(throws: DownlinkError.truncated) { try opener.open([UInt8](repeating: 0, count: count)) }

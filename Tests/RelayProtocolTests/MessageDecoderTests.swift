@@ -1,13 +1,14 @@
 // Cutting the control stream: any chunking gives the same messages.
 import RelayProtocol
+import TestSupport
 import Testing
 
 @Suite struct MessageDecoderTests {
     @Test func `messages come out whole and in order, however the stream is cut`() throws {
-        var random = Seeded()
+        var random = SeededGenerator()
         for _ in 0..<100 {
             let messages = (0..<20).map { _ in
-                random.bytes(Int.random(in: 1...(random.chance(10) ? 16_384 : 100), using: &random))
+                random.bytes(Int.random(in: 1...(random.oneIn(10) ? 16_384 : 100), using: &random))
             }
             let stream = messages.flatMap { message in
                 (0..<4).map { UInt8(truncatingIfNeeded: message.count >> (24 - 8 * $0)) } + message
@@ -16,7 +17,7 @@ import Testing
             var received: [[UInt8]] = []
             var rest = stream[...]
             while !rest.isEmpty {
-                let count = min(rest.count, Int.random(in: 1...(random.chance() ? 3 : 5000), using: &random))
+                let count = min(rest.count, Int.random(in: 1...(random.oneIn() ? 3 : 5000), using: &random))
                 try decoder.feed(rest.prefix(count)) { received.append($0) }
                 rest = rest.dropFirst(count)
             }

@@ -3,6 +3,7 @@ import Cryptography
 import FoundationEssentials
 import RelayProtocol
 import SwiftProtobuf
+import TestSupport
 import Testing
 
 /// A change that makes one field of a good message invalid.
@@ -27,7 +28,7 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
     }
 
     @Test func `every message survives the wire unchanged, at the limits of its fields too`() throws {
-        var random = Seeded()
+        var random = SeededGenerator()
         for _ in 0..<200 {
             for message in random.clientMessages() {
                 #expect(try ClientMessage(parsing: try body(message.framed())) == message)
@@ -196,14 +197,14 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
     }
 
     @Test func `garbage and damaged messages give an error or a valid message, never a crash`() throws {
-        var random = Seeded()
+        var random = SeededGenerator()
         for _ in 0..<20_000 {
             var bytes: [UInt8]
-            if random.chance() {
+            if random.oneIn() {
                 bytes = random.bytes(Int.random(in: 0...200, using: &random))
             } else {
                 let framed =
-                    random.chance()
+                    random.oneIn()
                     ? random.clientMessages().randomElement(using: &random)?.framed()
                     : ServerMessage.floorTaken(random.taken()).framed()
                 bytes = Array((framed ?? []).dropFirst(4))

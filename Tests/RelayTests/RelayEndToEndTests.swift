@@ -3,6 +3,7 @@ import Cryptography
 import MonotonicTime
 import Reactor
 import RelayProtocol
+import TestSupport
 import Testing
 
 @testable import RelayClient
@@ -270,8 +271,7 @@ import Testing
     @Test func `a burst over a network that loses, doubles and reorders is heard once and in the talker's order`()
         async throws
     {
-        let seed = testSeed()
-        print("network seed \(seed)")
+        let seed = SeededGenerator.seed()
         let relay = try await TestRelay()
         let network = try await TestNetwork(
             to: try #require(await relay.server.port),

@@ -2,6 +2,7 @@
 import Cryptography
 import MonotonicTime
 import RelayProtocol
+import TestSupport
 import Testing
 
 @testable import RelayClient

@@ -5,6 +5,7 @@ import Glibc
 import MonotonicTime
 import Reactor
 import RelayProtocol
+import TestSupport
 
 /// Forwards UDP packets between whoever sends to `port` and a relay; each client gets a socket of its own.
 final class TestNetwork: @unchecked Sendable {

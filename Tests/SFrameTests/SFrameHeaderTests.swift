@@ -1,6 +1,7 @@
 // The frame header: RFC 9605's vectors, and bytes that are no header.
 import Cryptography
 import SFrame
+import TestSupport
 import Testing
 
 @Suite struct SFrameHeaderTests {
@@ -32,7 +33,7 @@ import Testing
     }
 
     @Test func `whatever parses encodes to the same bytes`() {
-        var random = Seeded()
+        var random = SeededGenerator()
         for _ in 0..<20_000 {
             let bytes = random.bytes(Int.random(in: 0...20, using: &random))
             guard let header = try? SFrameHeader(parsing: bytes) else { continue }

@@ -1,6 +1,7 @@
 // Sealing and opening: RFC 9605's vectors, epochs, replays, and whatever an attacker changes.
 import Cryptography
 import MonotonicTime
+import TestSupport
 import Testing
 
 @testable import SFrame
@@ -35,7 +36,7 @@ import Testing
     }
 
     @Test func `counters run from 0 and every frame opens once, in any order`() throws {
-        var random = Seeded()
+        var random = SeededGenerator()
         for suite in SFrameCipherSuite.allCases {
             let baseKey = random.bytes(32)
             let sealer = try SFrameSealer(suite: suite, baseKey: baseKey, keyID: .fresh(epoch: 9))
@@ -59,7 +60,7 @@ import Testing
     }
 
     @Test func `a changed frame or other metadata is refused, and the true frame opens afterwards`() throws {
-        var random = Seeded()
+        var random = SeededGenerator()
         let baseKey = random.bytes(16)
         let keyID = KeyID.fresh(epoch: 0)
         let sealer = try SFrameSealer(baseKey: baseKey, keyID: keyID)
@@ -177,7 +178,7 @@ import Testing
     }
 
     @Test func `garbage is refused with an error and changes nothing`() throws {
-        var random = Seeded()
+        var random = SeededGenerator()
         let baseKey = random.bytes(32)
         var opener = SFrameOpener()
         opener.setEpoch(0, baseKey: baseKey, at: Self.start)

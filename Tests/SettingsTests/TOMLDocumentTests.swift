@@ -1,4 +1,5 @@
 // TOML 1.0, and bytes that are not.
+import TestSupport
 import Testing
 
 @testable import Settings
@@ -59,8 +60,8 @@ private func parse(_ text: String) throws(TOMLSyntaxError) -> String {
 
     /// Documents cut, spliced and overwritten at random: each is read or refused, at a place within the text.
     @Test func mutatedDocumentsNeverCrash() {
-        let seed = UInt64.random(in: .min ... .max)
-        var random = SplitMix(state: seed)
+        let seed = SeededGenerator.seed()
+        var random = SeededGenerator(seed: seed)
         let fragments = [
             "a", "b.c", " = ", "=", "1", "-0x7F", "1.5e3", "\"", "'", "\"\"\"", "'''", "[", "]", "[[", "]]", "{", "}",
             ",",
@@ -97,17 +98,5 @@ private func parse(_ text: String) throws(TOMLSyntaxError) -> String {
         #expect(nearestName(to: "relay", among: ["gesture", "name"]) == nil)
         #expect(nearestName(to: "", among: ["gesture"]) == nil)
         #expect(nearestName(to: String(repeating: "x", count: 100_000), among: ["x"]) == nil)
-    }
-}
-
-/// A small seeded generator (SplitMix64), so that a failure can be repeated.
-struct SplitMix: RandomNumberGenerator {
-    var state: UInt64
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var z = state
-        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-        return z ^ (z >> 31)
     }
 }
