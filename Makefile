@@ -34,7 +34,7 @@ release:
 	swift build -c release $(SWIFT_STATIC) --product fake-bluez
 
 unit:
-	swift test $(CHECKED_IMPORTS)
+	swift test --no-parallel $(CHECKED_IMPORTS)
 vm: release
 	Tests/VM/run
 

@@ -7,6 +7,7 @@ import Logs
 import PTTBus
 import ServiceLifecycle
 import Settings
+import Terminal
 import UnixSignals
 
 /// The command line of `pttd`.
@@ -41,7 +42,7 @@ struct Pttd: AsyncParsableCommand {
         let (settings, path) = try load()
         if check {
             let problems = settings.accessories.profileProblems
-            for problem in problems { complain("\(problem)") }
+            for problem in problems { Console.complain("\(problem)") }
             // Running, the daemon leaves such a profile out and says so; who asks wants to know.
             guard problems.isEmpty else { throw ExitCode(78) }
             print(path.map { "\($0) is fine" } ?? "no configuration file; the defaults are used")
@@ -71,16 +72,10 @@ struct Pttd: AsyncParsableCommand {
         do {
             return (try Configuration.read(path: path), path)
         } catch {
-            complain("\(error)")
+            Console.complain("\(error)")
             throw ExitCode(78)  // EX_CONFIG, sysexits.h: systemd does not restart it for the same mistake.
         }
     }
 }
 
 extension Logger.Level: @retroactive ExpressibleByArgument {}
-
-/// A line on standard error, without the form of a log.
-private func complain(_ text: String) {
-    let bytes = Array((text + "\n").utf8)
-    _ = bytes.withUnsafeBytes { write(STDERR_FILENO, $0.baseAddress, $0.count) }
-}

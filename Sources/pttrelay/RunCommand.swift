@@ -50,7 +50,7 @@ struct RunCommand: AsyncParsableCommand {
             throw configurationMistake
         } catch let error as RelayStateError {
             // No channel is named, or the state directory is of no use: trying again changes nothing.
-            complain("pttrelay: \(error)")
+            Console.complain("pttrelay: \(error)")
             throw configurationMistake
         } catch {
             // A port in use may be free again later: systemd tries once more.
