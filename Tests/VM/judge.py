@@ -52,7 +52,8 @@ def problems(burst, a, emulated):
 def whole_from(talker, listener, burst):
     """When the microphone began (ns), if the logs say that every frame from there on was sent, arrived and was played; else None.
 
-    A listener who got the beginning late catches up by shortening it, which no alignment in windows can follow.
+    A listener who got the beginning late catches up by shortening it, and one who ran dry conceals: near either end no alignment in
+    windows can follow that.
     """
     def after(events, message):
         return next((e for e in events if e['message'] == message and e.get('t', 0) >= burst['press']), None)
@@ -60,7 +61,7 @@ def whole_from(talker, listener, burst):
     if not (began and sent and played) or played['t'] > burst['release'] + 2e9:
         return None
     whole = sent['metadata']['sent'] == played['metadata']['played'] and sent['metadata']['dropped'] == '0' \
-        and played['metadata']['lost'] == played['metadata']['late'] == '0'
+        and played['metadata']['lost'] == played['metadata']['late'] == '0' and played['metadata']['reason'] == 'complete'
     return began['t'] if whole else None
 
 
@@ -91,6 +92,7 @@ def main():
             a = rounded(alignment)
             if (began := whole_from(talker_side, listener_side, burst)) is not None:
                 a['start_lost_ms'] = min(a['start_lost_ms'], round(max(0, began - burst['press']) / 1e6, 1))
+                a['end_lost_ms'] = 0.0
             result.update(a)
             result['problems'] = list(problems(burst, a, emulated))
             lost = f'{a["start_lost_ms"]:.0f} / {a["lost_inside_ms"]:.0f} / {a["end_lost_ms"]:.0f} ms'
