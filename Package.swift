@@ -119,7 +119,7 @@ let package = Package(
             [
                 "Bridge", "DaemonAPI", "Accessories", "ChannelService", "RelayClient", "RelayServer", "BlueZ", "DBus",
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "MonotonicTime",
-                "Reactor", "PTTBus", "Logs", "Terminal", arguments, lifecycle, signals, log,
+                "Reactor", "PTTBus", "Logs", "Terminal", arguments, log,
             ]),
         executable("pttctl", ["PTTBus", "DBus", "Terminal", "MonotonicTime", "Reactor", "Logs", arguments, log]),
         executable(

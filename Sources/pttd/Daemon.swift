@@ -16,18 +16,26 @@ import Reactor
 import RelayClient
 import RelayProtocol
 import RelayServer
-import ServiceLifecycle
+import Synchronization
 
 /// Everything of `pttd`, from its start to its end.
-struct Daemon: Service {
+///
+/// It runs on its event loop and not on Swift's global executor, whose worker pool on Linux (libdispatch) looks after itself once a
+/// second as soon as it exists: an idle daemon would wake up for that.
+actor Daemon {
+    nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+
     private let configuration: Configuration
     private let logger: Logger
-    private let loop: EventLoop
     private let identity: Identity
     private let startedAt = Instant.now
+    private var ending: CheckedContinuation<Void, Never>?
+    private var isEnding = false
+    private nonisolated let outcome = Mutex<Result<Void, any Error>?>(nil)
 
     /// A daemon that has its key and its thread, and nothing else yet.
-    init(_ configuration: Configuration, state: String?, logger: Logger) async throws {
+    init(_ configuration: Configuration, state: String?, logger: Logger) throws {
         self.configuration = configuration
         self.logger = logger
         loop = try EventLoop(name: "pttd")
@@ -38,8 +46,54 @@ struct Daemon: Service {
         self.identity = identity
     }
 
-    func run() async throws {
-        defer { loop.stop() }
+    /// Starts everything. What keeps it from running ends the process like SIGTERM, and is thrown by `end`.
+    nonisolated func start() {
+        loop.becomeGlobalExecutor()
+        loop.execute { self.assumeIsolated { $0.begin() } }
+    }
+
+    private func begin() {
+        Task {
+            let result: Result<Void, any Error>
+            do {
+                try await run()
+                result = .success(())
+            } catch {
+                result = .failure(error)
+            }
+            outcome.withLock { $0 = result }
+            // Wakes `sigwait` when nobody asked for the end, and `end` when somebody did.
+            kill(getpid(), SIGTERM)
+        }
+    }
+
+    /// Ends everything in order and waits for it, ten seconds at most; for the main thread.
+    ///
+    /// - Throws: Why it could not run.
+    nonisolated func end() throws {
+        if outcome.withLock({ $0 == nil }) {
+            loop.execute { self.assumeIsolated { $0.askToEnd() } }
+            var signals = sigset_t()
+            sigemptyset(&signals)
+            sigaddset(&signals, SIGTERM)
+            var limit = timespec(tv_sec: 10, tv_nsec: 0)
+            while outcome.withLock({ $0 == nil }), sigtimedwait(&signals, nil, &limit) > 0 {}
+        }
+        try outcome.withLock { $0 }?.get()
+    }
+
+    private func askToEnd() {
+        isEnding = true
+        ending?.resume()
+        ending = nil
+    }
+
+    private func untilAskedToEnd() async {
+        guard !isEnding else { return }
+        await withCheckedContinuation { ending = $0 }
+    }
+
+    private func run() async throws {
         let relay = try await embeddedRelay()
         let link = relay?.invitation ?? configuration.link
         guard let link else { return }
@@ -86,7 +140,7 @@ struct Daemon: Service {
             "pttd is ready",
             metadata: ["ms": "\((Instant.now - startedAt).nanoseconds / 1_000_000)", "channel": "\(link)"])
 
-        try? await gracefulShutdown()
+        await untilAskedToEnd()
         logger.notice("pttd ends")
         await accessories.stop()
         await bluetooth.close()

@@ -5,14 +5,12 @@ import Glibc
 import Logging
 import Logs
 import PTTBus
-import ServiceLifecycle
 import Settings
 import Terminal
-import UnixSignals
 
 /// The command line of `pttd`.
 @main
-struct Pttd: AsyncParsableCommand {
+struct Pttd: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "pttd", abstract: "Push-to-talk for this machine: buttons in, speech out.",
         discussion: """
@@ -33,7 +31,7 @@ struct Pttd: AsyncParsableCommand {
     @Flag(help: "Read the configuration, say what is wrong with it, and end.")
     var check = false
 
-    func run() async throws {
+    func run() throws {
         // A peer that closes a pipe or socket is told by the call's error, not by a signal.
         signal(SIGPIPE, SIG_IGN)
         let level = logLevel
@@ -51,15 +49,17 @@ struct Pttd: AsyncParsableCommand {
         logger.notice(
             "pttd starts", metadata: ["version": "\(PTTBus.version)", "configuration": "\(path ?? "defaults")"])
         do {
-            let daemon = try await Daemon(settings, state: state, logger: logger)
-            let group = ServiceGroup(
-                configuration: .init(
-                    services: [.init(service: daemon, successTerminationBehavior: .gracefullyShutdownGroup)],
-                    gracefulShutdownSignals: [.sigterm, .sigint],
-                    logger: Logger(label: "pttd.services") { label in
-                        LineLogHandler(label: label, level: .error)
-                    }))
-            try await group.run()
+            // Blocked before the first thread starts, so that only `sigwait` takes them.
+            var endings = sigset_t()
+            sigemptyset(&endings)
+            sigaddset(&endings, SIGTERM)
+            sigaddset(&endings, SIGINT)
+            pthread_sigmask(SIG_BLOCK, &endings, nil)
+            let daemon = try Daemon(settings, state: state, logger: logger)
+            daemon.start()
+            var ending: Int32 = 0
+            sigwait(&endings, &ending)
+            try daemon.end()
         } catch {
             logger.critical("pttd cannot run", metadata: ["why": "\(error)"])
             throw ExitCode.failure

@@ -14,3 +14,7 @@ int ptt_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags) {
 void ptt_set_thread_name(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
 
 int ptt_thread_id(void) { return gettid(); }
+
+extern void *swift_task_enqueueGlobal_hook;
+
+void ptt_set_global_executor(void *hook) { swift_task_enqueueGlobal_hook = hook; }

@@ -30,3 +30,6 @@ void ptt_set_thread_name(const char *name);
 
 // The calling thread's id, gettid(2).
 int ptt_thread_id(void);
+
+// Has the Swift runtime hand jobs of its global executor to `hook` (swift/Runtime/Concurrency.h), a Swift function.
+void ptt_set_global_executor(void *hook);
