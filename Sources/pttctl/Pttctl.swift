@@ -48,9 +48,3 @@ struct BusOptions: ParsableArguments {
         }
     }
 }
-
-/// What `Talk` says, as lines for the user.
-enum Output {
-    static func line(_ text: String) { Console.say(text) }
-    static func complain(_ text: String) { Console.complain(text) }
-}

@@ -29,7 +29,7 @@ struct Talk: AsyncParsableCommand {
     func run() async throws {
         try await options.withDaemon { daemon in
             guard let channel = await daemon.snapshot.activeChannel?.properties else {
-                Output.complain("pttctl: no channel is joined")
+                Console.complain("pttctl: no channel is joined")
                 throw ExitCode.failure
             }
             if let seconds {
@@ -53,7 +53,7 @@ struct Talk: AsyncParsableCommand {
         }
         defer { ending.cancel() }
         for await why in failures {
-            Output.complain("pttctl: the transmission ended: \(why)")
+            Console.complain("pttctl: the transmission ended: \(why)")
             throw ExitCode.failure
         }
         try await daemon.stopTransmitting()
@@ -64,11 +64,11 @@ struct Talk: AsyncParsableCommand {
         do {
             terminal = try RawTerminal()
         } catch {
-            Output.complain("pttctl: standard input is no terminal (\(error)); use 'pttctl talk --for SECONDS'")
+            Console.complain("pttctl: standard input is no terminal (\(error)); use 'pttctl talk --for SECONDS'")
             throw ExitCode.failure
         }
         defer { terminal.restore() }
-        Output.line("\(name): hold SPACE to talk, q to leave.\r")
+        Console.say("\(name): hold SPACE to talk, q to leave.\r")
         let (news, feed) = AsyncStream.makeStream(of: News.self, bufferingPolicy: .bufferingOldest(256))
         let reader = KeyReader(terminal: terminal, loop: daemon.loop, feed: feed)
         try await reader.start()
@@ -83,18 +83,18 @@ struct Talk: AsyncParsableCommand {
                 await daemon.press { feed.yield(.answered($0.map { "\($0)" })) }
             case .answered(nil):
                 isTalking = true
-                Output.line("● talking\r")
-            case .answered(let why?): Output.line("✗ \(why)\r")
+                Console.say("● talking\r")
+            case .answered(let why?): Console.say("✗ \(why)\r")
             case .failed(let why) where isTalking:
                 isTalking = false
-                Output.line("✗ \(why)\r")
+                Console.say("✗ \(why)\r")
             // A refusal has been answered already; the others are not about this key.
             case .failed: break
             case .key(.released):
                 isTalking = false
                 // A refused or ended transmission leaves nothing to stop.
                 try? await daemon.stopTransmitting()
-                Output.line("○ listening\r")
+                Console.say("○ listening\r")
             case .key(.quit): feed.finish()
             }
         }
