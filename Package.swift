@@ -107,8 +107,8 @@ let package = Package(
         room(
             "Bridge",
             [
-                "Accessories", "ChannelService", "RelayClient", "PushToTalkCore", "Audio", "MonotonicTime", "Reactor",
-                log,
+                "Accessories", "ChannelService", "RelayClient", "RelayProtocol", "PushToTalkCore", "Audio",
+                "MonotonicTime", "Reactor", log,
             ]),
         room(
             "DaemonAPI", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
@@ -173,7 +173,10 @@ let package = Package(
             ["BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "Accessories", "MonotonicTime", "Reactor"]),
         tests(
             "Bridge", named: "Bridge",
-            ["Accessories", "ChannelService", "RelayClient", "PushToTalkCore", "Audio", "MonotonicTime", "Reactor"]),
+            [
+                "Accessories", "ChannelService", "RelayClient", "RelayProtocol", "Cryptography", "PushToTalkCore", "Audio",
+                "MonotonicTime", "Reactor",
+            ]),
         tests(
             "DaemonAPI", named: "DaemonAPI",
             ["BusTestSupport", log, "PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor"]),
