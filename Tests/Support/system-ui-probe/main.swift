@@ -11,8 +11,9 @@ import Reactor
 import SystemUI
 
 func say(_ line: String) {
-    print(line)
-    fflush(stdout)
+    // At once, whatever standard output is: somebody waits for it.
+    let bytes = Array("\(line)\n".utf8)
+    _ = write(1, bytes, bytes.count)
 }
 
 func picture(_ field: String) -> PTImage? {
