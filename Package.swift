@@ -91,6 +91,7 @@ let package = Package(
         // Floor 3
         room("BlueZ", ["CBluetooth", "DBus", "MonotonicTime", "Reactor", log]),
         room("PTTBus", ["DBus", "PushToTalkCore", "Reactor", log], resources: [.embedInCode("Interfaces")]),
+        room("SystemUI", ["DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         room("Audio", ["CALSA", "COpus", "CLinux", "MonotonicTime", log]),
         room("RelayClient", ["QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
 
@@ -152,6 +153,9 @@ let package = Package(
         tests("DBus", named: "DBus", ["BusTestSupport", "MonotonicTime", "Reactor", log]),
         tests("LinuxInput", named: "LinuxInput", ["MonotonicTime", "Reactor"]),
         tests("BlueZ", named: "BlueZ", ["FakeBlueZ", "BusTestSupport", "DBus", "MonotonicTime", "Reactor", log]),
+        tests(
+            "SystemUI", named: "SystemUI",
+            ["BusTestSupport", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         tests("Audio", named: "Audio", ["MonotonicTime", "COpus", log]),
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
         .executableTarget(
@@ -189,6 +193,10 @@ let package = Package(
         .target(
             name: "FakeBlueZ", dependencies: ["DBus", "MonotonicTime", "Reactor", log],
             path: "Tests/Support/FakeBlueZ", swiftSettings: swiftSettings),
+        .executableTarget(
+            name: "system-ui-probe",
+            dependencies: ["SystemUI", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log],
+            path: "Tests/Support/system-ui-probe", swiftSettings: swiftSettings),
         .executableTarget(
             name: "fake-bluez", dependencies: ["FakeBlueZ", "DBus", "MonotonicTime", "Reactor", arguments, log],
             path: "Tests/Support/fake-bluez", swiftSettings: swiftSettings),
