@@ -90,6 +90,7 @@ let package = Package(
 
         // Floor 3
         room("BlueZ", ["CBluetooth", "DBus", "MonotonicTime", "Reactor", log]),
+        room("Calls", ["DBus", "MonotonicTime", "Reactor", log]),
         room("PTTBus", ["DBus", "PushToTalkCore", "Reactor", log], resources: [.embedInCode("Interfaces")]),
         room("Audio", ["CALSA", "COpus", "CLinux", "MonotonicTime", log]),
         room("RelayClient", ["QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
@@ -152,6 +153,7 @@ let package = Package(
         tests("DBus", named: "DBus", ["BusTestSupport", "MonotonicTime", "Reactor", log]),
         tests("LinuxInput", named: "LinuxInput", ["MonotonicTime", "Reactor"]),
         tests("BlueZ", named: "BlueZ", ["FakeBlueZ", "BusTestSupport", "DBus", "MonotonicTime", "Reactor", log]),
+        tests("Calls", named: "Calls", ["BusTestSupport", "DBus", "MonotonicTime", "Reactor", log]),
         tests("Audio", named: "Audio", ["MonotonicTime", "COpus", log]),
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
         .executableTarget(
