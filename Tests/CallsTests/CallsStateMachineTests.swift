@@ -80,7 +80,7 @@ import Testing
     func crossing() throws {
         var world = World()
         world.openOfono(answerCalls: false)
-        let asked = try #require(world.questions.popLast())
+        let asked = try world.takeQuestion()
         // The answer was sent as number 10, before the call ended (11) and another came (12).
         world.hear(.ofonoRemoved("/m/c1"), serial: 11)
         world.hear(.ofonoAdded("/m/c2", state: "dialing", number: "2"), serial: 12)
@@ -95,7 +95,7 @@ import Testing
     func older() throws {
         var world = World()
         world.openOfono(answerCalls: false)
-        let asked = try #require(world.questions.popLast())
+        let asked = try world.takeQuestion()
         world.hear(.ofonoAdded("/m/c1", state: "active"), serial: 9)
         world.handle(.answered(.ofono, number: asked.number, serial: 10, arguments: [.ofonoObjects([:])]))
         #expect(world.texts.isEmpty)
@@ -105,7 +105,7 @@ import Testing
     func formerLife() throws {
         var world = World()
         world.openOfono(answerCalls: false)
-        let asked = try #require(world.questions.popLast())
+        let asked = try world.takeQuestion()
         world.handle(.vanished(.ofono))
         world.handle(.appeared(.ofono))
         world.handle(
@@ -137,7 +137,7 @@ import Testing
     func refusal() throws {
         var world = World()
         world.handle(.appeared(.ofono))
-        let asked = try #require(world.questions.popLast())
+        let asked = try world.takeQuestion()
         world.handle(.failed(.ofono, number: asked.number, reason: "denied", isFinal: true))
         #expect(world.machine.nextDeadline == nil)
         // What is signalled is heard all the same: the bus policy of oFono keeps others from asking only.
@@ -149,7 +149,7 @@ import Testing
     func pipeWire() throws {
         var world = World()
         world.handle(.appeared(.ofono))
-        let asked = try #require(world.questions.popLast())
+        let asked = try world.takeQuestion()
         world.handle(.answered(.ofono, number: asked.number, serial: 1, arguments: [.ofonoObjects(["/ag0": [:]])]))
         #expect(world.questions.map(\.question.path) == ["/ag0"])
     }
@@ -161,13 +161,13 @@ import Testing
         let call = "org.freedesktop.ModemManager1.Call"
         var world = World()
         world.handle(.appeared(.modemManager))
-        let opening = try #require(world.questions.popLast())
+        let opening = try world.takeQuestion()
         #expect(opening.question.path == root)
         let old: DBusObjectPath = "/org/freedesktop/ModemManager1/Call/1"
         let modem: DBusObjectPath = "/org/freedesktop/ModemManager1/Modem/0"
         let objects: ManagedObjects = [modem: [voice: ["Calls": .objectPaths([old])]], "/other": ["x.y": [:]]]
         world.handle(.answered(.modemManager, number: opening.number, serial: 1, arguments: [objects.dbusValue]))
-        let about = try #require(world.questions.popLast())
+        let about = try world.takeQuestion()
         #expect(about.question.path == old && about.question.method == "GetAll")
         world.handle(
             .answered(
@@ -200,13 +200,15 @@ import Testing
         let call: DBusObjectPath = "/org/bluez/hci0/dev_00_11_22_33_44_55/telephony0/call1"
         var world = World()
         world.openBlueZ(calls: [:])
+        let incoming: [String: [String: DBusValue]] = [
+            "org.bluez.Call1": ["State": .string("incoming"), "LineIdentification": .string("withheld")]
+        ]
         world.hear(
             CallSignal(
                 "/", "org.freedesktop.DBus.ObjectManager", "InterfacesAdded",
                 [
                     .objectPath(call),
-                    ["org.bluez.Call1": ["State": .string("incoming"), "LineIdentification": .string("withheld")]]
-                        .dbusValue,
+                    incoming.dbusValue,
                 ]), from: .bluez)
         #expect(world.texts.isEmpty)
         func change(_ state: String) -> CallSignal {

@@ -1,6 +1,7 @@
 // Services spoken for by the test, in front of the pure rules.
 import DBus
 import MonotonicTime
+import Testing
 
 @testable import Calls
 
@@ -15,6 +16,12 @@ struct World {
 
     /// The calls reported last, as users read them.
     var texts: [String] { (reported.last ?? []).map(\.description) }
+
+    /// The question asked last, which the test answers.
+    mutating func takeQuestion() throws -> (service: CallService, question: CallQuestion, number: UInt64) {
+        let last = questions.popLast()
+        return try #require(last)
+    }
 
     mutating func handle(_ event: CallsStateMachine.Event) { carryOut(machine.handle(event, at: now)) }
 
