@@ -90,6 +90,7 @@ let package = Package(
 
         // Floor 3
         room("BlueZ", ["CBluetooth", "DBus", "MonotonicTime", "Reactor", log]),
+        room("Calls", ["DBus", "MonotonicTime", "Reactor", log]),
         room("PTTBus", ["DBus", "PushToTalkCore", "Reactor", log], resources: [.embedInCode("Interfaces")]),
         room("SystemUI", ["DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         room("Audio", ["CALSA", "COpus", "CLinux", "MonotonicTime", log]),
@@ -156,6 +157,7 @@ let package = Package(
         tests(
             "SystemUI", named: "SystemUI",
             ["BusTestSupport", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
+        tests("Calls", named: "Calls", ["BusTestSupport", "DBus", "MonotonicTime", "Reactor", log]),
         tests("Audio", named: "Audio", ["MonotonicTime", "COpus", log]),
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
         .executableTarget(

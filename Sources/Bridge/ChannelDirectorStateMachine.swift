@@ -10,9 +10,9 @@ import RelayProtocol
 /// Events go in, actions come out, to be carried out in order before the next event. When `nextDeadline` has come, it
 /// wants `Event.deadlineReached`.
 public struct ChannelDirectorStateMachine: Sendable {
-    /// How long a program may take from being started until it registers; a channel that only its program can serve is
-    /// given up when nobody has come for it in that time.
-    public static let startLimit = Duration.seconds(10)
+    /// How long a channel whose program is gone, cannot be started, and alone could serve it, waits for somebody to
+    /// join it again before it is given up.
+    public static let orphanLimit = Duration.seconds(10)
     /// The most programs that are registered at the same time.
     public static let programsMax = 64
 
@@ -29,13 +29,9 @@ public struct ChannelDirectorStateMachine: Sendable {
         /// `Action.open` failed.
         case openFailed(UUID)
         /// A program has a channel manager from now on. Answered by `refuse` when there are too many.
-        case registered(ChannelProgram)
+        case registered(BusProgram)
         /// A program has left the bus, or has no channel manager any more.
         case gone(busName: String)
-        /// The program of the active channel is needed: a push waits for it, or a transmission that only it can record.
-        case programNeeded
-        /// D-Bus could not start the program.
-        case startFailed(name: String, why: String)
         /// The hours in which push to talk may be used began or ended.
         case hoursChanged(isOpen: Bool)
         /// The time of `nextDeadline` has come.
@@ -52,16 +48,14 @@ public struct ChannelDirectorStateMachine: Sendable {
         case remember
         /// Nothing is to be restored any more.
         case forget
-        /// Have D-Bus start the program.
+        /// Have D-Bus start the program, which registers then.
         case startProgram(name: String)
         /// The program stands behind the active channel from now on: tell it the channel and what goes on there.
-        case hand(to: ChannelProgram)
+        case hand(to: BusProgram)
         /// The program that stood behind the active channel is gone.
         case orphan
         /// What this caller transmits ends.
         case release(busName: String)
-        /// The program was started and did not register: what waits for it is over.
-        case programMissing(why: String)
         /// The event cannot be granted.
         case refuse(PTChannelError)
         /// The restored channel cannot be joined again.
@@ -75,12 +69,11 @@ public struct ChannelDirectorStateMachine: Sendable {
     /// The active channel; at most one.
     public private(set) var active: ChannelMembership?
     /// Programs that have a channel manager, by unique name.
-    public private(set) var programs: [String: ChannelProgram] = [:]
+    public private(set) var programs: [String: BusProgram] = [:]
 
     private var isOpen: Bool
     /// The configured channel is to be there when nothing else is.
     private var wantsConfigured = true
-    private var starting: (name: String, until: Instant)?
     /// When a channel is given up that only a program which cannot be started could serve.
     private var abandonedAt: Instant?
     private var actions: [Action] = []
@@ -97,10 +90,10 @@ public struct ChannelDirectorStateMachine: Sendable {
     }
 
     /// When the machine wants `Event.deadlineReached`; nil: it waits for events only.
-    public var nextDeadline: Instant? { [starting?.until, abandonedAt].compactMap { $0 }.min() }
+    public var nextDeadline: Instant? { abandonedAt }
 
     /// The program behind the active channel, while it is registered.
-    public var owner: ChannelProgram? { active?.owner?.busName.flatMap { programs[$0] } }
+    public var owner: BusProgram? { active?.owner?.busName.flatMap { programs[$0] } }
 
     /// The invitation that serves a membership: its own, or the configured one. Of a channel whose media are the
     /// program's it is the way for pushes only.
@@ -108,12 +101,6 @@ public struct ChannelDirectorStateMachine: Sendable {
         if let link = membership.link { return link }
         guard membership.hasApplicationMedia || membership.uuid == configured?.uuid else { return nil }
         return configured?.link
-    }
-
-    /// Whether `caller` may change the settings of the active channel: its program only, if it has one.
-    public func mayChange(_ uuid: UUID, caller: String) -> Bool {
-        guard let active, active.uuid == uuid, !active.isUnowned else { return true }
-        return active.owner?.busName == caller
     }
 
     /// Takes an event in, and tells what is to be done about it, in order.
@@ -127,11 +114,8 @@ public struct ChannelDirectorStateMachine: Sendable {
         case .openFailed(let uuid): openFailed(uuid)
         case .registered(let program): register(program)
         case .gone(let busName): gone(busName, at: now)
-        case .programNeeded: startProgram(at: now)
-        case .startFailed(let name, let why):
-            if starting?.name == name { programMissing("\(name) could not be started: \(why)") }
         case .hoursChanged(let isOpen): hoursChanged(isOpen)
-        case .deadlineReached: deadlineReached(at: now)
+        case .deadlineReached: if let abandonedAt, abandonedAt <= now { end(.systemPolicy) }
         }
         defer { actions.removeAll(keepingCapacity: true) }
         return actions
@@ -148,7 +132,7 @@ public struct ChannelDirectorStateMachine: Sendable {
         membership.owner?.busName = nil
         active = membership
         actions.append(.open(membership, .channelRestoration))
-        if !membership.isUnowned { startProgram(at: now) }
+        if let name = membership.owner?.name, !name.isEmpty { actions.append(.startProgram(name: name)) }
         giveUpUnlessServed(at: now)
     }
 
@@ -178,7 +162,7 @@ public struct ChannelDirectorStateMachine: Sendable {
             return
         }
         if let active { actions.append(.close(active.uuid, .systemPolicy)) }
-        clearDeadlines()
+        abandonedAt = nil
         wantsConfigured = wantsConfigured || membership.isConfigured
         active = membership
         actions += [.open(membership, .developerRequest), membership.isConfigured ? .forget : .remember]
@@ -221,7 +205,7 @@ public struct ChannelDirectorStateMachine: Sendable {
     }
 
     /// The configured channel yields, and a channel that nobody answers for is taken over by the program that joins it.
-    private func checkLimit(_ uuid: UUID, _ program: ChannelProgram?, _ link: InvitationLink?) throws(PTChannelError) {
+    private func checkLimit(_ uuid: UUID, _ program: BusProgram?, _ link: InvitationLink?) throws(PTChannelError) {
         guard let active else { return }
         if active.isConfigured, active.uuid != uuid || program != nil || link != nil { return }
         if active.uuid == uuid, active.isUnowned, program != nil { return }
@@ -243,7 +227,7 @@ public struct ChannelDirectorStateMachine: Sendable {
     private mutating func end(_ reason: PTChannelLeaveReason?) {
         guard let ended = active else { return }
         active = nil
-        clearDeadlines()
+        abandonedAt = nil
         actions.append(.close(ended.uuid, reason))
         if !ended.isConfigured { actions.append(.forget) }
         returnToConfigured()
@@ -263,7 +247,7 @@ public struct ChannelDirectorStateMachine: Sendable {
 
     // MARK: Programs
 
-    private mutating func register(_ program: ChannelProgram) {
+    private mutating func register(_ program: BusProgram) {
         // The same program a second time: its earlier registration is void.
         for old in programs.values
         where old.busName == program.busName || (!program.name.isEmpty && old.name == program.name) {
@@ -279,7 +263,7 @@ public struct ChannelDirectorStateMachine: Sendable {
         guard let owner = active?.owner,
             owner.busName == program.busName || (!owner.name.isEmpty && owner.name == program.name)
         else { return }
-        clearDeadlines()
+        abandonedAt = nil
         active?.owner = ChannelOwner(name: program.name, busName: program.busName)
         actions.append(.hand(to: program))
         if owner.name != program.name { actions.append(.remember) }
@@ -294,36 +278,8 @@ public struct ChannelDirectorStateMachine: Sendable {
         giveUpUnlessServed(at: now)
     }
 
-    private mutating func startProgram(at now: Instant) {
-        guard let owner = active?.owner, owner.busName == nil, starting == nil else { return }
-        guard !owner.name.isEmpty else {
-            actions.append(
-                .programMissing(why: "the program of this channel is gone, and has no bus name to start it by"))
-            return
-        }
-        starting = (owner.name, now + Self.startLimit)
-        actions.append(.startProgram(name: owner.name))
-    }
-
-    private mutating func programMissing(_ why: String) {
-        starting = nil
-        actions.append(.programMissing(why: why))
-    }
-
     private mutating func giveUpUnlessServed(at now: Instant) {
         guard let active, active.hasApplicationMedia, active.isUnowned else { return }
-        abandonedAt = now + Self.startLimit
-    }
-
-    private mutating func clearDeadlines() {
-        starting = nil
-        abandonedAt = nil
-    }
-
-    private mutating func deadlineReached(at now: Instant) {
-        if let starting, starting.until <= now {
-            programMissing("\(starting.name) was started and did not register within \(Self.startLimit)")
-        }
-        if let abandonedAt, abandonedAt <= now { end(.systemPolicy) }
+        abandonedAt = now + Self.orphanLimit
     }
 }

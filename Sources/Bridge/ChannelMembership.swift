@@ -4,7 +4,7 @@ import PushToTalkCore
 import RelayProtocol
 
 /// A program with a channel manager, as it is on the bus now.
-public struct ChannelProgram: Hashable, Sendable {
+public struct BusProgram: Hashable, Sendable {
     /// Its unique name.
     public var busName: String
     /// The well-known name that D-Bus can start it by; empty: it cannot be started.
@@ -49,6 +49,8 @@ public struct ChannelMembership: Hashable, Sendable {
     public var mode = PTTransmissionMode.halfDuplex
     /// Whether buttons of accessories talk when it is restored.
     public var accessoryButtonEventsEnabled = true
+    /// The push token it had, when it is restored.
+    public var token: PushToTalkCore.PushToken?
 
     /// A membership with Apple's defaults.
     public init(

@@ -1,4 +1,4 @@
-// Who holds the talk key: accessories, callers on the bus, a terminal. Pure.
+// Who holds the talk key: accessories, callers on the bus, the desktop, the channel's program. Pure.
 
 /// The one talk key of the machine, pressed by any number of holders at once.
 ///
@@ -12,6 +12,10 @@ public struct TalkKey: Sendable {
         case accessories
         /// A caller on the bus, by its unique name.
         case caller(String)
+        /// The system's own user interface: the tray icon's menu, a notification's button.
+        case userInterface
+        /// The program behind the channel, by its unique name: not a press, but its request to transmit.
+        case program(String)
     }
 
     /// What a change of the key asks for.

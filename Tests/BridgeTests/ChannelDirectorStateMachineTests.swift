@@ -23,8 +23,8 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
 
 @Suite struct ChannelDirectorStateMachineTests {
     private let now = Instant.zero
-    private let talk = ChannelProgram(busName: ":1.5", name: "com.example.Talk")
-    private let nameless = ChannelProgram(busName: ":1.6", name: "")
+    private let talk = BusProgram(busName: ":1.5", name: "com.example.Talk")
+    private let nameless = BusProgram(busName: ":1.6", name: "")
     private let user = ":1.9"
     private let uuid = UUID()
     private let link: InvitationLink
@@ -37,7 +37,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
 
     /// A director on its configured channel, with these programs.
     private func started(
-        programs: [ChannelProgram] = [], policy: JoinPolicy = JoinPolicy(), restoring: ChannelMembership? = nil
+        programs: [BusProgram] = [], policy: JoinPolicy = JoinPolicy(), restoring: ChannelMembership? = nil
     ) -> Director {
         var director = Director(configured: configured, policy: policy)
         _ = director.handle(.started(restoring: restoring), at: now)
@@ -327,29 +327,6 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(actions.dropFirst() == [.forget, .open(configured, .developerRequest)])
     }
 
-    @Test func aProgramThatIsStartedInVainIsTold() throws {
-        var kept = try membership(invitation())
-        kept.owner = ChannelOwner(name: talk.name, busName: nil)
-        var director = started(restoring: kept)
-        let deadline = try #require(director.nextDeadline)
-        #expect(director.handle(.programNeeded, at: now) == [])
-        #expect(director.handle(.deadlineReached, at: deadline - .nanoseconds(1)) == [])
-        guard case .programMissing? = director.handle(.deadlineReached, at: deadline).first else {
-            Issue.record("not told")
-            return
-        }
-        #expect(director.active?.uuid == kept.uuid)
-        // It may be tried again.
-        #expect(director.handle(.programNeeded, at: deadline) == [.startProgram(name: talk.name)])
-        guard case .programMissing? = director.handle(.startFailed(name: talk.name, why: "no"), at: deadline).first
-        else {
-            Issue.record("not told")
-            return
-        }
-        #expect(director.nextDeadline == nil)
-        #expect(director.handle(.startFailed(name: talk.name, why: "late"), at: deadline) == [])
-    }
-
     // MARK: Life and death of programs
 
     @Test func aProgramsDeathEndsItsTransmissionsNotItsMembership() {
@@ -358,8 +335,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(director.handle(.gone(busName: talk.busName), at: now) == [.release(busName: talk.busName), .orphan])
         #expect(director.active?.uuid == uuid)
         #expect(director.nextDeadline == nil)
-        #expect(director.handle(.programNeeded, at: now) == [.startProgram(name: talk.name)])
-        let again = ChannelProgram(busName: ":1.12", name: talk.name)
+        let again = BusProgram(busName: ":1.12", name: talk.name)
         #expect(director.handle(.registered(again), at: now) == [.hand(to: again)])
         #expect(director.owner == again)
     }
@@ -367,7 +343,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
     @Test func aProgramThatRegistersASecondTimeReplacesItsEarlierRegistration() {
         var director = started(programs: [talk])
         _ = director.handle(join(talk.busName, uuid), at: now)
-        let again = ChannelProgram(busName: ":1.12", name: talk.name)
+        let again = BusProgram(busName: ":1.12", name: talk.name)
         #expect(
             director.handle(.registered(again), at: now) == [.release(busName: talk.busName), .hand(to: again)])
         #expect(director.programs == [again.busName: again])
@@ -387,7 +363,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
     @Test func aProgramMayTakeANameAfterItJoined() {
         var director = started(programs: [nameless])
         _ = director.handle(join(nameless.busName, uuid), at: now)
-        let named = ChannelProgram(busName: nameless.busName, name: "com.example.Late")
+        let named = BusProgram(busName: nameless.busName, name: "com.example.Late")
         #expect(director.handle(.registered(named), at: now) == [.hand(to: named), .remember])
         #expect(director.active?.owner?.name == named.name)
     }
@@ -398,7 +374,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         _ = director.handle(.gone(busName: nameless.busName), at: now)
         #expect(director.active?.uuid == uuid)
         let deadline = try #require(director.nextDeadline)
-        #expect(deadline == now + Director.startLimit)
+        #expect(deadline == now + Director.orphanLimit)
         #expect(
             director.handle(.deadlineReached, at: deadline) == [
                 .close(uuid, .systemPolicy), .forget, .open(configured, .developerRequest),
@@ -409,7 +385,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         var director = started(programs: [nameless])
         _ = director.handle(join(nameless.busName, uuid), at: now)
         _ = director.handle(.gone(busName: nameless.busName), at: now)
-        let next = ChannelProgram(busName: ":1.20", name: "")
+        let next = BusProgram(busName: ":1.20", name: "")
         #expect(director.handle(.registered(next), at: now) == [])
         let actions = director.handle(join(next.busName, uuid), at: now)
         #expect(actions.first == .close(uuid, .systemPolicy))
@@ -423,17 +399,13 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         _ = director.handle(join(nameless.busName, nil, link: other), at: now)
         _ = director.handle(.gone(busName: nameless.busName), at: now)
         #expect(director.nextDeadline == nil)
-        guard case .programMissing? = director.handle(.programNeeded, at: now).first else {
-            Issue.record("who could be started?")
-            return
-        }
         #expect(director.active?.uuid == other.channel.uuid)
     }
 
     @Test func programsAreBounded() {
         var director = started()
         for index in 0..<Director.programsMax {
-            #expect(director.handle(.registered(ChannelProgram(busName: ":2.\(index)", name: "")), at: now) == [])
+            #expect(director.handle(.registered(BusProgram(busName: ":2.\(index)", name: "")), at: now) == [])
         }
         #expect(refusal(director.handle(.registered(talk), at: now)) == .unknown)
         _ = director.handle(.gone(busName: ":2.0"), at: now)
@@ -467,15 +439,5 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
             ])
         // The configured one is not tried in a loop.
         #expect(director.handle(.openFailed(configured.uuid), at: now) == [.close(configured.uuid, nil)])
-    }
-
-    @Test func onlyItsProgramChangesAChannel() throws {
-        var director = started(programs: [talk])
-        #expect(director.mayChange(configured.uuid, caller: user))
-        _ = director.handle(join(talk.busName, uuid), at: now)
-        #expect(director.mayChange(uuid, caller: talk.busName))
-        #expect(!director.mayChange(uuid, caller: user))
-        _ = director.handle(.gone(busName: talk.busName), at: now)
-        #expect(!director.mayChange(uuid, caller: user))
     }
 }
