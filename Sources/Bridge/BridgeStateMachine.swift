@@ -91,7 +91,9 @@ public struct BridgeStateMachine: Sendable {
     public init(hasLink: Bool = true) { linkStatus = hasLink ? .connecting : .ready }
 
     /// How the service is: no better than the link, nor than the program says.
-    public var serviceStatus: PTServiceStatus { linkStatus.rawValue > programStatus.rawValue ? linkStatus : programStatus }
+    public var serviceStatus: PTServiceStatus {
+        linkStatus.rawValue > programStatus.rawValue ? linkStatus : programStatus
+    }
 
     /// Whether `holder` presses the talk key.
     public func isPressed(by holder: TalkKey.Holder) -> Bool { key.isPressed(by: holder) }

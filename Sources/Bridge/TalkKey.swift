@@ -58,9 +58,10 @@ public struct TalkKey: Sendable {
 
     /// The transmission ended, or never began, without a release: every press made so far is used up.
     ///
-    /// Accessories are told of it and report their next fresh press only, without a release before.
+    /// Only callers have to let go first. Accessories are told of it and report their next fresh press only, and what a program
+    /// or a click asks for is fresh each time.
     public mutating func transmissionEnded() {
-        spent.formUnion(holders.subtracting([.accessories]))
+        for case .caller(let caller) in holders { spent.insert(.caller(caller)) }
         holders.removeAll()
     }
 
