@@ -187,6 +187,9 @@ public actor Bridge {
         if let error { throw error }
     }
 
+    /// Ends the transmission, whoever began it, for somebody who does not wait for an answer.
+    public func stop(_ source: PTChannelTransmitRequestSource) { handle(.requestedStop(source)) }
+
     /// The program tells how its own service is; the channel's is no better than that.
     public func setProgramStatus(_ status: PTServiceStatus) { handle(.programStatus(status)) }
 

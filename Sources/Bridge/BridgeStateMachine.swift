@@ -81,8 +81,12 @@ public struct BridgeStateMachine: Sendable {
     private var linkStatus: PTServiceStatus
     /// What the program behind the channel says of its own service.
     private var programStatus = PTServiceStatus.ready
+    /// Why the link is not ready, in words for the user; empty when it is.
+    private var linkDetail = ""
     /// Why the service is not ready, in words for the user; empty when it is.
-    public private(set) var serviceDetail = ""
+    public var serviceDetail: String {
+        linkDetail.isEmpty && programStatus != .ready ? "the channel's program says so" : linkDetail
+    }
     private var actions: [Action] = []
 
     /// A bridge of which nothing has been told yet.
@@ -199,10 +203,10 @@ public struct BridgeStateMachine: Sendable {
     private mutating func linkChanged(to state: RelayLinkState) {
         let status: PTServiceStatus
         switch state {
-        case .ready: (status, serviceDetail) = (.ready, "")
-        case .connecting: (status, serviceDetail) = (.connecting, "connecting to the relay")
-        case .unavailable(let error, _): (status, serviceDetail) = (.unavailable, "\(error)")
-        case .stopped: (status, serviceDetail) = (.unavailable, "the channel has been left")
+        case .ready: (status, linkDetail) = (.ready, "")
+        case .connecting: (status, linkDetail) = (.connecting, "connecting to the relay")
+        case .unavailable(let error, _): (status, linkDetail) = (.unavailable, "\(error)")
+        case .stopped: (status, linkDetail) = (.unavailable, "the channel has been left")
         }
         defer { if status != .ready { silence() } }
         // A burst may outlive the connection that it began on: the link tells its end, or goes on with it.

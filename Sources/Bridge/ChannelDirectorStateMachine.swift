@@ -10,8 +10,8 @@ import RelayProtocol
 /// Events go in, actions come out, to be carried out in order before the next event. When `nextDeadline` has come, it
 /// wants `Event.deadlineReached`.
 public struct ChannelDirectorStateMachine: Sendable {
-    /// How long a channel whose program is gone, cannot be started, and alone could serve it, waits for somebody to
-    /// join it again before it is given up.
+    /// How long a channel waits for a program that is gone and cannot be started. One that only such a program could
+    /// serve is given up then.
     public static let orphanLimit = Duration.seconds(10)
     /// The most programs that are registered at the same time.
     public static let programsMax = 64
@@ -115,7 +115,7 @@ public struct ChannelDirectorStateMachine: Sendable {
         case .registered(let program): register(program)
         case .gone(let busName): gone(busName, at: now)
         case .hoursChanged(let isOpen): hoursChanged(isOpen)
-        case .deadlineReached: if let abandonedAt, abandonedAt <= now { end(.systemPolicy) }
+        case .deadlineReached: if let abandonedAt, abandonedAt <= now { abandon() }
         }
         defer { actions.removeAll(keepingCapacity: true) }
         return actions
@@ -261,12 +261,13 @@ public struct ChannelDirectorStateMachine: Sendable {
         }
         programs[program.busName] = program
         guard let owner = active?.owner,
-            owner.busName == program.busName || (!owner.name.isEmpty && owner.name == program.name)
+            [owner.busName, owner.formerBusName].contains(program.busName)
+                || (!owner.name.isEmpty && owner.name == program.name)
         else { return }
         abandonedAt = nil
         active?.owner = ChannelOwner(name: program.name, busName: program.busName)
         actions.append(.hand(to: program))
-        if owner.name != program.name { actions.append(.remember) }
+        if owner.name != program.name || program.name.isEmpty { actions.append(.remember) }
     }
 
     private mutating func gone(_ busName: String, at now: Instant) {
@@ -279,7 +280,16 @@ public struct ChannelDirectorStateMachine: Sendable {
     }
 
     private mutating func giveUpUnlessServed(at now: Instant) {
-        guard let active, active.hasApplicationMedia, active.isUnowned else { return }
+        guard let active, active.isUnowned, active.hasApplicationMedia || active.owner?.formerBusName != nil else {
+            return
+        }
         abandonedAt = now + Self.orphanLimit
+    }
+
+    private mutating func abandon() {
+        abandonedAt = nil
+        // From now on somebody else may have that name.
+        active?.owner?.formerBusName = nil
+        if active?.hasApplicationMedia == true { end(.systemPolicy) }
     }
 }

@@ -23,11 +23,14 @@ public struct ChannelOwner: Hashable, Sendable {
     public var name: String
     /// Its unique name while it is registered; nil: it is gone.
     public var busName: String?
+    /// The unique name that a nameless program had when the daemon ended, for as long as it may be the same one.
+    public var formerBusName: String?
 
     /// An owner.
-    public init(name: String, busName: String?) {
+    public init(name: String, busName: String?, formerBusName: String? = nil) {
         self.name = name
         self.busName = busName
+        self.formerBusName = formerBusName
     }
 }
 

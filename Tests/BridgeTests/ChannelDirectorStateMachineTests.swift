@@ -365,6 +365,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         _ = director.handle(join(nameless.busName, uuid), at: now)
         let named = BusProgram(busName: nameless.busName, name: "com.example.Late")
         #expect(director.handle(.registered(named), at: now) == [.hand(to: named), .remember])
+        #expect(director.handle(.registered(named), at: now) == [.hand(to: named)])
         #expect(director.active?.owner?.name == named.name)
     }
 
@@ -379,6 +380,25 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
             director.handle(.deadlineReached, at: deadline) == [
                 .close(uuid, .systemPolicy), .forget, .open(configured, .developerRequest),
             ])
+    }
+
+    @Test(arguments: [true, false]) func aNamelessProgramThatOutlivedTheDaemonGetsItsChannelBack(isInTime: Bool) throws
+    {
+        var kept = try membership(invitation())
+        kept.owner = ChannelOwner(name: "", busName: nil, formerBusName: nameless.busName)
+        var director = Director(configured: configured)
+        #expect(director.handle(.started(restoring: kept), at: now) == [.open(kept, .channelRestoration)])
+        let deadline = try #require(director.nextDeadline)
+        guard !isInTime else {
+            #expect(director.handle(.registered(nameless), at: now) == [.hand(to: nameless), .remember])
+            #expect(director.owner == nameless)
+            return
+        }
+        // A unique name is that of somebody else after a while; the channel stays, and is nobody's.
+        #expect(director.handle(.deadlineReached, at: deadline) == [])
+        #expect(director.nextDeadline == nil)
+        #expect(director.handle(.registered(nameless), at: now) == [])
+        #expect(director.active?.uuid == kept.uuid)
     }
 
     @Test func theNextLifeOfANamelessProgramJoinsItsChannelAgain() throws {
