@@ -44,8 +44,9 @@ extension ChannelDirector {
             told?()
             return
         }
+        let call = call(callback)
         delegate.assumeIsolated { delegate in
-            delegate.tell(call(callback)) { [channel] outcome in
+            delegate.tell(call) { [channel] outcome in
                 if let identifier = callback.pushDelivery {
                     channel.assumeIsolated { $0.push(.init(outcome, to: identifier)) }
                 }

@@ -25,9 +25,9 @@ extension ChannelDirector: DaemonControls {
 
     /// The accessories' controls, OR-ed by their own room, begin or end. On the loop.
     func accessoryWants(_ intent: AccessoryIntent) {
-        guard let seat, intent == .transmitEnded || areAccessoriesEnabled else {
+        guard let seat, intent.isEnd || areAccessoriesEnabled else {
             // Nothing to talk on: what is held is used up.
-            if intent == .transmitBegan { surroundings?.handler(.endedBySystem) }
+            if !intent.isEnd { surroundings?.handler(.endedBySystem) }
             return
         }
         seat.bridge.assumeIsolated { $0.accessoryWants(intent) }
@@ -203,6 +203,16 @@ extension ChannelDirector: DaemonControls {
     private func hold(_ changes: [CallHolders.Change]) {
         for change in changes {
             channel.assumeIsolated { $0.setCallActive(holder: change.holder, description: change.description) }
+        }
+    }
+}
+
+extension AccessoryIntent {
+    /// Whether it is a release, which is never lost.
+    fileprivate var isEnd: Bool {
+        switch self {
+        case .transmitBegan: false
+        case .transmitEnded: true
         }
     }
 }

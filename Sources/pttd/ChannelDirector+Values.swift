@@ -1,6 +1,7 @@
 // The director's values in the words of its neighbours: the record, the channel service, pushes.
 import Bridge
 import ChannelService
+import MonotonicTime
 import PushToTalkCore
 import RelayClient
 import RelayProtocol

@@ -107,14 +107,12 @@ extension Daemon {
             } catch {
                 logger.warning("no Bluetooth yet: BlueZ's bus is tried again and again", metadata: ["why": "\(error)"])
             }
-            await attempt("no Bluetooth: the bus does not tell of BlueZ", logger) { () throws(DBusError) in
-                try await accessories.start()
-            }
-            await attempt("telephone calls are not noticed", logger) { () throws(DBusError) in try await calls.start() }
-            await attempt("programs count as being in the foreground", logger) { () throws(DBusError) in
+            await attempt("no Bluetooth: the bus does not tell of BlueZ", logger) { try await accessories.start() }
+            await attempt("telephone calls are not noticed", logger) { try await calls.start() }
+            await attempt("programs count as being in the foreground", logger) {
                 try await foreground.start()
             }
-            await attempt("the machine's sleep is not noticed", logger) { () throws(DBusError) in
+            await attempt("the machine's sleep is not noticed", logger) {
                 try await SleepMonitor.follow(systemBus) { sleeps($0) }
             }
         }
@@ -133,7 +131,7 @@ extension Daemon {
 
         private func showOnDesktop(_ logger: Logger) async {
             guard let desktop else { return }
-            await attempt("the desktop does not show push to talk", logger) { () throws(DBusError) in
+            await attempt("the desktop does not show push to talk", logger) {
                 try await desktop.start()
             }
             await publisher.show(on: desktop)
@@ -147,7 +145,7 @@ extension Daemon {
         }
 
         private func attempt(
-            _ failure: String, _ logger: Logger, _ body: () async throws(DBusError) -> Void
+            _ failure: String, _ logger: Logger, _ body: () async throws -> Void
         ) async {
             do {
                 try await body()

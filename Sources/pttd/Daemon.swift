@@ -106,11 +106,12 @@ actor Daemon {
         // What the bus asks is held weakly by what serves it.
         self.parts = parts
         await parts.start(logger)
+        let shown = await parts.director.shown
         logger.notice(
             "pttd is ready",
             metadata: [
                 "ms": "\((Instant.now - startedAt).nanoseconds / 1_000_000)",
-                "channel": "\(await parts.director.shown.snapshot.channel?.descriptor.name ?? "none")",
+                "channel": "\(shown.snapshot.channel?.descriptor.name ?? "none")",
             ])
 
         await untilAskedToEnd()

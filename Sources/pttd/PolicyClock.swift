@@ -25,7 +25,7 @@ actor PolicyClock {
 
         /// The machine's local time.
         static var now: TimeOfDay {
-            var seconds = time(nil)
+            var seconds = Glibc.time(nil)
             var parts = tm()
             localtime_r(&seconds, &parts)
             return TimeOfDay(minute: Int(parts.tm_hour) * 60 + Int(parts.tm_min), second: Int(parts.tm_sec))

@@ -69,7 +69,7 @@ actor StatusPublisher {
 
     private func publish() async {
         let state = await director.shown
-        desktop?.assumeIsolated { $0.update(SystemUIState(state.snapshot, detail: state.detail)) }
+        await desktop?.update(SystemUIState(state.snapshot, detail: state.detail))
         await api.update(channel: ChannelProperties(state.snapshot, detail: state.detail, owner: state.owner))
         await api.update(call: state.snapshot.calls.map(\.description).joined(separator: "; "))
         if let accessories { await api.update(accessories: await accessories.statuses.map { AccessoryProperties($0) }) }
