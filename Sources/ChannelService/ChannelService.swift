@@ -193,8 +193,8 @@ public actor ChannelService {
         case .callback(let callback):
             note(callback)
             switch callback {
-            case .didJoinChannel: audio.setPrepared(true)
-            case .didLeaveChannel: audio.setPrepared(false)
+            case .didJoinChannel: audio.prepare(for: machine.channel?.media)
+            case .didLeaveChannel: audio.prepare(for: nil)
             default: break
             }
             tell(.callback(callback))
