@@ -75,7 +75,6 @@ public struct PushEndpoint: Service {
         // What the server says of itself is said better by the relay.
         quiet.logLevel = max(.warning, logger.logLevel)
         let listening = onListening
-        let log = logger
         let server = Server(
             childChannelSetup: channel,
             configuration: ServerConfiguration(
@@ -83,7 +82,6 @@ public struct PushEndpoint: Service {
                 availableConnectionsDelegate: .maximum(configuration.limits.connections, logger: quiet)),
             onServerRunning: { channel in
                 let port = channel.localAddress?.port.flatMap { UInt16(exactly: $0) } ?? 0
-                log.info("pushes are taken", metadata: ["port": "\(port)"])
                 await listening(port)
             }, eventLoopGroup: group, logger: quiet)
         let result: Result<Void, any Error>

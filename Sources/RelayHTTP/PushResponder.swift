@@ -60,7 +60,11 @@ struct PushResponder: Sendable {
             response = Response(
                 status: .init(code: error.status), headers: [.contentType: "application/json"],
                 body: .init(byteBuffer: ByteBuffer(string: error.body)))
-            if error == .methodNotAllowed { response.headers[.allow] = "POST" }
+            switch error {
+            case .methodNotAllowed: response.headers[.allow] = "POST"
+            case .serviceUnavailable: response.headers[.retryAfter] = "30"
+            default: break
+            }
         }
         if let name = Self.messageIDName { response.headers[name] = messageID }
         try await writer.write(response: response.head, body: response.body)
