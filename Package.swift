@@ -37,6 +37,14 @@ let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swif
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let signals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 let protobuf = Target.Dependency.product(name: "SwiftProtobuf", package: "swift-protobuf")
+let hummingbird = Target.Dependency.product(name: "HummingbirdCore", package: "hummingbird")
+let hummingbirdHTTP2 = Target.Dependency.product(name: "HummingbirdHTTP2", package: "hummingbird")
+/// What stands below hummingbird, where the endpoint needs it by name.
+let nio: [Target.Dependency] = [
+    .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),
+    .product(name: "NIOTLS", package: "swift-nio"), .product(name: "NIOSSL", package: "swift-nio-ssl"),
+    .product(name: "HTTPTypes", package: "swift-http-types"),
+]
 let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collections")
 
 let package = Package(
@@ -52,6 +60,11 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
+        // The relay's HTTP endpoint. Without traits: neither the whole of Foundation nor a configuration of its own.
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
+        .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
+        .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0", traits: []),
     ],
     targets: [
         // Floor 0: C libraries, and the few macros and variadics that Swift cannot see.
@@ -115,6 +128,14 @@ let package = Package(
         room(
             "DaemonAPI", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
 
+        room(
+            "RelayHTTP",
+            [
+                "RelayServer", "RelayProtocol", "Cryptography", "MonotonicTime", hummingbird, hummingbirdHTTP2,
+                lifecycle,
+                log,
+            ] + nio),
+
         // Floor 6: arguments, configuration, assembly.
         executable(
             "pttd",
@@ -127,8 +148,8 @@ let package = Package(
         executable(
             "pttrelay",
             [
-                "RelayServer", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Reactor", "Logs", "Terminal",
-                arguments, lifecycle, signals, log,
+                "RelayServer", "RelayHTTP", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Reactor", "Logs",
+                "Terminal", arguments, lifecycle, signals, log,
             ]),
 
         // Not a product: what forwarding costs (Benchmarks/RelayForward).
@@ -172,6 +193,12 @@ let package = Package(
             "RelayServer", named: "Relay",
             [
                 "RelayClient", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", "CLinux",
+                log,
+            ]),
+        tests(
+            "RelayHTTP", named: "RelayHTTP",
+            [
+                "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "MonotonicTime", "Reactor", lifecycle,
                 log,
             ]),
         tests(
