@@ -12,14 +12,14 @@ enum DisplayText {
         var pendingSpace = false
         // A "character" may be a letter with a thousand marks on it: scalars are bounded too.
         for character in text.prefix(4 * characterCountMax) {
-            guard count < characterCountMax else {
-                shown.append("…")
-                break
-            }
             let kept = String(character.unicodeScalars.prefix(8).filter { !isInvisible($0) })
             if kept.isEmpty || character.isWhitespace {
                 pendingSpace = pendingSpace || (character.isWhitespace && !shown.isEmpty)
                 continue
+            }
+            guard count + (pendingSpace ? 1 : 0) < characterCountMax else {
+                shown.append("…")
+                break
             }
             if pendingSpace {
                 shown.append(" ")

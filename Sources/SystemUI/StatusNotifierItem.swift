@@ -115,25 +115,25 @@ actor StatusNotifierItem {
     }
 
     private static let signals = [
-        ("Title", "NewTitle"), ("IconName", "NewIcon"), ("OverlayIconName", "NewOverlayIcon"),
+        ("Title", "NewTitle"), ("IconName", "NewIcon"),
         ("AttentionIconName", "NewAttentionIcon"), ("ToolTip", "NewToolTip"), ("Status", "NewStatus"),
     ]
 
     private var properties: [String: DBusValue] {
-        let picture = view.image.flatMap { image in images.assumeIsolated { $0.picture(of: image) } }
+        let picture = view.image.flatMap { image in images.assumeIsolated { $0.picture(of: image) } }?.iconName
         let activity = view.activity.iconName
-        // The channel's picture stays, and what goes on lies over it.
-        let overlay = picture == nil || view.activity == .idle ? "" : activity
-        let icon = picture?.iconName ?? activity
+        // What goes on takes the place of the channel's picture, not a corner of it: few hosts draw overlays.
+        let icon = view.activity == .idle ? picture ?? activity : activity
         let noPixels = DBusValue.array(Self.pixelsType, [])
+        let badge = ActivityBadge.pixmap(of: view.activity)
         return [
             "Category": .string("Communications"), "Id": .string("pttd"), "Title": .string(view.title),
             "Status": .string(view.status.rawValue), "WindowId": .int32(0), "IconThemePath": .string(""),
             "Menu": .objectPath(MenuService.path), "ItemIsMenu": .boolean(false), "IconName": .string(icon),
-            "IconPixmap": noPixels, "OverlayIconName": .string(overlay), "OverlayIconPixmap": noPixels,
-            "AttentionIconName": .string(activity), "AttentionIconPixmap": noPixels, "AttentionMovieName": .string(""),
+            "IconPixmap": badge, "OverlayIconName": .string(""), "OverlayIconPixmap": noPixels,
+            "AttentionIconName": .string(activity), "AttentionIconPixmap": badge, "AttentionMovieName": .string(""),
             "ToolTip": .structure([
-                .string(icon), noPixels, .string(view.title), .string(DisplayText.escapingMarkup(view.text)),
+                .string(picture ?? icon), noPixels, .string(view.title), .string(DisplayText.escapingMarkup(view.text)),
             ]),
         ]
     }
@@ -158,8 +158,7 @@ actor StatusNotifierItem {
 
     private func activate() { activated() }
 
-    /// `a(iiay)`: width, height, ARGB32 in network byte order.
-    private static let pixelsType = DBusType.structure([.int32, .int32, .array(.byte)])
+    private static let pixelsType = ActivityBadge.pixelsType
 
     /// The interface (StatusNotifierItem specification). Changes are told by its own signals.
     static let declaration = DBusInterface(

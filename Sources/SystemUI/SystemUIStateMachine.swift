@@ -111,7 +111,11 @@ struct SystemUIStateMachine {
         } else if let speaker = old.speaker, new.channel != nil {
             lastSpeaker = (speaker, now + Self.lingerAfterSpeech)
         }
-        if state.isTransmitting, !old.isTransmitting { failure = nil }
+        if state.isTransmitting, !old.isTransmitting {
+            failure = nil
+            // Answered.
+            lastSpeaker = nil
+        }
         if !state.isTransmitting, old.isTransmitting { isPressed = false }
         if !state.isTransmitting { isReleasing = false }
     }

@@ -9,13 +9,14 @@ enum Activity: Hashable, Sendable, CaseIterable {
     case connecting
     case unavailable
 
-    /// The icon in the user's theme (Icon Naming Specification 0.8.90): only names of the specification, which themes complete.
+    /// The icon in the user's theme. All of Adwaita, Breeze, elementary Xfce, MATE and Papirus have these names in colour; where
+    /// a theme lacks one, hosts draw `ActivityBadge`.
     var iconName: String {
         switch self {
-        case .idle: "audio-input-microphone"
+        case .idle: "microphone-sensitivity-high"
         case .transmitting: "media-record"
         case .receiving: "audio-volume-high"
-        case .connecting: "network-idle"
+        case .connecting: "view-refresh"
         case .unavailable: "network-offline"
         }
     }
