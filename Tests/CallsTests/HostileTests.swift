@@ -34,11 +34,11 @@ import Testing
     func flood() throws {
         var world = World()
         world.openOfono()
-        for index in 0..<10_000 {
+        for index in 0..<1_000 {
             world.hear(.ofonoAdded(try DBusObjectPath("/m/c\(index)"), state: "active"))
         }
         #expect(world.machine.active.count == CallsStateMachine.callsMaximum)
-        for index in 0..<10_000 {
+        for index in 0..<1_000 {
             world.hear(
                 CallSignal(
                     try DBusObjectPath("/m\(index)"), "org.ofono.Modem", "PropertyChanged",
@@ -103,9 +103,13 @@ import Testing
             world.questions = world.questions.suffix(200)
             world.complaints = []
             let active = world.machine.active
-            #expect(active.allSatisfy { $0.state.isInProgress && alive.contains($0.service) }, "step \(step)")
-            #expect(active.count <= 3 * CallsStateMachine.callsMaximum)
-            if let reported = world.reported.last { #expect(reported == active) }
+            // The macro costs more than the rules do.
+            guard active.allSatisfy({ $0.state.isInProgress && alive.contains($0.service) }),
+                active.count <= 3 * CallsStateMachine.callsMaximum, world.reported.last ?? [] == active
+            else {
+                Issue.record("step \(step): \(active), reported \(world.reported.last ?? [])")
+                return
+            }
             world.reported = world.reported.suffix(1)
         }
         for service in CallService.allCases { world.handle(.vanished(service)) }
