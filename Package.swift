@@ -178,6 +178,7 @@ let package = Package(
         tests(
             "SystemUI", named: "SystemUI",
             ["BusTestSupport", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
+        tests(
             "Calls", named: "Calls", ["BusTestSupport", "DBus", "MonotonicTime", "Reactor", log], exclude: ["modem.py"]),
         tests("Audio", named: "Audio", ["MonotonicTime", "COpus", log]),
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
