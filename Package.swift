@@ -204,7 +204,10 @@ let package = Package(
             ]),
         tests(
             "pttd", named: "pttd",
-            ["BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "Accessories", "MonotonicTime", "Reactor"]),
+            [
+                "BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "RelayServer", "Accessories", "Bridge",
+                "Calls", "ChannelService", "Cryptography", "PTTBus", "PushToTalkCore", "MonotonicTime", "Reactor", log,
+            ]),
         tests(
             "Bridge", named: "Bridge",
             [

@@ -29,6 +29,7 @@ public final class PrivateBus: Sendable {
               <type>session</type>
               <listen>\(address)</listen>
               <auth>EXTERNAL</auth>
+              <servicedir>\(directory)/services</servicedir>
               <policy context="default">
                 <allow send_destination="*" eavesdrop="false"/>
                 <allow eavesdrop="false"/>
