@@ -190,6 +190,9 @@ let package = Package(
             ["FakeBlueZ", "BusTestSupport", "BlueZ", "DBus", "Settings", "MonotonicTime", "Reactor", log],
             exclude: ["Traces"]),
         tests("ChannelService", named: "ChannelService", ["PushToTalkCore", "Audio", "MonotonicTime", "Reactor"]),
+        .executableTarget(
+            name: "restoration-writer", dependencies: ["ChannelService", "PushToTalkCore"],
+            path: "Tests/Support/restoration-writer", swiftSettings: swiftSettings),
         tests(
             "RelayServer", named: "Relay",
             [
