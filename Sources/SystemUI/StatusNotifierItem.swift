@@ -27,6 +27,8 @@ actor StatusNotifierItem {
     private var ownsName = false
     private var isExported = false
     private var watcherOwner: String?
+    /// What is on the bus.
+    private var told: [String: DBusValue] = [:]
 
     /// An icon that nobody can see yet. `activated` is called on the loop, when the icon is clicked.
     init(
@@ -46,7 +48,8 @@ actor StatusNotifierItem {
 
     /// Puts the icon on the bus and watches for watchers.
     func start() async throws(DBusError) {
-        try await bus.export([try export()], at: Self.path)
+        told = properties
+        try await bus.export([try export(told)], at: Self.path)
         isExported = true
         // What changed meanwhile.
         show(view)
@@ -92,10 +95,11 @@ actor StatusNotifierItem {
 
     /// The icon from now on.
     func show(_ new: TrayView) {
-        let old = properties
         view = new
-        let now = properties
         guard isExported else { return }
+        let old = told
+        let now = properties
+        told = now
         let isSeen = watcherOwner != nil
         bus.assumeIsolated { bus in
             do throws(DBusError) {
@@ -140,7 +144,7 @@ actor StatusNotifierItem {
 
     // MARK: Calls
 
-    private func export() throws(DBusError) -> DBusExport {
+    private func export(_ properties: [String: DBusValue]) throws(DBusError) -> DBusExport {
         try DBusExport(
             Self.declaration, properties: properties,
             methods: [
