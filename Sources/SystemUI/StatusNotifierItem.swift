@@ -66,8 +66,7 @@ actor StatusNotifierItem {
         if isExported { await bus.unexport(at: Self.path) }
         isExported = false
         // Giving the name back is how an icon is unregistered.
-        if ownsName { try? await bus.releaseName(name) }
-        ownsName = false
+        await releaseName()
     }
 
     private func watcherChanged(_ owner: String?) {
@@ -77,18 +76,37 @@ actor StatusNotifierItem {
 
     private func register(with owner: String) async {
         do throws(DBusError) {
-            if !ownsName {
-                try await bus.requestName(name)
-                ownsName = true
-            }
+            let service = try await serviceName()
+            // Stopped meanwhile, or there is another watcher.
+            guard watcherOwner == owner else { return }
             try await bus.call(
                 destination: owner, path: "/StatusNotifierWatcher", interface: Self.watcher,
-                method: "RegisterStatusNotifierItem", arguments: [.string(name)], timeout: Self.timeout,
+                method: "RegisterStatusNotifierItem", arguments: [.string(service)], timeout: Self.timeout,
                 startsService: false)
         } catch {
             // The next watcher is asked again; this one is not.
             logger.debug("no tray icon", metadata: ["why": "\(error)"])
         }
+    }
+
+    private func serviceName() async throws(DBusError) -> String {
+        if ownsName { return name }
+        do throws(DBusError) {
+            try await bus.requestName(name)
+            ownsName = true
+            if !isExported { await releaseName() }
+            return name
+        } catch .nameTaken {
+            // Process numbers repeat in containers; the bus's own names do not.
+            guard let unique = await bus.uniqueName else { throw .disconnected }
+            return unique
+        }
+    }
+
+    private func releaseName() async {
+        guard ownsName else { return }
+        ownsName = false
+        try? await bus.releaseName(name)
     }
 
     // MARK: What is shown
