@@ -122,7 +122,9 @@ let package = Package(
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "MonotonicTime",
                 "Reactor", "PTTBus", "Logs", "Terminal", arguments, log,
             ]),
-        executable("pttctl", ["PTTBus", "DBus", "Terminal", "MonotonicTime", "Reactor", "Logs", arguments, log]),
+        executable(
+            "pttctl",
+            ["PTTBus", "PushToTalkCore", "DBus", "Terminal", "MonotonicTime", "Reactor", "Logs", arguments, log]),
         executable(
             "pttrelay",
             [
