@@ -183,6 +183,12 @@ let package = Package(
             "DaemonAPI", named: "DaemonAPI",
             ["BusTestSupport", log, "PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor"]),
 
+        tests(
+            "pttctl", named: "pttctl",
+            [
+                "BusTestSupport", "DaemonAPI", "PTTBus", "PushToTalkCore", "DBus", "MonotonicTime", "Reactor", log,
+            ]),
+
         // What the tests of several rooms, the demonstration and the benchmark stand on.
         .target(name: "TestSupport", path: "Tests/Support/TestSupport", swiftSettings: swiftSettings),
         .target(
