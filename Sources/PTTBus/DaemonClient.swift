@@ -39,6 +39,9 @@ public actor DaemonClient {
     /// Whether the daemon is on the bus.
     public var isRunning: Bool { owner != nil }
 
+    /// This client's unique name; nil while there is no bus.
+    public var uniqueName: String? { get async { await bus.uniqueName } }
+
     /// Finds the daemon: on the given bus, or else on the session bus and then on the system bus.
     ///
     /// - Throws: `.notRunning`, or why the bus refused.
