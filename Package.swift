@@ -144,7 +144,9 @@ let package = Package(
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "MonotonicTime",
                 "Reactor", "PTTBus", "Calls", "SystemUI", "Logs", "Terminal", arguments, log,
             ]),
-        executable("pttctl", ["PTTBus", "DBus", "Terminal", "MonotonicTime", "Reactor", "Logs", arguments, log]),
+        executable(
+            "pttctl",
+            ["PTTBus", "PushToTalkCore", "DBus", "Terminal", "MonotonicTime", "Reactor", "Logs", arguments, log]),
         executable(
             "pttrelay",
             [
@@ -220,6 +222,12 @@ let package = Package(
         tests(
             "DaemonAPI", named: "DaemonAPI",
             ["BusTestSupport", log, "PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor"]),
+
+        tests(
+            "pttctl", named: "pttctl",
+            [
+                "BusTestSupport", "DaemonAPI", "PTTBus", "PushToTalkCore", "DBus", "MonotonicTime", "Reactor", log,
+            ]),
 
         // What the tests of several rooms, the demonstration and the benchmark stand on.
         .target(name: "TestSupport", path: "Tests/Support/TestSupport", swiftSettings: swiftSettings),
