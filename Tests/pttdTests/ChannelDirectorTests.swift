@@ -178,11 +178,7 @@ import Testing
         try await withBus { fixture in
             let directory = try TemporaryDirectory()
             let marker = directory.path + "/started"
-            let services = fixture.bus.directory + "/services"
-            mkdir(services, 0o700)
-            defer { try? FileManager.default.removeItem(atPath: services) }
-            let service = "[D-BUS Service]\nName=\(name)\nExec=/bin/sh -c 'touch \(marker); sleep 5'\n"
-            try Data(service.utf8).write(to: URL(filePath: services + "/\(name).service"))
+            try fixture.bus.addService(name, command: "/bin/sh -c 'touch \(marker); sleep 5'")
             let daemon = try await RunningDaemon(fixture, in: directory)
             let ann = PTParticipant(name: "Ann", image: nil)
             let program = try await TestProgram(fixture, name: name)
