@@ -1,6 +1,7 @@
 // A relay with its HTTP endpoint and a client of pushes on loopback, and curl to push with.
 import Cryptography
 import Foundation
+import Glibc
 import Logging
 import MonotonicTime
 import Reactor
@@ -22,24 +23,49 @@ struct Output: Sendable {
 
     /// Runs a line of the shell in `directory`.
     static func of(_ line: String, in directory: String, environment: [String: String] = [:]) async throws -> Output {
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: "/bin/sh")
-        process.arguments = ["-c", line]
-        process.currentDirectoryURL = URL(fileURLWithPath: directory)
-        process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
         let path = directory + "/output-\(UInt64.random(in: 0...UInt64.max))"
-        FileManager.default.createFile(atPath: path, contents: nil)
-        defer { try? FileManager.default.removeItem(atPath: path) }
-        let file = try FileHandle(forWritingTo: URL(fileURLWithPath: path))
-        process.standardOutput = file
-        process.standardError = file
-        process.standardInput = FileHandle.nullDevice
-        let status: Int32 = try await withCheckedThrowingContinuation { continuation in
-            process.terminationHandler = { continuation.resume(returning: $0.terminationStatus) }
-            do { try process.run() } catch { continuation.resume(throwing: error) }
+        defer { unlink(path) }
+        let process = try start(line, in: directory, environment, output: path)
+        let status: Int32 = await withCheckedContinuation { continuation in
+            Thread.detachNewThread {
+                var status: Int32 = 0
+                while waitpid(process, &status, 0) < 0, errno == EINTR {}
+                continuation.resume(returning: status)
+            }
         }
-        try file.close()
-        return Output(text: try String(contentsOfFile: path, encoding: .utf8), status: status)
+        return Output(
+            text: String(decoding: try Data(contentsOf: URL(fileURLWithPath: path)), as: UTF8.self), status: status)
+    }
+
+    private static func start(
+        _ line: String, in directory: String, _ environment: [String: String], output: String
+    ) throws -> pid_t {
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
+        posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_TRUNC, 0o600)
+        posix_spawn_file_actions_adddup2(&actions, 1, 2)
+        // Threads of this process block signals, which a shell waits for.
+        var attributes = posix_spawnattr_t()
+        posix_spawnattr_init(&attributes)
+        defer { posix_spawnattr_destroy(&attributes) }
+        var none = sigset_t()
+        sigemptyset(&none)
+        posix_spawnattr_setsigmask(&attributes, &none)
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
+        let arguments = ["/bin/sh", "-c", "cd '\(directory)'\n\(line)"]
+        var texts: [UnsafeMutablePointer<CChar>?] = arguments.map { strdup($0) }
+        let variables = ProcessInfo.processInfo.environment.merging(environment) { $1 }
+        let lines = variables.map { name, value in "\(name)=\(value)" }
+        var settings: [UnsafeMutablePointer<CChar>?] = lines.map { strdup($0) }
+        defer { for text in texts + settings { free(text) } }
+        texts.append(nil)
+        settings.append(nil)
+        var process: pid_t = 0
+        let code = posix_spawn(&process, "/bin/sh", &actions, &attributes, texts, settings)
+        guard code == 0 else { throw TimedOut(description: "the shell does not start: \(code)") }
+        return process
     }
 }
 
@@ -51,7 +77,7 @@ struct Answer: Sendable, Equatable {
     let messageID: String
 
     /// The `reason` in the body.
-    var reason: String { body.split(separator: "\"").dropFirst(2).first.map(String.init) ?? "" }
+    var reason: String { body.split(separator: "\"").dropFirst(3).first.map(String.init) ?? "" }
 }
 
 /// What a client was told of pushes.

@@ -5,6 +5,7 @@ import MonotonicTime
 import RelayClient
 import RelayHTTP
 import RelayProtocol
+import RelayServer
 import TestSupport
 import Testing
 

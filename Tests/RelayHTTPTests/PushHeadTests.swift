@@ -152,7 +152,7 @@ import Testing
         ]
         let paths = ["/3/device/", "/3/device/\(Self.token)", "/3/device", "/", "/3/device/\(Self.token)\(Self.token)"]
         var accepted = 0
-        for _ in 0..<20_000 {
+        for _ in 0..<5_000 {
             var fields = Self.good
             for _ in 0..<Int.random(in: 0...2, using: &random) {
                 let noise = String(decoding: random.bytes(Int.random(in: 0...80, using: &random)), as: UTF8.self)
@@ -171,13 +171,13 @@ import Testing
             #expect(head.topic == Self.topic)
             #expect(head.lifetime >= .zero)
         }
-        #expect(accepted > 1_000)
+        #expect(accepted > 250)
     }
 
     @Test func `random bytes are a payload only when they are an object`() {
         var random = SeededGenerator()
         let pieces = ["{", "}", "[", "]", "\"a\"", ":", ",", "1", "-", "true", " ", "\\", "\u{0}", "e9", "null"]
-        for _ in 0..<20_000 {
+        for _ in 0..<5_000 {
             let text = (0..<Int.random(in: 1...12, using: &random)).map { _ in
                 pieces.randomElement(using: &random) ?? ""
             }.joined()
