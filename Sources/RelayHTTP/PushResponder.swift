@@ -67,6 +67,8 @@ struct PushResponder: Sendable {
             }
         }
         if let name = Self.messageIDName { response.headers[name] = messageID }
+        // The answer to HEAD has no body, whatever its status.
+        if request.method == .head { response = response.createHeadResponse() }
         try await writer.write(response: response.head, body: response.body)
         guard unread else { return }
         var rest = limits.unwantedBodyBytes
