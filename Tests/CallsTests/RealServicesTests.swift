@@ -24,6 +24,8 @@ import Testing
             try await voice.set("Powered")
             try await voice.set("Online")
 
+            // From then on the modem's unsolicited lines are heard.
+            try #require(try await eventually { await voice.states == [] })
             modem.order("ring +49301234")
             try #require(try await eventually { await voice.states == ["incoming"] })
             #expect(listener.reports.all.isEmpty, "it only rings")
@@ -86,7 +88,15 @@ import Testing
                 })
 
             let number = DBusValue.properties(["number": .string("+4930999")])
-            let call: DBusObjectPath = try await ask(modemPath, voice, "CreateCall", [number]).argument(0)
+            // Only emergency calls before it has found the network.
+            let created = Recorder<DBusObjectPath>()
+            try #require(
+                try await eventually(.seconds(20)) {
+                    guard let answer = try? await ask(modemPath, voice, "CreateCall", [number]) else { return false }
+                    created.record(try answer.argument(0))
+                    return true
+                })
+            let call = try #require(created.all.first)
             _ = try await ask(call, "org.freedesktop.ModemManager1.Call", "Start", [])
             #expect(
                 try await listener.reaches(["ModemManager: +4930999 dialing"]) == ["ModemManager: +4930999 dialing"])
@@ -141,13 +151,13 @@ private struct OfonoCaller: Sendable {
         }
     }
 
-    var states: [String] {
+    /// The states of all calls; nil while the modem cannot telephone.
+    var states: [String]? {
         get async {
             let calls = try? await bus.call(
                 destination: "org.ofono", path: "/phonesim", interface: "org.ofono.VoiceCallManager", method: "GetCalls"
             )
             return calls?.first?.arrayValue?.compactMap { $0.structureValue?[1].propertiesValue?["State"]?.stringValue }
-                ?? []
         }
     }
 }
