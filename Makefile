@@ -52,7 +52,19 @@ install:
 	install -Dm 644 systemd/pttd.sysusers $(DESTDIR)/usr/lib/sysusers.d/pttd.conf
 	install -Dm 644 systemd/pttd.tmpfiles $(DESTDIR)/usr/lib/tmpfiles.d/pttd.conf
 	install -Dm 644 systemd/org.pttd.conf $(DESTDIR)/usr/share/dbus-1/system.d/org.pttd.conf
+	install -Dm 644 -t $(DESTDIR)/usr/share/dbus-1/system-services systemd/org.pttd.service
+	install -Dm 644 -t $(DESTDIR)/usr/share/dbus-1/services systemd/org.pttd.service
 	install -Dm 644 udev/60-pttd.rules $(DESTDIR)/usr/lib/udev/rules.d/60-pttd.rules
+	install -Dm 644 -t $(DESTDIR)/usr/share/man/man1 docs/man/pttctl.1
+	install -Dm 644 -t $(DESTDIR)/usr/share/man/man8 docs/man/pttd.8 docs/man/pttrelay.8
+	for program in pttctl pttd pttrelay; do \
+	    .build/release/$$program --generate-completion-script bash | \
+	        install -Dm 644 /dev/stdin $(DESTDIR)/usr/share/bash-completion/completions/$$program && \
+	    .build/release/$$program --generate-completion-script zsh | \
+	        install -Dm 644 /dev/stdin $(DESTDIR)/usr/share/zsh/site-functions/_$$program && \
+	    .build/release/$$program --generate-completion-script fish | \
+	        install -Dm 644 /dev/stdin $(DESTDIR)/usr/share/fish/vendor_completions.d/$$program.fish || exit 1; \
+	done
 ifeq ($(DESTDIR),)
 	systemd-sysusers pttd.conf && systemd-tmpfiles --create pttd.conf && systemctl daemon-reload && systemctl reload dbus && udevadm control --reload
 endif

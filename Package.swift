@@ -211,7 +211,8 @@ let package = Package(
             "pttd", named: "pttd",
             [
                 "BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "RelayServer", "Accessories", "Bridge",
-                "Calls", "ChannelService", "Cryptography", "PTTBus", "PushToTalkCore", "MonotonicTime", "Reactor", log,
+                "Calls", "ChannelService", "Cryptography", "PTTBus", "PushToTalkCore", "SystemUI", "MonotonicTime",
+                "Reactor", log,
             ]),
         tests(
             "Bridge", named: "Bridge",

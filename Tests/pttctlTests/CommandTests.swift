@@ -181,7 +181,8 @@ import Testing
     @Test("where no channel is joined, what needs one says how to join")
     func noChannel() async throws {
         try await withBus { fixture in
-            _ = try await ScriptedDaemon.start(fixture)
+            let daemon = try await ScriptedDaemon.start(fixture)
+            defer { withExtendedLifetime(daemon) {} }
             for arguments in [["leave"], ["talk", "--for", "1"], ["mode"], ["mode", "half-duplex"]] {
                 let process = try Program.start(fixture, arguments)
                 #expect(try await process.end() == 1, "\(arguments)")
@@ -230,7 +231,8 @@ import Testing
     @Test("the bus may be named before and after the sub-command", arguments: [true, false])
     func bus(before: Bool) async throws {
         try await withBus { fixture in
-            _ = try await ScriptedDaemon.start(fixture, joined: true)
+            let daemon = try await ScriptedDaemon.start(fixture, joined: true)
+            defer { withExtendedLifetime(daemon) {} }
             let bus = ["--bus", fixture.bus.address]
             let process = try ChildProcess(
                 [try Program.path()] + (before ? bus + ["mode"] : ["mode"] + bus),

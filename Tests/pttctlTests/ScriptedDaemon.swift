@@ -131,7 +131,7 @@ actor ScriptedDaemon: DaemonControls {
 /// The program that `swift build` made.
 enum Program {
     /// Its path.
-    static func path() throws -> String {
+    static func path(_ name: String = "pttctl") throws -> String {
         var buffer = [CChar](repeating: 0, count: 4_096)
         let count = readlink("/proc/self/exe", &buffer, buffer.count - 1)
         // The test bundle lies beside it, or is run by a helper of the toolchain: then the argument names the bundle.
@@ -140,10 +140,10 @@ enum Program {
             var folder = start[...]
             while let slash = folder.lastIndex(of: "/") {
                 folder = folder[..<slash]
-                if access(folder + "/pttctl", X_OK) == 0 { return folder + "/pttctl" }
+                if access(folder + "/" + name, X_OK) == 0 { return folder + "/" + name }
             }
         }
-        throw ChildProcess.Failure(description: "pttctl was not built: swift build --build-tests")
+        throw ChildProcess.Failure(description: "\(name) was not built: swift build --build-tests")
     }
 
     /// Starts it on the fixture's bus.
