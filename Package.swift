@@ -45,6 +45,7 @@ let package = Package(
         .executable(name: "pttd", targets: ["pttd"]),
         .executable(name: "pttctl", targets: ["pttctl"]),
         .executable(name: "pttrelay", targets: ["pttrelay"]),
+        .library(name: "PushToTalk", targets: ["PushToTalk"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -99,6 +100,7 @@ let package = Package(
             "Accessories", ["BlueZ", "Settings", "MonotonicTime", "Reactor", log], resources: [.embedInCode("Profiles")]
         ),
         room("ChannelService", ["PushToTalkCore", "Audio", "MonotonicTime", "Reactor", log]),
+        room("PushToTalk", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         room(
             "RelayServer",
             ["CLinux", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
