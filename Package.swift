@@ -180,6 +180,10 @@ let package = Package(
             "DaemonAPI", named: "DaemonAPI",
             ["BusTestSupport", log, "PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor"]),
 
+        tests(
+            "PushToTalk", named: "PushToTalk",
+            ["BusTestSupport", "PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
+
         // What the tests of several rooms, the demonstration and the benchmark stand on.
         .target(name: "TestSupport", path: "Tests/Support/TestSupport", swiftSettings: swiftSettings),
         .target(

@@ -63,12 +63,12 @@ public final class PTAudioSession: Sendable {
     public var currentRoute: Route { state.withLock { $0.route } }
 
     /// Interruptions from now on. Each reader gets all of them; a reader that is late gets the last `eventsKeptMax`.
-    public var interruptions: some AsyncSequence<Interruption, Never> & Sendable {
+    public var interruptions: AsyncStream<Interruption> {
         stream(\.interruptions)
     }
 
     /// Changes of `currentRoute` from now on. Each reader gets all of them; a reader that is late gets the last `eventsKeptMax`.
-    public var routeChanges: some AsyncSequence<Route, Never> & Sendable {
+    public var routeChanges: AsyncStream<Route> {
         stream(\.routeChanges)
     }
 
