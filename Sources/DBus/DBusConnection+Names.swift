@@ -82,6 +82,16 @@ extension DBusConnection {
         return try await callBus("GetConnectionUnixProcessID", [.string(name)]).argument(0)
     }
 
+    /// Has the bus start the service of a well-known name, from its `.service` file; no effect when it is running.
+    ///
+    /// - Throws: `.remote` with `…ServiceUnknown` when there is no such file, with `…Spawn.…` when it does not start, `.timedOut` when
+    ///   it does not take its name.
+    public func startService(_ name: String, timeout: Duration = DBusConnection.defaultTimeout) async throws(DBusError)
+    {
+        try DBusName.checkBus(name)
+        _ = try await callBus("StartServiceByName", [.string(name), .uint32(0)], timeout: timeout)
+    }
+
     func currentOwner(of name: String) -> String? {
         // The bus itself signs with its well-known name.
         if name == Self.busName { return name }

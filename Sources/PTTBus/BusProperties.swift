@@ -17,6 +17,8 @@ public struct ManagerProperties: BusProperties, Hashable {
     public var version = ""
     /// The object path of the joined channel; "/" while there is none.
     public var activeChannel: DBusObjectPath = "/"
+    /// Who has the audio instead of push-to-talk; empty while nobody has.
+    public var call = ""
 
     /// The interface whose properties these are.
     public static let interface = PTTBus.managerInterface
@@ -28,59 +30,12 @@ public struct ManagerProperties: BusProperties, Hashable {
     public init(properties: [String: DBusValue]) {
         version = properties["Version"]?.stringValue ?? ""
         activeChannel = properties["ActiveChannel"]?.objectPathValue ?? "/"
+        call = properties["Call"]?.stringValue ?? ""
     }
 
     /// The values by property name.
     public var properties: [String: DBusValue] {
-        ["Version": .string(version), "ActiveChannel": .objectPath(activeChannel)]
-    }
-}
-
-/// The properties of `org.pttd.Channel1`.
-public struct ChannelProperties: BusProperties, Hashable, Codable {
-    /// The channel's UUID, RFC 9562, lower case.
-    public var uuid = ""
-    /// The name shown to users.
-    public var name = ""
-    /// "ready", "connecting" or "unavailable".
-    public var serviceStatus = "connecting"
-    /// Why the service is not ready; empty when it is.
-    public var serviceStatusDetail = ""
-    /// "halfDuplex", "fullDuplex" or "listenOnly".
-    public var transmissionMode = "halfDuplex"
-    /// Whether a transmission is in progress.
-    public var transmitting = false
-    /// What began it; empty while there is none.
-    public var transmitSource = ""
-    /// Who else is speaking; empty while nobody is.
-    public var activeRemoteParticipant = ""
-
-    /// The interface whose properties these are.
-    public static let interface = PTTBus.channelInterface
-
-    /// The defaults: a channel without a name, connecting.
-    public init() {}
-
-    /// From what a daemon sent.
-    public init(properties: [String: DBusValue]) {
-        uuid = properties["UUID"]?.stringValue ?? ""
-        name = properties["Name"]?.stringValue ?? ""
-        serviceStatus = properties["ServiceStatus"]?.stringValue ?? "unavailable"
-        serviceStatusDetail = properties["ServiceStatusDetail"]?.stringValue ?? ""
-        transmissionMode = properties["TransmissionMode"]?.stringValue ?? "halfDuplex"
-        transmitting = properties["Transmitting"]?.boolValue ?? false
-        transmitSource = properties["TransmitSource"]?.stringValue ?? ""
-        activeRemoteParticipant = properties["ActiveRemoteParticipant"]?.stringValue ?? ""
-    }
-
-    /// The values by property name.
-    public var properties: [String: DBusValue] {
-        [
-            "UUID": .string(uuid), "Name": .string(name), "ServiceStatus": .string(serviceStatus),
-            "ServiceStatusDetail": .string(serviceStatusDetail), "TransmissionMode": .string(transmissionMode),
-            "Transmitting": .boolean(transmitting), "TransmitSource": .string(transmitSource),
-            "ActiveRemoteParticipant": .string(activeRemoteParticipant),
-        ]
+        ["Version": .string(version), "ActiveChannel": .objectPath(activeChannel), "Call": .string(call)]
     }
 }
 

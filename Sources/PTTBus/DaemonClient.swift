@@ -1,68 +1,13 @@
-// The daemon as its clients see it: found, read, watched and asked.
+// The daemon as its clients see it: found, read and watched. What it can be asked is in DaemonClient+Requests.swift.
 import DBus
 import Logging
 import Reactor
 
-/// Everything that `org.pttd` says at one moment.
-public struct DaemonSnapshot: Sendable, Hashable {
-    /// The daemon.
-    public var manager = ManagerProperties()
-    /// Its channels by object path.
-    public var channels: [DBusObjectPath: ChannelProperties] = [:]
-    /// Its accessories by object path.
-    public var accessories: [DBusObjectPath: AccessoryProperties] = [:]
-
-    /// Nothing yet.
-    public init() {}
-
-    /// The channel that is joined.
-    public var activeChannel: (path: DBusObjectPath, properties: ChannelProperties)? {
-        channels[manager.activeChannel].map { (manager.activeChannel, $0) }
-    }
-
-    mutating func set(_ interface: String, _ properties: [String: DBusValue], at path: DBusObjectPath) {
-        switch interface {
-        case PTTBus.managerInterface: manager = ManagerProperties(properties: manager.properties + properties)
-        case PTTBus.channelInterface:
-            channels[path] = ChannelProperties(properties: (channels[path] ?? .init()).properties + properties)
-        case PTTBus.accessoryInterface:
-            accessories[path] = AccessoryProperties(properties: (accessories[path] ?? .init()).properties + properties)
-        default: break
-        }
-    }
-
-    mutating func remove(_ interfaces: [String], at path: DBusObjectPath) {
-        if interfaces.contains(PTTBus.channelInterface) { channels[path] = nil }
-        if interfaces.contains(PTTBus.accessoryInterface) { accessories[path] = nil }
-    }
-}
-
-private func + (lhs: [String: DBusValue], rhs: [String: DBusValue]) -> [String: DBusValue] {
-    lhs.merging(rhs) { _, new in new }
-}
-
-/// Why a client has no daemon to talk to. The description tells the user what to do.
-public enum DaemonClientError: Error, CustomStringConvertible {
-    /// `org.pttd` is on none of the buses that were looked at.
-    case notRunning(looked: [String])
-    /// A bus refused, or the call failed.
-    case bus(DBusError)
-
-    /// What is wrong and what to do.
-    public var description: String {
-        switch self {
-        case .notRunning(let looked):
-            "pttd is not running (looked for \(PTTBus.name) on the \(looked.joined(separator: " and the "))); "
-                + "start it: 'systemctl --user start pttd', or 'sudo systemctl start pttd' for the whole machine"
-        case .bus(.remote(let name, let message)) where name.hasSuffix(".AccessDenied"):
-            "the bus does not let you talk to pttd (\(message)); join the group: 'sudo adduser $USER pttd', and log in again"
-        case .bus(.remote(let name, let message)) where name.hasPrefix(PTTBus.errorPrefix): message
-        case .bus(let error): "\(error)"
-        }
-    }
-}
-
 /// A client of the daemon on one bus.
+///
+/// It outlives the daemon: when that leaves the bus, `watch` tells `.running(false)` and requests fail with `.notRunning`; when it is
+/// back, `.running(true)` is told and requests work again. A program with a channel manager then registers again. What the client
+/// held (the talk key, a registration) ended with the old daemon.
 public actor DaemonClient {
     /// What changed.
     public enum Event: Sendable {
@@ -78,28 +23,37 @@ public actor DaemonClient {
     public nonisolated let loop: EventLoop
     /// The loop, as the actor's executor.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
-    private let bus: DBusConnection
+    static let root: DBusObjectPath = "/org/pttd"
+    let bus: DBusConnection
     private var handler: (@Sendable (Event) -> Void)?
     /// The latest state; kept up to date while `watch` runs.
     public private(set) var snapshot = DaemonSnapshot()
+    /// The daemon's unique name; nil while it is not running.
+    private(set) var owner: String?
 
     private init(_ bus: DBusConnection, loop: EventLoop) {
         self.bus = bus
         self.loop = loop
     }
 
+    /// Whether the daemon is on the bus.
+    public var isRunning: Bool { owner != nil }
+
     /// Finds the daemon: on the given bus, or else on the session bus and then on the system bus.
+    ///
+    /// - Throws: `.notRunning`, or why the bus refused.
     public static func find(
         on address: DBusAddress? = nil, loop: EventLoop, logger: Logger
     ) async throws(DaemonClientError) -> DaemonClient {
         let candidates = address.map { [$0] } ?? [.session, .system]
         var failure: DBusError?
         for candidate in candidates {
-            let bus = DBusConnection(to: candidate, on: loop, logger: logger, reconnects: false)
+            let bus = DBusConnection(to: candidate, on: loop, logger: logger)
             do {
                 try await bus.connect()
-                if try await bus.owner(of: PTTBus.name) != nil {
-                    let client = DaemonClient(bus, loop: loop)
+                let client = DaemonClient(bus, loop: loop)
+                try await client.followOwner()
+                if await client.isRunning {
                     try await client.refresh()
                     return client
                 }
@@ -113,11 +67,17 @@ public actor DaemonClient {
         throw .notRunning(looked: candidates.map { "\($0)" })
     }
 
+    private func followOwner() async throws(DBusError) {
+        _ = try await bus.watchName(PTTBus.name) { [weak self] owner in
+            self?.assumeIsolated { $0.ownerChanged(owner) }
+        }
+    }
+
     /// Reads everything anew.
     public func refresh() async throws(DBusError) {
         let answer = try await bus.call(
             destination: PTTBus.name, path: Self.root, interface: "org.freedesktop.DBus.ObjectManager",
-            method: "GetManagedObjects")
+            method: "GetManagedObjects", startsService: false)
         var new = DaemonSnapshot()
         for (path, interfaces) in answer.first?.dictionaryValue ?? [:] {
             guard let path = path.objectPathValue, let interfaces = interfaces.dictionaryValue else { continue }
@@ -133,24 +93,30 @@ public actor DaemonClient {
 
     /// Calls `handler` on the loop for everything that happens from now on.
     public func watch(_ handler: @escaping @Sendable (Event) -> Void) async throws(DBusError) {
+        let isFirst = self.handler == nil
         self.handler = handler
-        try await bus.addMatch(DBusMatchRule(sender: PTTBus.name, pathNamespace: Self.root)) { [weak self] message in
-            self?.assumeIsolated { $0.received(message) }
+        if isFirst {
+            try await bus.addMatch(DBusMatchRule(sender: PTTBus.name, pathNamespace: Self.root)) {
+                [weak self] message in
+                self?.assumeIsolated { $0.received(message) }
+            }
         }
-        _ = try await bus.watchName(PTTBus.name) { [weak self] owner in
-            self?.assumeIsolated { $0.ownerChanged(owner) }
-        }
-        try await refresh()
+        if isRunning { try await refresh() }
     }
 
-    private static var root: DBusObjectPath { "/org/pttd" }
-    private var isRunning = true
-
-    private func ownerChanged(_ owner: String?) {
-        guard isRunning != (owner != nil) else { return }
-        isRunning = owner != nil
-        handler?(.running(isRunning))
-        if isRunning { Task { try? await self.refreshAndTell() } } else { tell { $0 = DaemonSnapshot() } }
+    private func ownerChanged(_ new: String?) {
+        let old = owner
+        guard old != new else { return }
+        owner = new
+        // A daemon that was replaced at once has gone and come, too.
+        if old != nil {
+            handler?(.running(false))
+            tell { $0 = DaemonSnapshot() }
+        }
+        if new != nil {
+            handler?(.running(true))
+            Task { try? await self.refreshAndTell() }
+        }
     }
 
     private func refreshAndTell() async throws(DBusError) {
@@ -191,42 +157,6 @@ public actor DaemonClient {
         let old = snapshot
         change(&snapshot)
         if old != snapshot { handler?(.changed(from: old, to: snapshot)) }
-    }
-
-    /// Presses the talk key of the active channel. It is held until `stopTransmitting`, or until this client leaves the bus.
-    public func beginTransmitting() async throws(DaemonClientError) {
-        try await callChannel("BeginTransmitting")
-    }
-
-    /// Presses the talk key without waiting; what is asked for after this is asked for after the press.
-    ///
-    /// - Parameter answer: Called once on the loop: with nil when the microphone records, or with why not.
-    public func press(answer: @escaping @Sendable (DaemonClientError?) -> Void) {
-        Task {
-            do throws(DaemonClientError) {
-                try await beginTransmitting()
-                answer(nil)
-            } catch {
-                answer(error)
-            }
-        }
-    }
-
-    /// Lets go of the talk key.
-    public func stopTransmitting() async throws(DaemonClientError) {
-        try await callChannel("StopTransmitting")
-    }
-
-    private func callChannel(_ method: String) async throws(DaemonClientError) {
-        guard let channel = snapshot.activeChannel else {
-            throw .bus(.remote(name: PTTBus.errorPrefix + "ChannelNotFound", message: "no channel is joined"))
-        }
-        do {
-            _ = try await bus.call(
-                destination: PTTBus.name, path: channel.path, interface: PTTBus.channelInterface, method: method)
-        } catch {
-            throw .bus(error)
-        }
     }
 
     /// Leaves the bus.

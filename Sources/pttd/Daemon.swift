@@ -32,6 +32,8 @@ actor Daemon {
     private let startedAt = Instant.now
     private var ending: CheckedContinuation<Void, Never>?
     private var isEnding = false
+    /// `DaemonAPI` holds it weakly.
+    private var controls: ConfiguredChannelControls?
     private nonisolated let outcome = Mutex<Result<Void, any Error>?>(nil)
 
     /// A daemon that has its key and its thread, and nothing else yet.
@@ -106,9 +108,11 @@ actor Daemon {
         let channelUUID = link.channel.uuid
         let bridge = Bridge(
             channelUUID: channelUUID, channel: channel, link: client, logger: Logger(label: "pttd.bridge"))
+        let controls = ConfiguredChannelControls(bridge: bridge, channel: channel, loop: loop)
+        self.controls = controls
         let api = DaemonAPI(
             bus: DBusConnection(to: busAddress(configuration.bus), on: loop, logger: Logger(label: "pttd.bus")),
-            controls: bridge, logger: Logger(label: "pttd.api"))
+            controls: controls, logger: Logger(label: "pttd.api"))
         let publisher = StatusPublisher(api: api, bridge: bridge, channel: channel, loop: loop)
 
         let bluetooth = DBusConnection(

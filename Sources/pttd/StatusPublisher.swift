@@ -55,6 +55,7 @@ extension ChannelProperties {
         self.init()
         uuid = channel.uuid.uuidString.lowercased()
         name = channel.descriptor.name
+        image = channel.descriptor.image
         serviceStatus = "\(channel.serviceStatus)"
         // A sound device that does not open keeps a ready service from being of use.
         serviceStatusDetail = detail.isEmpty ? snapshot.audioProblem ?? "" : detail
@@ -62,6 +63,7 @@ extension ChannelProperties {
         transmitting = snapshot.transmission != nil
         transmitSource = snapshot.transmission.map { "\($0.source)" } ?? ""
         activeRemoteParticipant = snapshot.activeRemoteParticipant?.name ?? ""
+        accessoryButtonEventsEnabled = channel.accessoryButtonEventsEnabled
     }
 }
 
@@ -79,12 +81,4 @@ extension AccessoryProperties {
         held = status.isHeld
         problem = status.problem ?? ""
     }
-}
-
-extension Bridge: DaemonControls {
-    /// A caller on the bus holds the talk key.
-    public func pressTalkKey(caller: String) async throws(PTChannelError) { try await press(.caller(caller)) }
-
-    /// A caller on the bus lets go.
-    public func releaseTalkKey(caller: String) -> Bool { release(.caller(caller)) }
 }

@@ -1,0 +1,173 @@
+// Checks of what callers give: what is wrong is named, and what would be right.
+import DBus
+import FoundationEssentials
+import PTTBus
+import PushToTalkCore
+
+/// Reads the arguments of one call of `org.pttd`. Everything throws `InvalidArgs`.
+struct Arguments {
+    private let values: [DBusValue]
+
+    /// The arguments of a call, which the bus's room has found to be of the declared types.
+    init(_ call: DBusMethodCall) { values = call.arguments }
+
+    func value<T: DBusConvertible>(_ index: Int) throws(DBusErrorReply) -> T {
+        do throws(DBusError) {
+            return try values.argument(index)
+        } catch {
+            throw .invalidArguments("argument \(index + 1): \(error)")
+        }
+    }
+
+    /// The UUID in argument `index`; nil for an empty one.
+    func optionalUUID(_ index: Int) throws(DBusErrorReply) -> UUID? {
+        let text: String = try value(index)
+        guard !text.isEmpty else { return nil }
+        guard let uuid = UUID(uuidString: text) else {
+            throw .invalidArguments(
+                "'\(Self.shown(text))' is no UUID; write it like 127face1-cb21-11e5-93d0-0002a5d5c51b")
+        }
+        return uuid
+    }
+
+    func uuid(_ index: Int) throws(DBusErrorReply) -> UUID {
+        guard let uuid = try optionalUUID(index) else {
+            throw .invalidArguments("the UUID is empty; write it like 127face1-cb21-11e5-93d0-0002a5d5c51b")
+        }
+        return uuid
+    }
+
+    /// Text for people in argument `index`.
+    func text(_ index: Int, _ name: String, bytes: ClosedRange<Int>) throws(DBusErrorReply) -> String {
+        try Self.check(try value(index), name, bytes: bytes)
+    }
+
+    private static func check(
+        _ text: String, _ name: String, bytes: ClosedRange<Int>
+    ) throws(DBusErrorReply) -> String {
+        guard bytes.contains(text.utf8.count) else {
+            throw text.isEmpty
+                ? .invalidArguments("'\(name)' is empty")
+                : .invalidArguments("'\(name)' has \(text.utf8.count) bytes; at most \(bytes.upperBound) are taken")
+        }
+        guard !text.unicodeScalars.contains(where: { $0.properties.generalCategory == .control }) else {
+            throw .invalidArguments("'\(name)' has control characters; give plain text")
+        }
+        return text
+    }
+
+    /// One of the names in `choices`, in argument `index`.
+    func choice<T>(
+        _ index: Int, _ name: String, _ choices: [T], _ spelling: (T) -> String
+    ) throws(DBusErrorReply) -> T {
+        try Self.choice(try value(index), name, choices, spelling)
+    }
+
+    private static func choice<T>(
+        _ text: String, _ name: String, _ choices: [T], _ spelling: (T) -> String
+    ) throws(DBusErrorReply) -> T {
+        guard let choice = choices.first(where: { spelling($0) == text }) else {
+            let known = choices.map { "'\(spelling($0))'" }.joined(separator: ", ")
+            throw .invalidArguments("'\(name)' is '\(shown(text))'; it can be \(known)")
+        }
+        return choice
+    }
+
+    /// A JSON object, in argument `index`.
+    func payload(_ index: Int) throws(DBusErrorReply) -> String {
+        let text: String = try value(index)
+        guard text.utf8.count <= PTTBusLimits.payloadBytes else {
+            throw .invalidArguments(
+                "the payload has \(text.utf8.count) bytes; at most \(PTTBusLimits.payloadBytes) are taken")
+        }
+        guard JSONObjectCheck.isObject(text) else {
+            throw .invalidArguments("the payload is no JSON object; write it like {\"activeSpeaker\": \"Jane\"}")
+        }
+        return text
+    }
+
+    // MARK: Options
+
+    /// The options that `JoinChannel` knows.
+    struct JoinOptions {
+        var image: PTImage?
+        var link: String?
+        var media: ChannelMedia?
+    }
+
+    func joinOptions(_ index: Int) throws(DBusErrorReply) -> JoinOptions {
+        let options = try options(index, known: ["Image", "Link", "Media"])
+        var result = JoinOptions(image: try Self.image(options))
+        if let value = options["Link"] {
+            result.link = try Self.check(
+                try Self.string(value, "Link"), "Link", bytes: 1...PTTBusLimits.linkBytes)
+        }
+        if let value = options["Media"] {
+            result.media = try Self.choice(try Self.string(value, "Media"), "Media", ChannelMedia.allCases) {
+                $0.rawValue
+            }
+        }
+        return result
+    }
+
+    /// The image that the options in argument `index` give, and nothing else.
+    func image(_ index: Int) throws(DBusErrorReply) -> PTImage? { try Self.image(try options(index, known: ["Image"])) }
+
+    /// The options in argument `index`; a key that is not known would be meant to do something, and is refused.
+    func options(_ index: Int, known: [String]) throws(DBusErrorReply) -> [String: DBusValue] {
+        let options: [String: DBusValue] = try value(index)
+        if let stranger = options.keys.sorted().first(where: { !known.contains($0) }) {
+            let words =
+                known.isEmpty
+                ? "there are none" : "there are " + known.map { "'\($0)'" }.joined(separator: ", ")
+            throw .invalidArguments("unknown option '\(Self.shown(stranger))'; \(words)")
+        }
+        return options
+    }
+
+    private static func image(_ options: [String: DBusValue]) throws(DBusErrorReply) -> PTImage? {
+        guard let value = options["Image"] else { return nil }
+        return try PTImage(busValue: value)
+    }
+
+    private static func string(_ value: DBusValue, _ name: String) throws(DBusErrorReply) -> String {
+        guard case .string(let text) = value else {
+            throw .invalidArguments("option '\(name)' is of type '\(value.type)'; give 's'")
+        }
+        return text
+    }
+
+    /// What of a caller's text may stand in an answer.
+    private static func shown(_ text: String) -> String {
+        String(text.prefix(80).map { $0.isASCII && !$0.isNewline && $0 != "\0" ? $0 : "?" })
+    }
+}
+
+/// Whether a text is a JSON object, all of it.
+private struct JSONObjectCheck: Decodable {
+    static func isObject(_ text: String) -> Bool {
+        (try? JSONDecoder().decode([String: JSONObjectCheck].self, from: Data(text.utf8))) != nil
+    }
+
+    private struct Key: CodingKey {
+        let stringValue: String
+        var intValue: Int? { nil }
+        init?(stringValue: String) { self.stringValue = stringValue }
+        init?(intValue: Int) { nil }
+    }
+
+    /// Reads a value of any type, so that nothing malformed hides below.
+    init(from decoder: any Decoder) throws {
+        if let object = try? decoder.container(keyedBy: Key.self) {
+            for key in object.allKeys { _ = try object.decode(JSONObjectCheck.self, forKey: key) }
+        } else if var array = try? decoder.unkeyedContainer() {
+            while !array.isAtEnd { _ = try array.decode(JSONObjectCheck.self) }
+        } else {
+            let value = try decoder.singleValueContainer()
+            if value.decodeNil() || (try? value.decode(Bool.self)) != nil || (try? value.decode(Double.self)) != nil {
+                return
+            }
+            _ = try value.decode(String.self)
+        }
+    }
+}

@@ -1,0 +1,102 @@
+// Callers that hold something until they leave the bus: the talk key, a transmission, a registration.
+import DBus
+import Logging
+import PTTBus
+import PushToTalkCore
+
+/// A caller whose leaving of the bus matters.
+struct WatchedCaller {
+    /// Why it matters.
+    enum Use: Hashable {
+        /// It holds the talk key, or is about to.
+        case talkKey
+        /// It began a transmission by request, or is about to.
+        case transmission
+        /// It is a program with a channel manager, or is about to be.
+        case application
+    }
+
+    var uses: Set<Use>
+    /// nil while it is being set up.
+    var watch: DBusNameWatch?
+}
+
+extension DaemonAPI {
+    /// Notes that `caller` is about to hold something.
+    ///
+    /// Holding comes after this, and `isHolding` has to be looked at again when it is done: the caller may have left meanwhile.
+    func hold(_ use: WatchedCaller.Use, for caller: String) async throws {
+        if callers[caller] != nil {
+            callers[caller]?.uses.insert(use)
+            return
+        }
+        guard callers.count < PTTBusLimits.watchedCallers else {
+            throw DBusErrorReply.limitsExceeded("\(PTTBusLimits.watchedCallers) callers hold something; try again")
+        }
+        callers[caller] = WatchedCaller(uses: [use])
+        let watch: DBusNameWatch
+        do {
+            watch = try await bus.watchName(caller) { [weak self] owner in
+                guard owner == nil else { return }
+                self?.assumeIsolated { $0.gone(caller) }
+            }
+        } catch {
+            callers[caller] = nil
+            throw error
+        }
+        // A caller may be gone before its watch was there; then nobody would ever let go for it.
+        guard callers[caller] != nil, await bus.uniqueName != nil else {
+            callers[caller] = nil
+            await bus.unwatchName(watch)
+            throw Self.callerLeft
+        }
+        if callers[caller]?.uses.isEmpty == true {
+            callers[caller] = nil
+            await bus.unwatchName(watch)
+        } else {
+            callers[caller]?.watch = watch
+        }
+    }
+
+    static var callerLeft: DBusErrorReply {
+        PTTBus.reply(PTChannelError(.unknown, explanation: "the caller has left the bus"))
+    }
+
+    /// Whether `caller` is on the bus and its `use` has not been dropped.
+    func isHolding(_ use: WatchedCaller.Use, _ caller: String) -> Bool { callers[caller]?.uses.contains(use) == true }
+
+    /// `caller` does not hold this any more.
+    func drop(_ use: WatchedCaller.Use, for caller: String) async {
+        guard callers[caller]?.uses.remove(use) != nil else { return }
+        // One that is being set up is ended by whoever sets it up.
+        guard let entry = callers[caller], entry.uses.isEmpty, let watch = entry.watch else { return }
+        callers[caller] = nil
+        await bus.unwatchName(watch)
+    }
+
+    private func gone(_ caller: String) {
+        guard let entry = callers.removeValue(forKey: caller) else { return }
+        let identity = identity(of: caller)
+        // At once, so that nothing waits for a delegate that is not there.
+        if entry.uses.contains(.application) { detach(caller) }
+        Task { await left(identity, entry) }
+    }
+
+    private func left(_ caller: BusCaller, _ entry: WatchedCaller) async {
+        if let watch = entry.watch { await bus.unwatchName(watch) }
+        guard let controls = try? controls else { return }
+        if entry.uses.contains(.talkKey), await controls.releaseTalkKey(caller: caller.busName) {
+            logger.notice("talk key released: its holder left the bus", metadata: ["caller": "\(caller.busName)"])
+        }
+        if entry.uses.contains(.transmission) { await controls.requestingCallerLeft(caller) }
+        if entry.uses.contains(.application) { await endRegistration(of: caller.busName) }
+    }
+
+    /// A caller, with the program that it is registered as.
+    func identity(of caller: String) -> BusCaller {
+        guard let registration = applications[caller], registration.state == .registered else {
+            return BusCaller(busName: caller)
+        }
+        return BusCaller(busName: caller, application: registration.application.id)
+    }
+}

@@ -1,0 +1,157 @@
+// The methods of org.pttd.Channel1.
+import DBus
+import FoundationEssentials
+import PTTBus
+import PushToTalkCore
+
+extension DaemonAPI {
+    func channelExport(_ properties: ChannelProperties) throws(DBusError) -> DBusExport {
+        guard let uuid = UUID(uuidString: properties.uuid) else {
+            throw .invalid("'\(properties.uuid)' is not the UUID of a channel")
+        }
+        return try DBusExport(
+            try PTTBus.declaration(of: PTTBus.channelInterface), properties: properties.properties,
+            methods: talking(uuid).merging(settings(uuid)) { first, _ in first })
+    }
+
+    /// Everybody's: talking and leaving.
+    private func talking(_ uuid: UUID) -> [String: DBusMethodHandler] {
+        [
+            "BeginTransmitting": method { api, call in
+                try await api.begin(call.sender)
+                return []
+            },
+            "StopTransmitting": method { api, call in
+                try await api.end(call.sender)
+                return []
+            },
+            "Leave": method { api, call in
+                let caller = api.identity(of: call.sender)
+                try await api.perform { controls throws(PTChannelError) in
+                    try await controls.leave(uuid, by: caller)
+                }
+                return []
+            },
+        ]
+    }
+
+    /// The owner's: everything else.
+    private func settings(_ uuid: UUID) -> [String: DBusMethodHandler] {
+        [
+            "RequestBeginTransmitting": owners { api, _, caller in
+                try await api.requestBegin(uuid, caller)
+            },
+            "RequestStopTransmitting": owners { api, _, caller in
+                try await api.perform { controls throws(PTChannelError) in
+                    try await controls.requestStopTransmitting(uuid, by: caller)
+                }
+                await api.drop(.transmission, for: caller.busName)
+            },
+            "SetDescriptor": owners { api, arguments, caller in
+                let descriptor = PTChannelDescriptor(
+                    name: try arguments.text(0, "name", bytes: 0...PTTBusLimits.nameBytes),
+                    image: try arguments.image(1))
+                try await api.perform { controls throws(PTChannelError) in
+                    try await controls.setDescriptor(descriptor, of: uuid, by: caller)
+                }
+            },
+            "SetServiceStatus": owners { api, arguments, caller in
+                let status = try arguments.choice(0, "status", PTServiceStatus.allCases) { $0.busName }
+                try await api.perform { controls throws(PTChannelError) in
+                    try await controls.setServiceStatus(status, of: uuid, by: caller)
+                }
+            },
+            "SetTransmissionMode": owners { api, arguments, caller in
+                let mode = try arguments.choice(0, "mode", PTTransmissionMode.allCases) { $0.busName }
+                try await api.perform { controls throws(PTChannelError) in
+                    try await controls.setTransmissionMode(mode, of: uuid, by: caller)
+                }
+            },
+            "SetActiveRemoteParticipant": owners { api, arguments, caller in
+                let participant = PTParticipant(
+                    name: try arguments.text(0, "name", bytes: 1...PTTBusLimits.nameBytes),
+                    image: try arguments.image(1))
+                try await api.perform { controls throws(PTChannelError) in
+                    try await controls.setActiveRemoteParticipant(participant, of: uuid, by: caller)
+                }
+            },
+            "ClearActiveRemoteParticipant": owners { api, _, caller in
+                try await api.perform { controls throws(PTChannelError) in
+                    try await controls.setActiveRemoteParticipant(nil, of: uuid, by: caller)
+                }
+            },
+            "SetAccessoryButtonEventsEnabled": owners { api, arguments, caller in
+                let enabled: Bool = try arguments.value(0)
+                try await api.perform { controls throws(PTChannelError) in
+                    try await controls.setAccessoryButtonEventsEnabled(enabled, of: uuid, by: caller)
+                }
+            },
+            "ReportPushToTalkMessage": owners { api, arguments, caller in
+                let payload = try arguments.payload(0)
+                try await api.perform { controls throws(PTChannelError) in
+                    try await controls.reportPushToTalkMessage(payload, to: uuid, by: caller)
+                }
+            },
+        ]
+    }
+
+    /// A handler for the program that joined; for everybody when no program did.
+    private func owners(
+        _ body: @escaping @Sendable (isolated DaemonAPI, Arguments, BusCaller) async throws -> Void
+    ) -> DBusMethodHandler {
+        method { api, call in
+            let caller = try api.owner(call.sender)
+            try await body(api, Arguments(call), caller)
+            return []
+        }
+    }
+
+    private func owner(_ sender: String) throws(DBusErrorReply) -> BusCaller {
+        let caller = identity(of: sender)
+        let owner = channel?.properties.owner ?? ""
+        guard owner.isEmpty || owner == sender || owner == caller.application?.owner else {
+            throw PTTBus.foreignChannel(of: owner)
+        }
+        return caller
+    }
+
+    // MARK: Talking
+
+    private func begin(_ caller: String) async throws {
+        let controls = try controls
+        // Watched before the press, so that a caller who is gone by now is noticed.
+        try await hold(.talkKey, for: caller)
+        do throws(PTChannelError) {
+            try await controls.pressTalkKey(caller: caller)
+        } catch {
+            // Answered with an error: this press is over, and the next one counts.
+            _ = await controls.releaseTalkKey(caller: caller)
+            await drop(.talkKey, for: caller)
+            throw PTTBus.reply(error)
+        }
+        if !isHolding(.talkKey, caller) { _ = await controls.releaseTalkKey(caller: caller) }
+    }
+
+    private func end(_ caller: String) async throws {
+        await drop(.talkKey, for: caller)
+        guard try await controls.releaseTalkKey(caller: caller) else {
+            throw PTTBus.reply(
+                PTChannelError(.transmissionNotFound, explanation: "this caller does not hold the talk key"))
+        }
+    }
+
+    private func requestBegin(_ uuid: UUID, _ caller: BusCaller) async throws {
+        let heldBefore = isHolding(.transmission, caller.busName)
+        try await hold(.transmission, for: caller.busName)
+        do {
+            try await perform { controls throws(PTChannelError) in
+                try await controls.requestBeginTransmitting(uuid, by: caller)
+            }
+        } catch {
+            // An earlier one of this caller may still go on.
+            if !heldBefore { await drop(.transmission, for: caller.busName) }
+            throw error
+        }
+        if !isHolding(.transmission, caller.busName) { await (try? controls)?.requestingCallerLeft(caller) }
+    }
+}

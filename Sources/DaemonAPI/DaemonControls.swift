@@ -1,0 +1,146 @@
+// What the bus can ask of the daemon: the seam between serving org.pttd and the rules behind it.
+import FoundationEssentials
+import PTTBus
+import PushToTalkCore
+
+/// A program with a channel manager, as it is known on the bus.
+public struct ApplicationID: Hashable, Sendable {
+    /// Its unique name.
+    public var busName: String
+    /// The well-known name that D-Bus can start it by; empty: it cannot be started.
+    public var name: String
+
+    /// A program.
+    public init(busName: String, name: String) {
+        self.busName = busName
+        self.name = name
+    }
+
+    /// What `ChannelProperties.owner` says of a channel that it joined.
+    public var owner: String { name.isEmpty ? busName : name }
+}
+
+/// A program that has registered: who it is, and how to call it.
+public struct Application: Sendable {
+    /// Who it is.
+    public let id: ApplicationID
+    /// Its delegate.
+    public let delegate: ApplicationDelegate
+}
+
+/// Who asks for something.
+public struct BusCaller: Hashable, Sendable {
+    /// Its unique name.
+    public var busName: String
+    /// The program that it has registered as; nil: it has not.
+    public var application: ApplicationID?
+
+    /// A caller.
+    public init(busName: String, application: ApplicationID? = nil) {
+        self.busName = busName
+        self.application = application
+    }
+}
+
+/// What `JoinChannel` asks for. Its arguments have been checked one by one; what they mean together has not.
+public struct JoinRequest: Hashable, Sendable {
+    /// The channel; nil: that of `link`.
+    public var channel: UUID?
+    /// The name, which may be empty, and the image.
+    public var descriptor: PTChannelDescriptor
+    /// The text of an invitation; not parsed yet.
+    public var link: String?
+    /// Whose the media are; nil: `pttd`'s where a link is known for the channel, else the program's.
+    public var media: ChannelMedia?
+    /// Who joins. With `.application` media it is registered.
+    public var caller: BusCaller
+
+    /// A request.
+    public init(
+        channel: UUID?, descriptor: PTChannelDescriptor, link: String? = nil, media: ChannelMedia? = nil,
+        caller: BusCaller
+    ) {
+        self.channel = channel
+        self.descriptor = descriptor
+        self.link = link
+        self.media = media
+        self.caller = caller
+    }
+}
+
+/// What the bus can ask of the daemon. `DaemonAPI` has checked the arguments, and that whoever changes a channel may do so; the
+/// channels named here are the one that `DaemonAPI.update(channel:)` told last, or were a moment ago.
+public protocol DaemonControls: Actor {
+    /// `caller` presses the talk key of the active channel.
+    ///
+    /// - Parameter caller: Its unique name.
+    /// - Throws: Why nothing is transmitted.
+    func pressTalkKey(caller: String) async throws(PTChannelError)
+
+    /// `caller` lets go, or has left the bus.
+    ///
+    /// - Returns: Whether it held the key.
+    func releaseTalkKey(caller: String) async -> Bool
+
+    /// A program has a channel manager from now on. Returns when the restoration of its channel has been told to its delegate.
+    ///
+    /// A program with the name of one that is registered takes its place, after `applicationLeft` of that one.
+    /// - Returns: The program's channel; nil while it has none.
+    func register(_ application: Application) async throws(PTInstantiationError) -> UUID?
+
+    /// A program unregistered, left the bus, or does not answer any more: its transmissions end, its membership stays. Its delegate
+    /// is not called any more.
+    func applicationLeft(_ application: ApplicationID) async
+
+    /// Makes a channel the active one. The channel has to be told with `DaemonAPI.update(channel:)` before this returns.
+    ///
+    /// - Returns: The channel's UUID.
+    func join(_ request: JoinRequest) async throws(PTChannelError) -> UUID
+
+    /// Leaves the channel; anybody may.
+    func leave(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError)
+
+    /// Begins a transmission by developer request. `requestingCallerLeft` tells when the caller leaves the bus.
+    func requestBeginTransmitting(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError)
+
+    /// Ends the transmission, whoever began it.
+    func requestStopTransmitting(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError)
+
+    /// A caller whose `requestBeginTransmitting` succeeded, and who did not ask for a stop since, has left the bus: the transmission
+    /// ends, if it is still the one that this caller began.
+    func requestingCallerLeft(_ caller: BusCaller) async
+
+    /// Shows another name and image.
+    func setDescriptor(
+        _ descriptor: PTChannelDescriptor, of channel: UUID, by caller: BusCaller
+    ) async throws(PTChannelError)
+
+    /// Tells whether the service can be used.
+    func setServiceStatus(_ status: PTServiceStatus, of channel: UUID, by caller: BusCaller)
+        async throws(PTChannelError)
+
+    /// Allows other transmissions than until now.
+    func setTransmissionMode(
+        _ mode: PTTransmissionMode, of channel: UUID, by caller: BusCaller
+    ) async throws(PTChannelError)
+
+    /// Tells who is speaking; nil: nobody any more.
+    func setActiveRemoteParticipant(
+        _ participant: PTParticipant?, of channel: UUID, by caller: BusCaller
+    ) async throws(PTChannelError)
+
+    /// Lets buttons of accessories begin and end transmissions, or not.
+    func setAccessoryButtonEventsEnabled(
+        _ enabled: Bool, of channel: UUID, by caller: BusCaller
+    ) async throws(PTChannelError)
+
+    /// A push came another way than by the relay.
+    ///
+    /// - Parameter payload: A JSON object, checked.
+    func reportPushToTalkMessage(
+        _ payload: String, to channel: UUID, by caller: BusCaller
+    ) async throws(PTChannelError)
+
+    /// These inhibitor locks are held from now on, in the order they were taken; the lock is given out after this returns.
+    func callsChanged(inhibitors: [Inhibitor]) async
+}

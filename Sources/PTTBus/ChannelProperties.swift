@@ -1,0 +1,88 @@
+// What a channel's object says of itself.
+import DBus
+import PushToTalkCore
+
+/// The properties of `org.pttd.Channel1`.
+public struct ChannelProperties: BusProperties, Hashable, Codable {
+    /// The channel's UUID, RFC 9562, lower case.
+    public var uuid = ""
+    /// The name shown to users.
+    public var name = ""
+    /// The image as an icon's name; empty when there is none, or a file.
+    public var imageName = ""
+    /// The image as a PNG or JPEG file; empty when there is none, or an icon's name.
+    public var imageData: [UInt8] = []
+    /// "ready", "connecting" or "unavailable".
+    public var serviceStatus = "connecting"
+    /// Why the service is not ready; empty when it is.
+    public var serviceStatusDetail = ""
+    /// "halfDuplex", "fullDuplex" or "listenOnly".
+    public var transmissionMode = "halfDuplex"
+    /// Whether a transmission is in progress.
+    public var transmitting = false
+    /// What began it; empty while there is none.
+    public var transmitSource = ""
+    /// Who else is speaking; empty while nobody is.
+    public var activeRemoteParticipant = ""
+    /// Whether buttons of accessories begin and end transmissions.
+    public var accessoryButtonEventsEnabled = true
+    /// The bus name of the program that joined: its well-known name, or else its unique one; empty: the configuration, or a user.
+    public var owner = ""
+    /// Whose the sound is.
+    public var media = ChannelMedia.pttd
+
+    // Not in the documents for scripts: the image's bytes.
+    private enum CodingKeys: String, CodingKey {
+        case uuid, name, imageName, serviceStatus, serviceStatusDetail, transmissionMode, transmitting, transmitSource
+        case activeRemoteParticipant, accessoryButtonEventsEnabled, owner, media
+    }
+
+    /// The interface whose properties these are.
+    public static let interface = PTTBus.channelInterface
+
+    /// The defaults: a channel without a name, connecting.
+    public init() {}
+
+    /// The image; nil when there is none.
+    public var image: PTImage? {
+        get { imageName.isEmpty ? PTImage(data: imageData) : PTImage(named: imageName) }
+        set {
+            (imageName, imageData) = ("", [])
+            switch newValue?.content {
+            case .themedIcon(let name): imageName = name
+            case .png(let bytes), .jpeg(let bytes): imageData = bytes
+            case nil: break
+            }
+        }
+    }
+
+    /// From what a daemon sent.
+    public init(properties: [String: DBusValue]) {
+        uuid = properties["UUID"]?.stringValue ?? ""
+        name = properties["Name"]?.stringValue ?? ""
+        imageName = properties["ImageName"]?.stringValue ?? ""
+        imageData = properties["ImageData"]?.bytesValue ?? []
+        serviceStatus = properties["ServiceStatus"]?.stringValue ?? "unavailable"
+        serviceStatusDetail = properties["ServiceStatusDetail"]?.stringValue ?? ""
+        transmissionMode = properties["TransmissionMode"]?.stringValue ?? "halfDuplex"
+        transmitting = properties["Transmitting"]?.boolValue ?? false
+        transmitSource = properties["TransmitSource"]?.stringValue ?? ""
+        activeRemoteParticipant = properties["ActiveRemoteParticipant"]?.stringValue ?? ""
+        accessoryButtonEventsEnabled = properties["AccessoryButtonEventsEnabled"]?.boolValue ?? true
+        owner = properties["Owner"]?.stringValue ?? ""
+        media = properties["Media"]?.stringValue.flatMap { ChannelMedia(rawValue: $0) } ?? .pttd
+    }
+
+    /// The values by property name.
+    public var properties: [String: DBusValue] {
+        [
+            "UUID": .string(uuid), "Name": .string(name), "ImageName": .string(imageName),
+            "ImageData": .bytes(imageData), "ServiceStatus": .string(serviceStatus),
+            "ServiceStatusDetail": .string(serviceStatusDetail), "TransmissionMode": .string(transmissionMode),
+            "Transmitting": .boolean(transmitting), "TransmitSource": .string(transmitSource),
+            "ActiveRemoteParticipant": .string(activeRemoteParticipant),
+            "AccessoryButtonEventsEnabled": .boolean(accessoryButtonEventsEnabled), "Owner": .string(owner),
+            "Media": .string(media.rawValue),
+        ]
+    }
+}

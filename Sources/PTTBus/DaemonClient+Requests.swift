@@ -1,0 +1,197 @@
+// What the daemon can be asked: a method for each of org.pttd's.
+import DBus
+import FoundationEssentials
+import PushToTalkCore
+
+/// Requests about a channel name it by its UUID; nil: the active one. They fail with `DaemonClientError.bus`, whose `channelError`
+/// is what the daemon answered, or with `.notRunning`.
+extension DaemonClient {
+    // MARK: Talking
+
+    /// Presses the talk key. It is held until `stopTransmitting`, or until this client leaves the bus; returns when the microphone
+    /// records.
+    public func beginTransmitting(_ channel: UUID? = nil) async throws(DaemonClientError) {
+        try await callChannel(channel, "BeginTransmitting")
+    }
+
+    /// Presses the talk key without waiting; what is asked for after this is asked for after the press.
+    ///
+    /// - Parameter answer: Called once on the loop: with nil when the microphone records, or with why not.
+    public func press(answer: @escaping @Sendable (DaemonClientError?) -> Void) {
+        Task {
+            do throws(DaemonClientError) {
+                try await beginTransmitting()
+                answer(nil)
+            } catch {
+                answer(error)
+            }
+        }
+    }
+
+    /// Lets go of the talk key.
+    public func stopTransmitting(_ channel: UUID? = nil) async throws(DaemonClientError) {
+        try await callChannel(channel, "StopTransmitting")
+    }
+
+    /// Begins a transmission as the program that joined does (`requestBeginTransmitting`). It ends when this client leaves the bus.
+    public func requestBeginTransmitting(_ channel: UUID? = nil) async throws(DaemonClientError) {
+        try await callChannel(channel, "RequestBeginTransmitting")
+    }
+
+    /// Ends the transmission as the program that joined does, whoever began it.
+    public func requestStopTransmitting(_ channel: UUID? = nil) async throws(DaemonClientError) {
+        try await callChannel(channel, "RequestStopTransmitting")
+    }
+
+    // MARK: Channels
+
+    /// Makes a channel the active one.
+    ///
+    /// - Parameters:
+    ///   - uuid: The channel; nil: that of `link`.
+    ///   - name: For people; may be empty with a `link`, which has a name.
+    ///   - link: A `ptt://` invitation.
+    ///   - media: Whose the sound is; nil: `pttd`'s where a link is known for the channel, else this program's.
+    /// - Returns: The channel's UUID.
+    @discardableResult
+    public func joinChannel(
+        _ uuid: UUID?, name: String, image: PTImage? = nil, link: String? = nil, media: ChannelMedia? = nil
+    ) async throws(DaemonClientError) -> UUID {
+        var options = DelegateAnswer.options(image)
+        if let link { options["Link"] = .string(link) }
+        if let media { options["Media"] = .string(media.rawValue) }
+        let answer = try await callManager(
+            "JoinChannel",
+            [.string(uuid?.uuidString.lowercased() ?? ""), .string(name), .properties(options)], Self.longTimeout)
+        guard let path = answer.first?.objectPathValue, let joined = PTTBus.channelUUID(path.rawValue) else {
+            throw .bus(.unexpectedType(expected: "o", got: answer.signature.rawValue))
+        }
+        return joined
+    }
+
+    /// Leaves the active channel, which must have this UUID; nil: whichever it is.
+    public func leaveChannel(_ uuid: UUID? = nil) async throws(DaemonClientError) {
+        guard let uuid else {
+            try await callChannel(nil, "Leave")
+            return
+        }
+        try await callManager("LeaveChannel", [.uuid(uuid)])
+    }
+
+    /// Shows another name and image.
+    public func setDescriptor(_ descriptor: PTChannelDescriptor, _ channel: UUID? = nil) async throws(DaemonClientError)
+    {
+        try await callChannel(
+            channel, "SetDescriptor",
+            [.string(descriptor.name), .properties(DelegateAnswer.options(descriptor.image))])
+    }
+
+    /// Tells whether the service can be used, of a channel whose media are the program's.
+    public func setServiceStatus(_ status: PTServiceStatus, _ channel: UUID? = nil) async throws(DaemonClientError) {
+        try await callChannel(channel, "SetServiceStatus", [.string(status.busName)])
+    }
+
+    /// Allows other transmissions than until now.
+    public func setTransmissionMode(_ mode: PTTransmissionMode, _ channel: UUID? = nil) async throws(DaemonClientError)
+    {
+        try await callChannel(channel, "SetTransmissionMode", [.string(mode.busName)])
+    }
+
+    /// Tells who is speaking; nil: nobody any more.
+    public func setActiveRemoteParticipant(
+        _ participant: PTParticipant?, _ channel: UUID? = nil
+    ) async throws(DaemonClientError) {
+        guard let participant else {
+            try await callChannel(channel, "ClearActiveRemoteParticipant")
+            return
+        }
+        try await callChannel(
+            channel, "SetActiveRemoteParticipant",
+            [.string(participant.name), .properties(DelegateAnswer.options(participant.image))])
+    }
+
+    /// Lets buttons of accessories begin and end transmissions, or not.
+    public func setAccessoryButtonEventsEnabled(
+        _ enabled: Bool, _ channel: UUID? = nil
+    ) async throws(DaemonClientError) {
+        try await callChannel(channel, "SetAccessoryButtonEventsEnabled", [.boolean(enabled)])
+    }
+
+    /// Hands over a push that came another way than by the relay.
+    ///
+    /// - Parameter payload: A JSON object.
+    public func reportPushToTalkMessage(_ payload: String, _ channel: UUID? = nil) async throws(DaemonClientError) {
+        try await callChannel(channel, "ReportPushToTalkMessage", [.string(payload)])
+    }
+
+    // MARK: Calls
+
+    /// Takes an inhibitor lock: a call is active until the last copy of the descriptor is closed.
+    ///
+    /// - Parameters:
+    ///   - who: The program, for people.
+    ///   - why: Why, for people.
+    public func inhibit(who: String, why: String) async throws(DaemonClientError) -> DBusDescriptor {
+        let answer = try await callManager("Inhibit", [.string("call"), .string(who), .string(why)])
+        guard let lock = answer.first?.descriptorValue else {
+            throw .bus(.unexpectedType(expected: "h", got: answer.signature.rawValue))
+        }
+        return lock
+    }
+
+    /// The inhibitor locks that are held.
+    public func inhibitors() async throws(DaemonClientError) -> [Inhibitor] {
+        try await callManager("ListInhibitors").first?.arrayValue?.compactMap { Inhibitor(busValue: $0) } ?? []
+    }
+
+    // MARK: Calling
+
+    /// For what waits for a program's delegate, which may take its time.
+    static var longTimeout: Duration { .seconds(120) }
+
+    @discardableResult
+    func callManager(
+        _ method: String, _ arguments: [DBusValue] = [], _ timeout: Duration = DBusConnection.defaultTimeout
+    ) async throws(DaemonClientError) -> [DBusValue] {
+        try await call(Self.root, PTTBus.managerInterface, method, arguments, timeout)
+    }
+
+    private func callChannel(
+        _ uuid: UUID?, _ method: String, _ arguments: [DBusValue] = []
+    ) async throws(DaemonClientError) {
+        let path = uuid.flatMap { try? DBusObjectPath(PTTBus.channelPath($0)) } ?? snapshot.activeChannel?.path
+        guard let path else { throw Self.channelNotFound("no channel is joined") }
+        do throws(DaemonClientError) {
+            try await call(path, PTTBus.channelInterface, method, arguments)
+        } catch {
+            guard case .bus(let failure) = error, failure.remoteName?.hasSuffix(".UnknownObject") == true else {
+                throw error
+            }
+            throw Self.channelNotFound("no active channel has this UUID")
+        }
+    }
+
+    private static func channelNotFound(_ words: String) -> DaemonClientError {
+        let reply = PTTBus.reply(PTChannelError(.channelNotFound, explanation: words))
+        return .bus(.remote(name: reply.name, message: reply.message))
+    }
+
+    @discardableResult
+    private func call(
+        _ path: DBusObjectPath, _ interface: String, _ method: String, _ arguments: [DBusValue],
+        _ timeout: Duration = DBusConnection.defaultTimeout
+    ) async throws(DaemonClientError) -> [DBusValue] {
+        do throws(DBusError) {
+            return try await bus.call(
+                destination: PTTBus.name, path: path, interface: interface, method: method, arguments: arguments,
+                timeout: timeout, startsService: false)
+        } catch {
+            switch error {
+            case .disconnected: throw .notRunning(looked: ["\(bus.address)"])
+            case .remote(let name, _) where name.hasSuffix(".ServiceUnknown") || name.hasSuffix(".NameHasNoOwner"):
+                throw .notRunning(looked: ["\(bus.address)"])
+            default: throw .bus(error)
+            }
+        }
+    }
+}
