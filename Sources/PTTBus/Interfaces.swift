@@ -15,8 +15,6 @@ public enum PTTBus {
     public static let managerInterface = "org.pttd.Manager1"
     /// `org.pttd.Channel1`.
     public static let channelInterface = "org.pttd.Channel1"
-    /// `org.pttd.Delegate1`.
-    public static let delegateInterface = "org.pttd.Delegate1"
     /// `org.pttd.Accessory1`.
     public static let accessoryInterface = "org.pttd.Accessory1"
     /// `org.pttd.Delegate1`, which programs with a channel manager serve.
@@ -28,7 +26,6 @@ public enum PTTBus {
         switch interface {
         case managerInterface: bytes = PackageResources.org_pttd_Manager1_xml
         case channelInterface: bytes = PackageResources.org_pttd_Channel1_xml
-        case delegateInterface: bytes = PackageResources.org_pttd_Delegate1_xml
         case accessoryInterface: bytes = PackageResources.org_pttd_Accessory1_xml
         case delegateInterface: bytes = PackageResources.org_pttd_Delegate1_xml
         default: preconditionFailure("no interface \(interface) in org.pttd")

@@ -1,4 +1,4 @@
-// Between the values of org.pttd and Apple's types: images, pushes, routes and errors.
+// Between the values of org.pttd and what an app sees: pushes, routes and errors.
 import DBus
 import PTTBus
 import PushToTalkCore
@@ -8,11 +8,14 @@ struct IncomingPush: Sendable {
     let channelUUID: UUID
     private let json: String
 
-    /// - Throws: `DBusErrorReply`, when the text is no JSON object.
+    /// - Throws: `DBusErrorReply`, when the text is no JSON object, or too long.
     init(channelUUID: UUID, json: String) throws {
         self.channelUUID = channelUUID
         self.json = json
-        guard payload != nil else { throw DBusErrorReply.invalidArguments("the payload is not a JSON object") }
+        guard json.utf8.count <= PTTBusLimits.payloadBytes, payload != nil else {
+            throw DBusErrorReply.invalidArguments(
+                "the payload is not a JSON object of at most \(PTTBusLimits.payloadBytes) bytes")
+        }
     }
 
     /// The push's JSON object.
@@ -21,71 +24,40 @@ struct IncomingPush: Sendable {
     }
 }
 
-extension PTImage {
-    /// As `org.pttd` carries it.
-    var busValue: DBusValue {
-        switch content {
-        case .png(let bytes), .jpeg(let bytes): .bytes(bytes)
-        case .themedIcon(let name): .string(name)
-        }
-    }
-}
-
-extension PTPushResult {
-    /// As `org.pttd.Delegate1.IncomingPush` answers.
-    var busValue: DBusValue {
-        switch self {
-        case .leaveChannel: .properties(["Action": .string("leaveChannel")])
-        case .activeRemoteParticipant(let participant):
-            .properties(
-                imageOptions(participant.image).merging([
-                    "Action": .string("activeRemoteParticipant"), "Name": .string(participant.name),
-                ]) { _, new in new })
-        }
-    }
-}
-
 /// The `options` that carry an image.
 func imageOptions(_ image: PTImage?) -> [String: DBusValue] {
     image.map { ["Image": $0.busValue] } ?? [:]
 }
 
+/// A name as it may travel: D-Bus has no NUL.
+func busName(_ name: String) -> DBusValue { .string(name.filter { $0 != "\0" }) }
+
 extension PTAudioSession.Route {
-    /// From the keys of `org.pttd.Delegate1.DidActivateAudioSession`; what is missing stays as it is in `current`.
-    init(_ session: [String: DBusValue], current: Self) {
+    /// As pttd tells it; what it leaves out is that of a machine with one sound device.
+    init(_ session: AudioSessionDescription) {
+        let usual = PTAudioSession.defaultRoute
         self.init(
-            inputDevice: session["InputDevice"]?.stringValue ?? current.inputDevice,
-            outputDevice: session["OutputDevice"]?.stringValue ?? current.outputDevice,
-            sampleRate: session["SampleRate"]?.integerValue.map(Int.init) ?? current.sampleRate)
+            inputDevice: session.inputDevice.isEmpty ? usual.inputDevice : session.inputDevice,
+            outputDevice: session.outputDevice.isEmpty ? usual.outputDevice : session.outputDevice,
+            sampleRate: session.sampleRateHertz == 0 ? usual.sampleRate : Int(session.sampleRateHertz))
     }
-}
-
-extension PTTransmissionMode {
-    /// As `org.pttd` spells it.
-    var busName: String { "\(self)" }
-}
-
-extension PTServiceStatus {
-    /// As `org.pttd` spells it.
-    var busName: String { "\(self)" }
 }
 
 extension PTChannelError {
     /// What an answer of `org.pttd`, or its absence, means to an app.
     init(_ error: DBusError) {
         guard case .remote(let name, let message) = error else {
-            self.init(.unknown, explanation: "pttd does not answer (\(error)); it restores the channel when it is back")
+            self.init(.unknown, explanation: "pttd was not asked, or does not answer: \(error)")
             return
         }
-        if let code = Code.allCases.first(where: { PTTBus.errorPrefix + PTTBus.errorName($0) == name }) {
-            self.init(code, explanation: message.isEmpty ? nil : message)
+        if let known = PTChannelError(busName: name, message: message) {
+            self = known
             return
         }
         switch name.split(separator: ".").last {
         case "UnknownObject", "UnknownInterface": self.init(.channelNotFound)
-        case "AccessDenied":
-            // A channel of another app is none of this app's channels.
-            self.init(.channelNotFound, explanation: message)
+        // A channel of another app is none of this app's channels.
+        case "AccessDenied": self.init(.channelNotFound, explanation: message)
         case "ServiceUnknown", "NameHasNoOwner", "NoReply", "Disconnected":
             self.init(.unknown, explanation: "pttd is not running; it restores the channel when it is back")
         default: self.init(.unknown, explanation: "pttd refused: \(error)")
@@ -100,12 +72,8 @@ extension PTInstantiationError {
             self.init(.invalidPlatform, explanation: "pttd does not answer (\(error)); look at its log, or restart it")
             return
         }
-        let codes = Code.allCases.first { code in
-            let text = "\(code)"
-            return name == PTTBus.errorPrefix + text.prefix(1).uppercased() + text.dropFirst()
-        }
-        if let code = codes {
-            self.init(code, explanation: message)
+        if let known = PTInstantiationError(busName: name, message: message) {
+            self = known
             return
         }
         switch name.split(separator: ".").last {

@@ -5,147 +5,93 @@ import PushToTalkCore
 
 extension DaemonLink {
     func delegateExport() throws(DBusError) -> DBusExport {
-        let name = PTTBus.delegateInterface
-        guard let interface = try DBusIntrospection(xml: PTTBus.xml(of: name)).interface(name) else {
-            throw .invalid("the XML of \(name) does not declare it")
+        let interface = try PTTBus.declaration(of: PTTBus.delegateInterface)
+        var methods: [String: DBusMethodHandler] = [:]
+        for method in interface.methods {
+            methods[method.name] = { [weak self] call in
+                guard let self else { throw DBusErrorReply.failed("the channel manager is gone") }
+                return try await self.serve(call)
+            }
         }
-        return try DBusExport(
-            interface,
-            methods: channelMethods().merging(transmissionMethods()) { first, _ in first }.merging(otherMethods()) {
-                first, _ in first
-            })
+        return try DBusExport(interface, methods: methods)
     }
 
-    /// A method that answers when its handler has returned; only pttd gets that far.
-    private func method(
-        _ handler: @escaping @Sendable (isolated DaemonLink, [DBusValue]) async throws -> [DBusValue]
-    ) -> DBusMethodHandler {
-        { [weak self] call in
-            guard let self else { throw DBusErrorReply.failed("the channel manager is gone") }
-            return try await self.serve(call, handler)
+    private func serve(_ call: DBusMethodCall) async throws -> [DBusValue] {
+        // Anybody on a session bus could call.
+        guard let daemon, call.sender == daemon else {
+            throw DBusErrorReply.accessDenied("only the owner of \(PTTBus.name) may call this")
         }
+        return try await answer(try DelegateCall(member: call.member, arguments: call.arguments)).values
     }
 
-    private func serve(
-        _ call: DBusMethodCall,
-        _ handler: @Sendable (isolated DaemonLink, [DBusValue]) async throws -> [DBusValue]
-    ) async throws -> [DBusValue] {
-        try check(call.sender)
-        return try await handler(self, call.arguments)
-    }
-
-    private func callback(
-        _ make: @escaping @Sendable ([DBusValue]) throws -> DelegateCallback
-    ) -> DBusMethodHandler {
-        method { link, arguments in
-            try await link.called(try make(arguments))
-            return []
+    private func answer(_ call: DelegateCall) async throws -> DelegateAnswer {
+        if let callback = DelegateCallback(call) {
+            try await called(callback, route: call.route)
+            return .done
         }
-    }
-
-    private func channelMethods() -> [String: DBusMethodHandler] {
-        [
-            "DidJoinChannel": callback { .didJoinChannel(try uuid($0), reason: try code($0, 1)) },
-            "FailedToJoinChannel": callback { .failedToJoinChannel(try uuid($0), try error($0)) },
-            "DidLeaveChannel": callback { .didLeaveChannel(try uuid($0), reason: try code($0, 1)) },
-            "FailedToLeaveChannel": callback { .failedToLeaveChannel(try uuid($0), try error($0)) },
-        ]
-    }
-
-    private func transmissionMethods() -> [String: DBusMethodHandler] {
-        [
-            "DidBeginTransmitting": callback { .didBeginTransmitting(try uuid($0), source: try code($0, 1)) },
-            "FailedToBeginTransmitting": callback { .failedToBeginTransmitting(try uuid($0), try error($0)) },
-            "DidEndTransmitting": callback { .didEndTransmitting(try uuid($0), source: try code($0, 1)) },
-            "FailedToStopTransmitting": callback { .failedToStopTransmitting(try uuid($0), try error($0)) },
-            "DidActivateAudioSession": method { link, arguments in
-                try await link.called(.didActivateAudioSession, route: try link.route(arguments, 0))
-                return []
-            },
-            "DidDeactivateAudioSession": callback { _ in .didDeactivateAudioSession },
-            "AudioSessionChanged": method { link, arguments in
-                try await link.audioSessionChanged(arguments)
-                return []
-            },
-        ]
-    }
-
-    private func otherMethods() -> [String: DBusMethodHandler] {
-        [
-            "ReceivedEphemeralPushToken": method { link, arguments in
-                let token = Data(try arguments.argument(0, as: [UInt8].self))
-                try await link.asked { _, manager, delegates in
-                    delegates.manager.channelManager(manager, receivedEphemeralPushToken: token)
-                }
-                return []
-            },
-            "IncomingPush": method { link, arguments in
-                let push = try IncomingPush(channelUUID: try uuid(arguments), json: try arguments.argument(1))
-                let result = try await link.asked { _, manager, delegates in
+        switch call {
+        case .receivedEphemeralPushToken(let token):
+            try await asked { _, manager, delegates in
+                delegates.manager.channelManager(manager, receivedEphemeralPushToken: Data(token))
+            }
+        case .audioSessionChanged(let change):
+            try await asked { _, manager, _ in manager.audioSession.changed(change) }
+        case .incomingPush(let channel, let payload):
+            let push = try IncomingPush(channelUUID: channel, json: payload)
+            return .pushResult(
+                try await asked { _, manager, delegates in
                     delegates.manager.incomingPushResult(
-                        channelManager: manager, channelUUID: push.channelUUID, pushPayload: push.payload ?? [:])
-                }
-                return [result.busValue]
-            },
-            "IncomingServiceUpdatePush": method { link, arguments in
-                try await link.serviceUpdate(
-                    try IncomingPush(channelUUID: try uuid(arguments), json: try arguments.argument(1)),
-                    isHighPriority: try arguments.argument(2),
-                    remainingHighPriorityBudget: Int(try arguments.argument(3, as: Int32.self)))
-                return []
-            },
-            "ChannelDescriptor": method { link, arguments in
-                let channel = try uuid(arguments)
-                let descriptor = try await link.asked { _, _, delegates in
+                        channelManager: manager, channelUUID: channel, pushPayload: push.payload ?? [:])
+                })
+        case .incomingServiceUpdatePush(let channel, let payload, let isHighPriority, let budget):
+            try await serviceUpdate(
+                try IncomingPush(channelUUID: channel, json: payload), isHighPriority: isHighPriority,
+                remainingHighPriorityBudget: Int(budget))
+        case .channelDescriptor(let channel):
+            return .descriptor(
+                try await asked { _, _, delegates in
                     delegates.restoration.channelDescriptor(restoredChannelUUID: channel)
-                }
-                return [.string(descriptor.name), .properties(imageOptions(descriptor.image))]
-            },
-        ]
+                })
+        default: throw DBusErrorReply.unknownMethod("no method \(call.member)")
+        }
+        return .done
     }
+}
 
-    private func route(_ arguments: [DBusValue], _ index: Int) throws -> PTAudioSession.Route? {
-        guard arguments.indices.contains(index), let session = arguments[index].propertiesValue, !session.isEmpty else {
+extension DelegateCallback {
+    /// The callback that a call asks for; nil for what the order of callbacks has no say in.
+    fileprivate init?(_ call: DelegateCall) {
+        switch call {
+        case .didJoinChannel(let uuid, let reason): self = .didJoinChannel(uuid, reason: reason)
+        case .failedToJoinChannel(let uuid, let error): self = .failedToJoinChannel(uuid, error)
+        case .didLeaveChannel(let uuid, let reason): self = .didLeaveChannel(uuid, reason: reason)
+        case .failedToLeaveChannel(let uuid, let error): self = .failedToLeaveChannel(uuid, error)
+        case .didBeginTransmitting(let uuid, let source): self = .didBeginTransmitting(uuid, source: source)
+        case .failedToBeginTransmitting(let uuid, let error): self = .failedToBeginTransmitting(uuid, error)
+        case .didEndTransmitting(let uuid, let source): self = .didEndTransmitting(uuid, source: source)
+        case .failedToStopTransmitting(let uuid, let error): self = .failedToStopTransmitting(uuid, error)
+        case .didActivateAudioSession: self = .didActivateAudioSession
+        case .didDeactivateAudioSession: self = .didDeactivateAudioSession
+        case .receivedEphemeralPushToken, .audioSessionChanged, .incomingPush, .incomingServiceUpdatePush,
+            .channelDescriptor:
             return nil
         }
-        return PTAudioSession.Route(session, current: PTAudioSession.defaultRoute)
     }
+}
 
-    private func audioSessionChanged(_ arguments: [DBusValue]) async throws {
-        let event: String = try arguments.argument(0)
-        let details = arguments[1].propertiesValue ?? [:]
-        let reason = details["Reason"]?.stringValue ?? ""
-        switch event {
-        case "interruptionBegan":
-            try await asked { _, manager, _ in manager.audioSession.interrupted(.began(reason: reason)) }
-        case "interruptionEnded":
-            try await asked { _, manager, _ in manager.audioSession.interrupted(.ended(reason: reason)) }
-        case "routeChanged":
-            try await asked { _, manager, _ in
-                manager.audioSession.changed(
-                    to: PTAudioSession.Route(details, current: manager.audioSession.currentRoute))
-            }
-        default: throw DBusErrorReply.invalidArguments("no event \(event.prefix(80)) of audio sessions is known")
+extension DelegateCall {
+    fileprivate var route: PTAudioSession.Route? {
+        guard case .didActivateAudioSession(let session) = self else { return nil }
+        return PTAudioSession.Route(session)
+    }
+}
+
+extension PTAudioSession {
+    fileprivate func changed(_ change: AudioSessionChange) {
+        switch change {
+        case .interruptionBegan(let reason): interrupted(.began(reason: reason))
+        case .interruptionEnded(let reason): interrupted(.ended(reason: reason))
+        case .routeChanged(let session): changed(to: Route(session))
         }
     }
-}
-
-private func uuid(_ arguments: [DBusValue]) throws -> UUID {
-    let text: String = try arguments.argument(0)
-    guard let uuid = UUID(uuidString: text) else {
-        throw DBusErrorReply.invalidArguments("'\(text.prefix(80))' is not a UUID")
-    }
-    return uuid
-}
-
-private func code<Value: RawRepresentable<Int>>(_ arguments: [DBusValue], _ index: Int) throws -> Value {
-    let number: Int32 = try arguments.argument(index)
-    guard let value = Value(rawValue: Int(number)) else {
-        throw DBusErrorReply.invalidArguments("\(number) is no \(Value.self)")
-    }
-    return value
-}
-
-private func error(_ arguments: [DBusValue]) throws -> PTChannelError {
-    PTChannelError(try code(arguments, 1), explanation: try arguments.argument(2))
 }

@@ -29,8 +29,6 @@ actor DaemonLink {
     static let rootPath: DBusObjectPath = "/org/pttd"
     /// How long the app's queue may take to run anything before it counts as not running.
     static let queueLimit = Duration.seconds(5)
-    /// How long an app may work on a service-update push.
-    static let serviceUpdateLimit = Duration.seconds(30)
     /// Requests that have not been handed to the bus; beyond it they fail.
     static let outboxMax = 256
     static let firstRetry = Duration.milliseconds(100)
@@ -265,7 +263,7 @@ actor DaemonLink {
     func callChannel(_ uuid: UUID, _ method: String, _ arguments: [DBusValue]) async throws(DBusError) {
         guard let bus else { throw .disconnected }
         try await bus.call(
-            destination: PTTBus.name, path: try DBusObjectPath(PTTBus.channelPath(uuid.uuidString.lowercased())),
+            destination: PTTBus.name, path: try DBusObjectPath(PTTBus.channelPath(uuid)),
             interface: PTTBus.channelInterface, method: method, arguments: arguments)
     }
 
@@ -277,13 +275,6 @@ actor DaemonLink {
     }
 
     // MARK: What pttd calls
-
-    /// Only pttd is served: anybody on a session bus could call.
-    func check(_ sender: String) throws {
-        guard let daemon, sender == daemon else {
-            throw DBusErrorReply.accessDenied("only the owner of \(PTTBus.name) may call this")
-        }
-    }
 
     /// Tells the delegate, and waits for its return.
     private func tell(_ event: DelegateStateMachine.Event, route: PTAudioSession.Route? = nil) async {
@@ -324,7 +315,7 @@ actor DaemonLink {
             await caller.serviceUpdate(
                 push, isHighPriority: isHighPriority, remainingHighPriorityBudget: remainingHighPriorityBudget)
         }
-        let limit = loop.schedule(after: Self.serviceUpdateLimit) { work.cancel() }
+        let limit = loop.schedule(after: PTTBusLimits.delegateAnswer) { work.cancel() }
         await work.value
         sendOutbox()
         guard limit.isPending else {

@@ -12,7 +12,7 @@ extension PTChannelManager {
     ) async throws {
         try await link.inform(
             channelUUID, "SetDescriptor",
-            [.string(channelDescriptor.name), .properties(imageOptions(channelDescriptor.image))])
+            [busName(channelDescriptor.name), .properties(imageOptions(channelDescriptor.image))])
     }
 
     /// Tells who is speaking, which activates the audio session and keeps the user from transmitting in half duplex; nil: nobody any more.
@@ -26,7 +26,7 @@ extension PTChannelManager {
         }
         try await link.inform(
             channelUUID, "SetActiveRemoteParticipant",
-            [.string(participant.name), .properties(imageOptions(participant.image))])
+            [busName(participant.name), .properties(imageOptions(participant.image))])
     }
 
     /// Tells whether the app's service can be used; nobody transmits unless it is `.ready`, as it is at first.

@@ -69,7 +69,7 @@ public final class PTChannelManager: NSObject, Sendable {
         link.request(.join, channelUUID) { link throws(DBusError) in
             try await link.callManager(
                 "JoinChannel",
-                [.string(channelUUID.uuidString.lowercased()), .string(descriptor.name), .properties(options)])
+                [.string(channelUUID.uuidString.lowercased()), busName(descriptor.name), .properties(options)])
         }
     }
 }

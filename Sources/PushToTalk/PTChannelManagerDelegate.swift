@@ -63,7 +63,7 @@ public protocol PTChannelManagerDelegate: AnyObject {
     ///
     /// - Parameters:
     ///   - remainingHighPriorityBudget: How many more high-priority ones this hour allows.
-    ///   - completion: To be called when the work is done, within 30 seconds.
+    ///   - completion: To be called when the work is done, within 10 seconds.
     func incomingServiceUpdatePush(
         channelManager: PTChannelManager, channelUUID: UUID, pushPayload: [String: Any], isHighPriority: Bool,
         remainingHighPriorityBudget: Int, completion: @escaping @Sendable () -> Void)

@@ -51,7 +51,7 @@ import Testing
 
     @Test func aNameThatAnotherProcessOwnsIsAMissingEntitlement() async throws {
         try await withBus { fixture in
-            _ = try await ScriptedDaemon(fixture)
+            let daemon = try await ScriptedDaemon(fixture)
             let other = try await fixture.connect()
             try await other.requestName("org.example.Radio")
             let error = await #expect(throws: PTInstantiationError.self) {
@@ -64,6 +64,7 @@ import Testing
             #expect(wrong?.code == .missingEntitlement)
             #expect(wrong?.explanation.contains("org.example.Radio") == true)
             await other.close()
+            await daemon.die()
         }
     }
 
@@ -85,13 +86,14 @@ import Testing
 
     @Test func aQueueThatNobodyServesIsReportedInsteadOfWaitedFor() async throws {
         try await withBus { fixture in
-            _ = try await ScriptedDaemon(fixture)
+            let daemon = try await ScriptedDaemon(fixture)
             let queue = DispatchQueue(label: "nobody")
             queue.suspend()
             let error = await #expect(throws: PTInstantiationError.self) {
                 _ = try await fixture.manager(RecordingApp(), queue: queue)
             }
             queue.resume()
+            await daemon.die()
             #expect(error?.explanation.contains("delegateQueue") == true)
         }
     }
@@ -199,7 +201,7 @@ import Testing
             for round in 1...50 {
                 let answer = try await daemon.tell(
                     "IncomingPush", [.string(Self.channel.busText), .string(#"{"activeSpeaker": "Ada", "n": 1}"#)])
-                #expect(daemon.calls.all.count == round + 1)
+                #expect(try await daemon.calls.wait(for: round + 1).count == round + 1)
                 let result = try #require(answer.first?.propertiesValue)
                 #expect(result["Action"]?.stringValue == "activeRemoteParticipant")
                 #expect(result["Name"]?.stringValue == "Ada")
@@ -214,7 +216,7 @@ import Testing
 
     @Test func onlyTheDaemonMayCallTheDelegate() async throws {
         try await withBus { fixture in
-            _ = try await ScriptedDaemon(fixture)
+            let daemon = try await ScriptedDaemon(fixture)
             let app = RecordingApp()
             let manager = try await fixture.manager(app, name: "org.example.Radio")
             let stranger = try await fixture.connect()
@@ -228,6 +230,7 @@ import Testing
             #expect(app.told.all.isEmpty)
             await stranger.close()
             manager.link.stop()
+            await daemon.die()
         }
     }
 
@@ -276,9 +279,10 @@ import Testing
                 ])
             // And once more, when it has lost the channel.
             await next.die()
-            _ = try await ScriptedDaemon(fixture)
+            let last = try await ScriptedDaemon(fixture)
             #expect(try await app.hears("didLeaveChannel(unknown)"))
             manager.link.stop()
+            await last.die()
         }
     }
 
