@@ -167,7 +167,7 @@ actor DaemonLink {
 
     private func registerAgain() {
         guard let bus, let expected = daemon, isStarted else { return }
-        Task.immediate {
+        Task {
             do {
                 try await register(on: bus)
                 logger.notice("registered with pttd again")
@@ -193,16 +193,23 @@ actor DaemonLink {
             outbox.append(work)
             return true
         }
-        if fits { loop.execute { [weak self] in self?.assumeIsolated { $0.sendOutbox() } } }
+        if fits { loop.execute { [weak self] in self?.assumeIsolated { $0.emptyOutbox() } } }
         return fits
     }
 
-    private func sendOutbox() {
+    private func emptyOutbox() {
         let work = outbox.withLock { outbox in
             defer { outbox = [] }
             return outbox
         }
         for item in work { item(self) }
+    }
+
+    /// Returns when everything that was submitted before has been handed to the bus.
+    private func sendOutbox() async {
+        emptyOutbox()
+        // The tasks that were made are queued before this, and each sends as soon as it runs.
+        await withCheckedContinuation { continuation in loop.execute { continuation.resume() } }
     }
 
     /// Asks pttd for something whose outcome the delegate is told.
@@ -215,7 +222,7 @@ actor DaemonLink {
             guard link.machine.waitingCount <= DelegateStateMachine.requestsMax else {
                 return link.answered(request, uuid, Self.tooMany)
             }
-            Task.immediate {
+            Task {
                 do throws(DBusError) {
                     try await send(link)
                     link.answered(request, uuid, nil)
@@ -240,24 +247,24 @@ actor DaemonLink {
         caller.post(machine.handle(.answered(request, uuid, error), at: .now))
     }
 
-    /// Calls a method of a channel and waits for the answer, in order with the other things the app wants.
-    nonisolated(nonsending) func inform(
-        _ uuid: UUID, _ method: String, _ arguments: [DBusValue] = []
-    ) async throws(PTChannelError) {
-        let result: Result<Void, PTChannelError> = await withCheckedContinuation { continuation in
-            let fits = submit { link in
-                Task.immediate {
-                    do throws(DBusError) {
-                        try await link.callChannel(uuid, method, arguments)
-                        continuation.resume(returning: .success(()))
-                    } catch {
-                        continuation.resume(returning: .failure(PTChannelError(error)))
-                    }
+    /// Calls a method of a channel, in order with the other things the app wants.
+    ///
+    /// - Parameter done: Called once, on the loop or here.
+    nonisolated func inform(
+        _ uuid: UUID, _ method: String, _ arguments: [DBusValue],
+        done: @escaping @Sendable (Result<Void, PTChannelError>) -> Void
+    ) {
+        let fits = submit { link in
+            Task {
+                do throws(DBusError) {
+                    try await link.callChannel(uuid, method, arguments)
+                    done(.success(()))
+                } catch {
+                    done(.failure(PTChannelError(error)))
                 }
             }
-            if !fits { continuation.resume(returning: .failure(Self.tooMany)) }
         }
-        try result.get()
+        if !fits { done(.failure(Self.tooMany)) }
     }
 
     func callChannel(_ uuid: UUID, _ method: String, _ arguments: [DBusValue]) async throws(DBusError) {
@@ -295,7 +302,7 @@ actor DaemonLink {
         await withCheckedContinuation { continuation in
             caller.post(actions, route: route) { continuation.resume() }
         }
-        sendOutbox()
+        await sendOutbox()
     }
 
     /// Asks the delegate something; what it wants done meanwhile is on its way when this returns.
@@ -305,7 +312,7 @@ actor DaemonLink {
         guard let value = await caller.result(body) else {
             throw DBusErrorReply.failed("the channel manager is gone")
         }
-        sendOutbox()
+        await sendOutbox()
         return value
     }
 
@@ -317,7 +324,7 @@ actor DaemonLink {
         }
         let limit = loop.schedule(after: PTTBusLimits.delegateAnswer) { work.cancel() }
         await work.value
-        sendOutbox()
+        await sendOutbox()
         guard limit.isPending else {
             throw DBusErrorReply.failed("the app did not complete the service update in time")
         }

@@ -10,47 +10,41 @@ extension PTChannelManager {
     public nonisolated(nonsending) func setChannelDescriptor(
         _ channelDescriptor: PTChannelDescriptor, channelUUID: UUID
     ) async throws {
-        try await link.inform(
-            channelUUID, "SetDescriptor",
-            [busName(channelDescriptor.name), .properties(imageOptions(channelDescriptor.image))])
+        try await set(.descriptor(channelDescriptor), channelUUID)
     }
 
     /// Tells who is speaking, which activates the audio session and keeps the user from transmitting in half duplex; nil: nobody any more.
     ///
     /// - Throws: `PTChannelError`: `transmissionInProgress` for somebody while the user transmits in half duplex.
-    public nonisolated(nonsending) func setActiveRemoteParticipant(_ participant: PTParticipant?, channelUUID: UUID)
-        async throws
-    {
-        guard let participant else {
-            return try await link.inform(channelUUID, "ClearActiveRemoteParticipant")
-        }
-        try await link.inform(
-            channelUUID, "SetActiveRemoteParticipant",
-            [busName(participant.name), .properties(imageOptions(participant.image))])
+    public nonisolated(nonsending) func setActiveRemoteParticipant(
+        _ participant: PTParticipant?, channelUUID: UUID
+    ) async throws {
+        try await set(.activeRemoteParticipant(participant), channelUUID)
     }
 
     /// Tells whether the app's service can be used; nobody transmits unless it is `.ready`, as it is at first.
     ///
     /// - Throws: `PTChannelError`.
     public nonisolated(nonsending) func setServiceStatus(_ status: PTServiceStatus, channelUUID: UUID) async throws {
-        try await link.inform(channelUUID, "SetServiceStatus", [.string(status.busName)])
+        try await set(.serviceStatus(status), channelUUID)
     }
 
     /// Tells when the user may transmit; `.halfDuplex` at first.
     ///
     /// - Throws: `PTChannelError`.
-    public nonisolated(nonsending) func setTransmissionMode(_ transmissionMode: PTTransmissionMode, channelUUID: UUID)
-        async throws
-    {
-        try await link.inform(channelUUID, "SetTransmissionMode", [.string(transmissionMode.busName)])
+    public nonisolated(nonsending) func setTransmissionMode(
+        _ transmissionMode: PTTransmissionMode, channelUUID: UUID
+    ) async throws {
+        try await set(.transmissionMode(transmissionMode), channelUUID)
     }
 
     /// Whether buttons of accessories begin and end transmissions, as they do at first.
     ///
     /// - Throws: `PTChannelError`.
-    public nonisolated(nonsending) func setAccessoryButtonEventsEnabled(_ enabled: Bool, channelUUID: UUID) async throws
-    {
-        try await link.inform(channelUUID, "SetAccessoryButtonEventsEnabled", [.boolean(enabled)])
+    public nonisolated(nonsending) func setAccessoryButtonEventsEnabled(
+        _ enabled: Bool, channelUUID: UUID
+    ) async throws {
+        try await set(.accessoryButtonEventsEnabled(enabled), channelUUID)
     }
 
     // MARK: With completion handlers, which are called on `delegateQueue`
@@ -60,21 +54,21 @@ extension PTChannelManager {
         _ channelDescriptor: PTChannelDescriptor, channelUUID: UUID,
         completionHandler: (@Sendable ((any Error)?) -> Void)? = nil
     ) {
-        complete(completionHandler) { try await $0.setChannelDescriptor(channelDescriptor, channelUUID: channelUUID) }
+        set(.descriptor(channelDescriptor), channelUUID, completionHandler)
     }
 
     /// `setActiveRemoteParticipant(_:channelUUID:)` without waiting.
     public func setActiveRemoteParticipant(
         _ participant: PTParticipant?, channelUUID: UUID, completionHandler: (@Sendable ((any Error)?) -> Void)? = nil
     ) {
-        complete(completionHandler) { try await $0.setActiveRemoteParticipant(participant, channelUUID: channelUUID) }
+        set(.activeRemoteParticipant(participant), channelUUID, completionHandler)
     }
 
     /// `setServiceStatus(_:channelUUID:)` without waiting.
     public func setServiceStatus(
         _ status: PTServiceStatus, channelUUID: UUID, completionHandler: (@Sendable ((any Error)?) -> Void)? = nil
     ) {
-        complete(completionHandler) { try await $0.setServiceStatus(status, channelUUID: channelUUID) }
+        set(.serviceStatus(status), channelUUID, completionHandler)
     }
 
     /// `setTransmissionMode(_:channelUUID:)` without waiting.
@@ -82,27 +76,62 @@ extension PTChannelManager {
         _ transmissionMode: PTTransmissionMode, channelUUID: UUID,
         completionHandler: (@Sendable ((any Error)?) -> Void)? = nil
     ) {
-        complete(completionHandler) { try await $0.setTransmissionMode(transmissionMode, channelUUID: channelUUID) }
+        set(.transmissionMode(transmissionMode), channelUUID, completionHandler)
     }
 
     /// `setAccessoryButtonEventsEnabled(_:channelUUID:)` without waiting.
     public func setAccessoryButtonEventsEnabled(
         _ enabled: Bool, channelUUID: UUID, completionHandler: (@Sendable ((any Error)?) -> Void)? = nil
     ) {
-        complete(completionHandler) { try await $0.setAccessoryButtonEventsEnabled(enabled, channelUUID: channelUUID) }
+        set(.accessoryButtonEventsEnabled(enabled), channelUUID, completionHandler)
     }
 
-    private func complete(
-        _ completionHandler: (@Sendable ((any Error)?) -> Void)?,
-        _ work: nonisolated(nonsending) @escaping @Sendable (PTChannelManager) async throws -> Void
+    // MARK: Both forms
+
+    private enum Setting {
+        case descriptor(PTChannelDescriptor)
+        case activeRemoteParticipant(PTParticipant?)
+        case serviceStatus(PTServiceStatus)
+        case transmissionMode(PTTransmissionMode)
+        case accessoryButtonEventsEnabled(Bool)
+
+        /// The method of `org.pttd.Channel1`, and its arguments.
+        var call: (method: String, arguments: [DBusValue]) {
+            switch self {
+            case .descriptor(let descriptor):
+                ("SetDescriptor", [busName(descriptor.name), .properties(imageOptions(descriptor.image))])
+            case .activeRemoteParticipant(nil): ("ClearActiveRemoteParticipant", [])
+            case .activeRemoteParticipant(let participant?):
+                (
+                    "SetActiveRemoteParticipant",
+                    [busName(participant.name), .properties(imageOptions(participant.image))]
+                )
+            case .serviceStatus(let status): ("SetServiceStatus", [.string(status.busName)])
+            case .transmissionMode(let mode): ("SetTransmissionMode", [.string(mode.busName)])
+            case .accessoryButtonEventsEnabled(let enabled): ("SetAccessoryButtonEventsEnabled", [.boolean(enabled)])
+            }
+        }
+    }
+
+    private nonisolated(nonsending) func set(_ setting: Setting, _ channelUUID: UUID) async throws(PTChannelError) {
+        let (method, arguments) = setting.call
+        let result: Result<Void, PTChannelError> = await withCheckedContinuation { continuation in
+            link.inform(channelUUID, method, arguments) { continuation.resume(returning: $0) }
+        }
+        try result.get()
+    }
+
+    private func set(
+        _ setting: Setting, _ channelUUID: UUID, _ completionHandler: (@Sendable ((any Error)?) -> Void)?
     ) {
-        // At once, so that what is asked for first goes out first.
-        Task.immediate {
-            do {
-                try await work(self)
-                if let completionHandler { link.caller.queue.async { completionHandler(nil) } }
-            } catch {
-                if let completionHandler { link.caller.queue.async { completionHandler(error) } }
+        let (method, arguments) = setting.call
+        link.inform(channelUUID, method, arguments) { [queue = link.caller.queue] result in
+            guard let completionHandler else { return }
+            queue.async {
+                switch result {
+                case .success: completionHandler(nil)
+                case .failure(let error): completionHandler(error)
+                }
             }
         }
     }

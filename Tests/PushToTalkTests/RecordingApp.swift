@@ -105,7 +105,9 @@ final class RecordingApp: PTChannelManagerDelegate, PTChannelRestorationDelegate
 
 extension BusFixture {
     /// A channel manager of its own, with this bus as the only one.
-    func manager(_ app: RecordingApp, name: String? = nil, queue: DispatchQueue = .main) async throws -> PTChannelManager {
+    func manager(_ app: RecordingApp, name: String? = nil, queue: DispatchQueue = .main) async throws
+        -> PTChannelManager
+    {
         try await PTChannelManager.make(
             Delegates(manager: app, restoration: app), settings: linkSettings(name: name, queue: queue))
     }

@@ -8,7 +8,7 @@ import Reactor
 
 /// Stands for pttd on a bus.
 actor ScriptedDaemon {
-    typealias Answer = @Sendable (DBusMethodCall) async throws -> [DBusValue]
+    typealias Answer = nonisolated(nonsending) @Sendable (DBusMethodCall) async throws -> [DBusValue]
 
     let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
@@ -16,12 +16,14 @@ actor ScriptedDaemon {
     /// Every call, as `Method(argument, …)`.
     nonisolated let calls = Recorder<String>()
     private var answers: [String: Answer] = [:]
+    private var refusals: [String: PTChannelError.Code] = [:]
     private var application: (sender: String, path: DBusObjectPath)?
     /// The channel that an application which registers gets back.
     private var restored: UUID?
 
-    init(_ fixture: BusFixture, restoring: UUID? = nil) async throws {
+    init(_ fixture: BusFixture, restoring: UUID? = nil, answers: [String: Answer] = [:]) async throws {
         loop = fixture.loop
+        self.answers = answers
         restored = restoring
         bus = try await fixture.connect()
         try await export("/org/pttd", PTTBus.managerInterface)
@@ -33,7 +35,7 @@ actor ScriptedDaemon {
 
     /// From now on `method` is refused with this code.
     func refuse(_ method: String, _ code: PTChannelError.Code) {
-        answers[method] = { _ in throw PTTBus.reply(PTChannelError(code)) }
+        refusals[method] = code
     }
 
     func restore(_ uuid: UUID?) { restored = uuid }
@@ -58,7 +60,7 @@ actor ScriptedDaemon {
         let interface = try DBusIntrospection(xml: PTTBus.xml(of: name)).interface(name)!
         var methods: [String: DBusMethodHandler] = [:]
         for method in interface.methods {
-            methods[method.name] = { [weak self] call in try await self?.called(call) ?? [] }
+            methods[method.name] = handle
         }
         let values = interface.properties.map { ($0.name, Self.empty($0.type)) }
         try await bus.export(
@@ -75,11 +77,17 @@ actor ScriptedDaemon {
         }
     }
 
+    /// A method, for a closure would take a way round by the global executor, and calls would overtake each other.
+    private nonisolated(nonsending) func handle(_ call: DBusMethodCall) async throws -> [DBusValue] {
+        try await called(call)
+    }
+
     private func called(_ call: DBusMethodCall) async throws -> [DBusValue] {
         calls.record("\(call.member)(\(call.arguments.map(Self.text).joined(separator: ", ")))")
         if call.member == "RegisterApplication" {
             application = (call.sender, call.arguments[1].objectPathValue!)
         }
+        if let code = refusals[call.member] { throw PTTBus.reply(PTChannelError(code)) }
         if let answer = answers[call.member] { return try await answer(call) }
         switch call.member {
         case "RegisterApplication":
