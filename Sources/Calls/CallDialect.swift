@@ -1,0 +1,100 @@
+// How a service speaks of calls: which signals to hear, what to ask, and what answers and signals mean.
+import DBus
+
+/// A method call that asks a service what there is.
+struct CallQuestion: Hashable, Sendable {
+    var path: DBusObjectPath
+    var interface: String
+    var method: String
+    var arguments: [DBusValue] = []
+}
+
+/// A signal of a service, as the rules see it.
+struct CallSignal: Hashable, Sendable {
+    /// The sender's number for it: tells whether it came before or after an answer.
+    var serial: UInt32
+    var path: DBusObjectPath
+    var interface: String
+    var member: String
+    var arguments: [DBusValue]
+}
+
+/// What an answer or a signal means. A line is what calls run over: a modem, or a connected phone.
+enum CallNews: Hashable, Sendable {
+    /// Exactly these lines exist.
+    case lines([DBusObjectPath])
+    /// This line is no more, and its calls are over.
+    case lineGone(DBusObjectPath)
+    /// Exactly these calls run over this line.
+    case calls(line: DBusObjectPath, [DBusObjectPath: CallFacts])
+    /// A call, known or new, on this line.
+    case call(DBusObjectPath, line: DBusObjectPath, CallFacts)
+    /// Something about a call that is known.
+    case changed(DBusObjectPath, CallFacts)
+    /// This call is over.
+    case ended(DBusObjectPath)
+    /// The service has to be asked.
+    case ask(CallQuestion)
+}
+
+/// One service's way of speaking. Its functions have no memory; what they cannot read they throw.
+protocol CallDialect: Sendable {
+    /// The signals to hear.
+    var rules: [DBusMatchRule] { get }
+    /// What is asked when the service appears.
+    var opening: CallQuestion { get }
+    /// What the answer to a question means.
+    func news(answering question: CallQuestion, _ arguments: [DBusValue]) throws(DBusError) -> [CallNews]
+    /// What a signal means.
+    func news(_ signal: CallSignal) throws(DBusError) -> [CallNews]
+}
+
+extension CallService {
+    var dialect: any CallDialect {
+        switch self {
+        case .ofono: OfonoDialect()
+        case .modemManager: ModemManagerDialect()
+        case .bluez: BlueZDialect()
+        }
+    }
+}
+
+/// The names of the standard interfaces.
+enum StandardInterface {
+    static let objectManager = "org.freedesktop.DBus.ObjectManager"
+    static let properties = "org.freedesktop.DBus.Properties"
+}
+
+/// The entries of an `a{sv}`.
+func properties(_ value: DBusValue) throws(DBusError) -> [String: DBusValue] {
+    guard let properties = value.propertiesValue else {
+        throw .unexpectedType(expected: "a{sv}", got: value.type.code)
+    }
+    return properties
+}
+
+/// One property of the given type; nil when it is not among them.
+func property<T: DBusConvertible>(
+    _ name: String, of properties: [String: DBusValue], as type: T.Type = T.self
+) throws(DBusError) -> T? {
+    guard let value = properties[name] else { return nil }
+    return try value.require()
+}
+
+/// The elements of an `a(oa{sv})`.
+func objects(_ arguments: [DBusValue]) throws(DBusError) -> [(path: DBusObjectPath, properties: [String: DBusValue])] {
+    guard let elements = arguments.first?.arrayValue else {
+        throw .unexpectedType(expected: "a(oa{sv})", got: arguments.signature.rawValue)
+    }
+    var result: [(DBusObjectPath, [String: DBusValue])] = []
+    for element in elements {
+        guard let fields = element.structureValue, fields.count == 2 else {
+            throw .unexpectedType(expected: "(oa{sv})", got: element.type.code)
+        }
+        result.append((try fields[0].require(), try properties(fields[1])))
+    }
+    return result
+}
+
+/// What `GetManagedObjects` answers, and `InterfacesAdded` tells of one object.
+typealias ManagedObjects = [DBusObjectPath: [String: [String: DBusValue]]]
