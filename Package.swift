@@ -210,16 +210,27 @@ let package = Package(
         tests(
             "Bridge", named: "Bridge",
             [
-                "Accessories", "ChannelService", "RelayClient", "RelayProtocol", "Cryptography", "PushToTalkCore", "Audio",
+                "Accessories", "ChannelService", "RelayClient", "RelayProtocol", "Cryptography", "PushToTalkCore",
+                "Audio",
                 "MonotonicTime", "Reactor",
             ]),
         tests(
             "DaemonAPI", named: "DaemonAPI",
             ["BusTestSupport", log, "PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor"]),
 
+        // Compiled as an app's code is: without the settings of this package.
+        .target(
+            name: "PushToTalkSamples", dependencies: ["PushToTalk"], path: "Tests/PushToTalkSamples",
+            swiftSettings: [.swiftLanguageMode(.v6)]),
+        .executableTarget(
+            name: "PushToTalkApp", dependencies: ["PushToTalk", arguments], path: "Tests/PushToTalkApp",
+            swiftSettings: swiftSettings),
         tests(
             "PushToTalk", named: "PushToTalk",
-            ["BusTestSupport", "PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
+            [
+                "PushToTalkSamples", "PushToTalkApp", "pttd", "BusTestSupport", "PTTBus", "DBus", "PushToTalkCore",
+                "MonotonicTime", "Reactor", log,
+            ]),
 
         // What the tests of several rooms, the demonstration and the benchmark stand on.
         .target(name: "TestSupport", path: "Tests/Support/TestSupport", swiftSettings: swiftSettings),

@@ -127,6 +127,8 @@ actor DelegateCaller {
         case .didDeactivateAudioSession:
             manager.audioSession.deactivated()
             delegate.channelManager(manager, didDeactivate: manager.audioSession)
+        // These have their own ways, for they have answers or no order.
+        case .receivedEphemeralPushToken, .incomingPush, .incomingServiceUpdatePush: break
         }
     }
 

@@ -107,6 +107,8 @@ struct DelegateStateMachine {
         case .failedToLeaveChannel(let uuid, _): failed(.leave, uuid, callback, at: now)
         case .failedToBeginTransmitting(let uuid, _): failed(.begin, uuid, callback, at: now)
         case .failedToStopTransmitting(let uuid, _): failed(.stop, uuid, callback, at: now)
+        // Tokens and pushes change nothing here: DaemonLink hands them over as they come.
+        case .receivedEphemeralPushToken, .incomingPush, .incomingServiceUpdatePush: break
         }
     }
 

@@ -35,3 +35,19 @@ extension PTInstantiationError: CustomNSError, LocalizedError {
     /// The words, under Foundation's key.
     public var errorUserInfo: [String: Any] { [NSLocalizedDescriptionKey: explanation] }
 }
+
+// An operator does not come along with the types above. Disfavoured, for who imports PushToTalkCore as well has two.
+
+extension PTChannelError.Code {
+    /// Matches an error of this code, so that `catch PTChannelError.callActive` works.
+    @_disfavoredOverload public static func ~= (code: Self, error: any Error) -> Bool {
+        (error as? PTChannelError)?.code == code
+    }
+}
+
+extension PTInstantiationError.Code {
+    /// Matches an error of this code, so that `catch PTInstantiationError.invalidPlatform` works.
+    @_disfavoredOverload public static func ~= (code: Self, error: any Error) -> Bool {
+        (error as? PTInstantiationError)?.code == code
+    }
+}

@@ -13,7 +13,7 @@ import Testing
     static let channel = UUID(uuidString: "7B0C5F4E-2D0B-4C55-A3F1-9A2B5D2F0C11")!
     static let descriptor = PTChannelDescriptor(name: "Site", image: PTImage(named: "audio-radio"))
 
-    @Test func aManagerIsDeliveredAfterTheRestorationOfItsChannel() async throws {
+    @Test(.shows("order.launch")) func aManagerIsDeliveredAfterTheRestorationOfItsChannel() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture, restoring: Self.channel)
             let app = RecordingApp()
@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    @Test func withoutADaemonThePlatformIsInvalidAndTheWordsSayWhatToDo() async throws {
+    @Test(.shows("invalidPlatform")) func withoutADaemonThePlatformIsInvalidAndTheWordsSayWhatToDo() async throws {
         try await withBus { fixture in
             let error = await #expect(throws: PTInstantiationError.self) {
                 _ = try await fixture.manager(RecordingApp())
@@ -49,7 +49,7 @@ import Testing
         }
     }
 
-    @Test func aNameThatAnotherProcessOwnsIsAMissingEntitlement() async throws {
+    @Test(.shows("missingEntitlement")) func aNameThatAnotherProcessOwnsIsAMissingEntitlement() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture)
             let other = try await fixture.connect()
@@ -68,7 +68,7 @@ import Testing
         }
     }
 
-    @Test(arguments: PTInstantiationError.Code.allCases)
+    @Test(.shows("PTInstantiationError.told"), arguments: PTInstantiationError.Code.allCases)
     func aRefusalToRegisterKeepsItsCode(_ code: PTInstantiationError.Code) async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture)
@@ -130,7 +130,7 @@ import Testing
         }
     }
 
-    @Test(arguments: PTChannelError.Code.allCases)
+    @Test(.shows("PTChannelError.told"), arguments: PTChannelError.Code.allCases)
     func everyErrorOfAChannelKeepsItsCode(_ code: PTChannelError.Code) async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture, restoring: Self.channel)
@@ -322,7 +322,7 @@ import Testing
         }
     }
 
-    @Test func theAudioSessionTellsItsRouteAndItsInterruptions() async throws {
+    @Test(.shows("session")) func theAudioSessionTellsItsRouteAndItsInterruptions() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture, restoring: Self.channel)
             let manager = try await fixture.manager(RecordingApp())
@@ -348,6 +348,24 @@ import Testing
             #expect(await interruptions.next() == .began(reason: "a call"))
             #expect(await interruptions.next() == .ended(reason: ""))
             #expect(!manager.audioSession.isInterrupted)
+            manager.link.stop()
+        }
+    }
+
+    @Test(.shows("order.restorationDelegate", "restorationDelegate"))
+    func theRestorationDelegateSaysHowAChannelIsShown() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon(
+                fixture,
+                answers: [
+                    "RegisterApplication": { _ in [.properties(["ActiveChannel": .string(Self.channel.busText)])] }
+                ])
+            let app = RecordingApp()
+            let manager = try await fixture.manager(app)
+            let answer = try await daemon.tell("ChannelDescriptor", [.string(Self.channel.busText)])
+            #expect(answer.first?.stringValue == "Restored")
+            #expect(answer.last?.propertiesValue?["Image"]?.stringValue == "call-start")
+            #expect(app.told.all.contains("channelDescriptor"))
             manager.link.stop()
         }
     }

@@ -55,7 +55,7 @@ import Testing
     }
 
     /// Whatever comes in, the delegate sees the documented order, and every request has at most one failure.
-    @Test func anyEventsAtAllKeepTheDocumentedOrder() {
+    @Test(.shows("order.any")) func anyEventsAtAllKeepTheDocumentedOrder() {
         var random = SeededGenerator()
         for _ in 0..<400 {
             var machine = DelegateStateMachine()
