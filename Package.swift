@@ -196,6 +196,8 @@ let package = Package(
                 log,
             ]),
         tests(
+            "pttrelay", named: "pttrelay", ["RelayHTTP", "RelayProtocol", "Cryptography", "Settings"]),
+        tests(
             "pttd", named: "pttd",
             ["BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "Accessories", "MonotonicTime", "Reactor"]),
         tests(
