@@ -210,6 +210,8 @@ let package = Package(
                 log,
             ]),
         tests(
+            "pttrelay", named: "pttrelay", ["RelayHTTP", "RelayProtocol", "Cryptography", "Settings"]),
+        tests(
             "pttd", named: "pttd",
             [
                 "BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "RelayServer", "Accessories", "Bridge",
