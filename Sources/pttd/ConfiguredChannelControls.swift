@@ -13,6 +13,8 @@ actor ConfiguredChannelControls: DaemonControls {
     nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
     private let bridge: Bridge
     private let channel: ChannelService
+    /// Who began the last transmission by request, by its unique name.
+    private var requester: String?
 
     init(bridge: Bridge, channel: ChannelService, loop: EventLoop) {
         self.bridge = bridge
@@ -38,6 +40,7 @@ actor ConfiguredChannelControls: DaemonControls {
 
     func requestBeginTransmitting(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
         try await self.channel.beginTransmitting(channelUUID: channel, source: .developerRequest)
+        requester = caller.busName
     }
 
     func requestStopTransmitting(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
@@ -45,7 +48,10 @@ actor ConfiguredChannelControls: DaemonControls {
     }
 
     func requestingCallerLeft(_ caller: BusCaller) async {
-        guard let uuid = await channel.snapshot.channel?.uuid else { return }
+        let snapshot = await channel.snapshot
+        guard caller.busName == requester, snapshot.transmission?.source == .developerRequest,
+            let uuid = snapshot.channel?.uuid
+        else { return }
         try? await channel.stopTransmitting(channelUUID: uuid, source: .unknown)
     }
 

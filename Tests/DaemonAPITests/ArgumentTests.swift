@@ -48,6 +48,12 @@ import Testing
         BadCall(method: "ReportPushToTalkMessage", arguments: [.string("{} {}")], words: ["JSON object"]),
         BadCall(
             method: "ReportPushToTalkMessage",
+            arguments: [
+                .string(String(repeating: "{\"a\":", count: 2_000) + "1" + String(repeating: "}", count: 2_000))
+            ],
+            words: ["JSON object"]),
+        BadCall(
+            method: "ReportPushToTalkMessage",
             arguments: [.string("{\"a\": \"" + String(repeating: "x", count: 16 * 1_024) + "\"}")], words: ["16384"]),
         BadCall(
             interface: PTTBus.managerInterface, method: "JoinChannel", arguments: [.string("127"), .string("A"), none],
@@ -170,7 +176,9 @@ import Testing
         case 3:
             return ["call", "ready", "halfDuplex", "pttd", "{}", "{\"a\":[[[]]]}"].randomElement(using: &random) ?? ""
         case 4: return String(repeating: "[", count: Int.random(in: 0..<5_000, using: &random))
-        case 5: return String(repeating: "{\"a\":", count: 2_000)
+        case 5:
+            let depth = Int.random(in: 1..<2_000, using: &random)
+            return String(repeating: "{\"a\":", count: depth) + "1" + String(repeating: "}", count: depth)
         default:
             return String(
                 String.UnicodeScalarView(

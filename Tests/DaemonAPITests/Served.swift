@@ -33,6 +33,8 @@ actor Controls: DaemonControls {
     nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
     /// Who holds the talk key.
     var holders: [String] = []
+    /// How often somebody pressed it.
+    var presses = 0
     /// Everything else that was asked, in order.
     nonisolated let asked = Recorder<Asked>()
     /// The programs that are registered, with how to call them.
@@ -57,8 +59,9 @@ actor Controls: DaemonControls {
     }
 
     func pressTalkKey(caller: String) async throws(PTChannelError) {
-        // As in the daemon, a refused press is a press until it is let go.
-        holders.append(caller)
+        // As in the daemon, a refused press is a press until it is let go, and a second one is no other.
+        if !holders.contains(caller) { holders.append(caller) }
+        presses += 1
         if let refusal { throw refusal }
     }
 
@@ -200,4 +203,11 @@ func errorOf(_ body: () async throws -> Void) async -> (name: String, message: S
 /// The number of open descriptors of this process.
 func openDescriptors() -> Int {
     (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? -1
+}
+
+/// The memory of this process, in KiB (second field of proc(5)'s statm, in pages).
+func residentKibibytes() -> Int {
+    let text = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8)) ?? ""
+    let fields = text.split(separator: " ")
+    return fields.count > 1 ? (Int(fields[1]) ?? 0) * 4 : 0
 }
