@@ -115,6 +115,18 @@ import Testing
         }
     }
 
+    @Test("a daemon that ends while somebody talks ends that, and says so")
+    func daemonEnds() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon.start(fixture, joined: true)
+            let process = try Program.start(fixture, ["talk", "--for", "60"])
+            #expect(try await eventually { daemon.asked.all == ["press"] })
+            await daemon.stop()
+            #expect(try await process.end() == 1)
+            #expect(process.errors == "pttctl: the transmission ended: pttd has left the bus\n")
+        }
+    }
+
     @Test("monitoring tells joining, speaking, modes, calls and leaving as they happen, in JSON with their times")
     func monitor() async throws {
         try await withBus { fixture in
