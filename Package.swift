@@ -37,6 +37,14 @@ let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swif
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let signals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 let protobuf = Target.Dependency.product(name: "SwiftProtobuf", package: "swift-protobuf")
+let hummingbird = Target.Dependency.product(name: "HummingbirdCore", package: "hummingbird")
+let hummingbirdHTTP2 = Target.Dependency.product(name: "HummingbirdHTTP2", package: "hummingbird")
+/// What stands below hummingbird, where the endpoint needs it by name.
+let nio: [Target.Dependency] = [
+    .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),
+    .product(name: "NIOTLS", package: "swift-nio"), .product(name: "NIOSSL", package: "swift-nio-ssl"),
+    .product(name: "HTTPTypes", package: "swift-http-types"),
+]
 let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collections")
 
 let package = Package(
@@ -52,6 +60,11 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
+        // The relay's HTTP endpoint. Without traits: neither the whole of Foundation nor a configuration of its own.
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
+        .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
+        .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0", traits: []),
     ],
     targets: [
         // Floor 0: C libraries, and the few macros and variadics that Swift cannot see.
@@ -92,6 +105,7 @@ let package = Package(
         room("BlueZ", ["CBluetooth", "DBus", "MonotonicTime", "Reactor", log]),
         room("Calls", ["DBus", "MonotonicTime", "Reactor", log]),
         room("PTTBus", ["DBus", "PushToTalkCore", "Reactor", log], resources: [.embedInCode("Interfaces")]),
+        room("SystemUI", ["DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         room("Audio", ["CALSA", "COpus", "CLinux", "MonotonicTime", log]),
         room("RelayClient", ["QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
 
@@ -108,11 +122,19 @@ let package = Package(
         room(
             "Bridge",
             [
-                "Accessories", "ChannelService", "RelayClient", "PushToTalkCore", "Audio", "MonotonicTime", "Reactor",
-                log,
+                "Accessories", "ChannelService", "RelayClient", "RelayProtocol", "PushToTalkCore", "Audio",
+                "MonotonicTime", "Reactor", log,
             ]),
         room(
             "DaemonAPI", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
+
+        room(
+            "RelayHTTP",
+            [
+                "RelayServer", "RelayProtocol", "Cryptography", "MonotonicTime", hummingbird, hummingbirdHTTP2,
+                lifecycle,
+                log,
+            ] + nio),
 
         // Floor 6: arguments, configuration, assembly.
         executable(
@@ -120,7 +142,7 @@ let package = Package(
             [
                 "Bridge", "DaemonAPI", "Accessories", "ChannelService", "RelayClient", "RelayServer", "BlueZ", "DBus",
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "MonotonicTime",
-                "Reactor", "PTTBus", "Logs", "Terminal", arguments, log,
+                "Reactor", "PTTBus", "Calls", "SystemUI", "Logs", "Terminal", arguments, log,
             ]),
         executable(
             "pttctl",
@@ -128,8 +150,8 @@ let package = Package(
         executable(
             "pttrelay",
             [
-                "RelayServer", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Reactor", "Logs", "Terminal",
-                arguments, lifecycle, signals, log,
+                "RelayServer", "RelayHTTP", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Reactor", "Logs",
+                "Terminal", arguments, lifecycle, signals, log,
             ]),
 
         // Not a product: what forwarding costs (Benchmarks/RelayForward).
@@ -156,6 +178,9 @@ let package = Package(
         tests("LinuxInput", named: "LinuxInput", ["MonotonicTime", "Reactor"]),
         tests("BlueZ", named: "BlueZ", ["FakeBlueZ", "BusTestSupport", "DBus", "MonotonicTime", "Reactor", log]),
         tests(
+            "SystemUI", named: "SystemUI",
+            ["BusTestSupport", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
+        tests(
             "Calls", named: "Calls", ["BusTestSupport", "DBus", "MonotonicTime", "Reactor", log], exclude: ["modem.py"]),
         tests("Audio", named: "Audio", ["MonotonicTime", "COpus", log]),
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
@@ -167,6 +192,9 @@ let package = Package(
             ["FakeBlueZ", "BusTestSupport", "BlueZ", "DBus", "Settings", "MonotonicTime", "Reactor", log],
             exclude: ["Traces"]),
         tests("ChannelService", named: "ChannelService", ["PushToTalkCore", "Audio", "MonotonicTime", "Reactor"]),
+        .executableTarget(
+            name: "restoration-writer", dependencies: ["ChannelService", "PushToTalkCore"],
+            path: "Tests/Support/restoration-writer", swiftSettings: swiftSettings),
         tests(
             "RelayServer", named: "Relay",
             [
@@ -174,11 +202,23 @@ let package = Package(
                 log,
             ]),
         tests(
+            "RelayHTTP", named: "RelayHTTP",
+            [
+                "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "MonotonicTime", "Reactor", lifecycle,
+                log,
+            ]),
+        tests(
             "pttd", named: "pttd",
-            ["BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "Accessories", "MonotonicTime", "Reactor"]),
+            [
+                "BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "RelayServer", "Accessories", "Bridge",
+                "Calls", "ChannelService", "Cryptography", "PTTBus", "PushToTalkCore", "MonotonicTime", "Reactor", log,
+            ]),
         tests(
             "Bridge", named: "Bridge",
-            ["Accessories", "ChannelService", "RelayClient", "PushToTalkCore", "Audio", "MonotonicTime", "Reactor"]),
+            [
+                "Accessories", "ChannelService", "RelayClient", "RelayProtocol", "Cryptography", "PushToTalkCore", "Audio",
+                "MonotonicTime", "Reactor",
+            ]),
         tests(
             "DaemonAPI", named: "DaemonAPI",
             ["BusTestSupport", log, "PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor"]),
@@ -197,6 +237,10 @@ let package = Package(
         .target(
             name: "FakeBlueZ", dependencies: ["DBus", "MonotonicTime", "Reactor", log],
             path: "Tests/Support/FakeBlueZ", swiftSettings: swiftSettings),
+        .executableTarget(
+            name: "system-ui-probe",
+            dependencies: ["SystemUI", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log],
+            path: "Tests/Support/system-ui-probe", swiftSettings: swiftSettings),
         .executableTarget(
             name: "fake-bluez", dependencies: ["FakeBlueZ", "DBus", "MonotonicTime", "Reactor", arguments, log],
             path: "Tests/Support/fake-bluez", swiftSettings: swiftSettings),

@@ -5,8 +5,10 @@ import MonotonicTime
 extension GATTAccessoryStateMachine {
     // MARK: Recognising
 
+    var resolveTime: Duration { Self.resolveTimes[min(incompleteAttempts, Self.resolveTimes.count - 1)] }
+
     mutating func resolve(at now: Instant) -> [Action] {
-        phase = .resolving(until: now + Self.resolveTime)
+        phase = .resolving(until: now + resolveTime)
         lateUntil = nil
         guard let device else { return [] }
         return recognise(device, at: now)

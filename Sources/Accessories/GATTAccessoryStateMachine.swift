@@ -19,8 +19,11 @@ struct GATTAccessoryStateMachine: Sendable {
     static let quickRetries = 3
     /// The pause before those: BlueZ is still tearing the failed link down.
     static let quickPause = Duration.milliseconds(100)
-    /// The services of a connected device are known by then.
-    static let resolveTime = Duration.seconds(20)
+    /// The services of a connected device are known by then; the first time less is waited, for 5.66 may keep a link from before
+    /// its restart on which it never asks for services.
+    static let resolveTimes: [Duration] = [.seconds(8), .seconds(20)]
+    /// A device that is told to hang up has done so by then.
+    static let hangUpTime = Duration.seconds(20)
     /// Characteristics may be exported a little after `ServicesResolved`.
     static let lateCharacteristicsTime = Duration.seconds(3)
     /// Reconnections because of characteristics that did not come; a cut-short discovery leaves holes.
@@ -254,7 +257,7 @@ struct GATTAccessoryStateMachine: Sendable {
     private mutating func reconsider(_ old: DeviceFacts, _ new: DeviceFacts, at now: Instant) {
         guard case .unusable = phase else { return }
         let isDifferent = old.characteristics != new.characteristics || old.isPaired != new.isPaired
-        if isDifferent { phase = .resolving(until: now + Self.resolveTime) }
+        if isDifferent { phase = .resolving(until: now + resolveTime) }
     }
 
     // MARK: Connecting
@@ -281,7 +284,7 @@ struct GATTAccessoryStateMachine: Sendable {
 
     /// Hangs up, to connect anew with a clean table of services.
     mutating func dropLink(_ device: DeviceFacts, at now: Instant) -> [Action] {
-        phase = .droppingLink(until: now + Self.resolveTime)
+        phase = .droppingLink(until: now + Self.hangUpTime)
         return [.command(.disconnect(device: device.id))]
     }
 

@@ -59,12 +59,15 @@ extension BlueZClient {
     /// Connects a device. Returns when there is a link; its services follow with `servicesResolved`.
     /// - Throws: A `BlueZError` whose kind says whether, and when, another attempt makes sense.
     public func connect(_ device: DeviceIdentifier) async throws(BlueZError) {
-        let look = lookAgain(at: device, until: .now + BlueZTimeout.connect)
-        defer { look.cancel() }
+        let looking = lookAgain(at: device, until: .now + BlueZTimeout.connect)
+        defer { looking.cancel() }
         do throws(BlueZError) {
             _ = try await call(
                 device.path, BlueZName.device, "Connect", timeout: BlueZTimeout.connect, during: "connect \(device)")
+            await look(at: device)
         } catch {
+            // With a link that it does not signal, 5.66 answers at once: success, or that it is at it.
+            if error.kind == .alreadyDone || error.kind == .inProgress { await look(at: device) }
             if error.kind == .alreadyDone { return }
             // BlueZ 5.66 says "Input/output error" here.
             if error.kind == .unreachable, tree.adapters[device.adapter]?.isPowered == false {
@@ -76,8 +79,8 @@ extension BlueZClient {
 
     /// Reads a device's properties again and again while it is being connected.
     ///
-    /// When a link was there before bluetoothd, after its restart, 5.66 may neither answer `Connect` nor signal `Connected`
-    /// ("Device … is already connected" in its log), although the property is true.
+    /// When a link was there before bluetoothd, after its restart, 5.66 may not signal `Connected` ("Device … is already
+    /// connected" in its log), although the property is true; nor need it answer `Connect`.
     private func lookAgain(at device: DeviceIdentifier, until end: Instant) -> Task<Void, Never> {
         Task {
             while !Task.isCancelled, .now < end {

@@ -19,8 +19,35 @@ public enum BridgeEvent: Sendable, Equatable {
     case failed(PTChannelError)
 }
 
-/// One channel: its talk key, its channel service and its link. All of them live on one loop, so a press crosses no thread.
+/// How a channel is joined with the channel service.
+public struct ChannelJoining: Hashable, Sendable {
+    /// How it is shown.
+    public var descriptor: PTChannelDescriptor
+    /// Why it is joined.
+    public var reason: PTChannelJoinReason
+    /// Who may talk when.
+    public var mode: PTTransmissionMode
+    /// Whose the media are, and the program behind it.
+    public var options: ChannelManagerStateMachine.JoinOptions
+
+    /// A joining, by default as Apple's.
+    public init(
+        descriptor: PTChannelDescriptor, reason: PTChannelJoinReason = .developerRequest,
+        mode: PTTransmissionMode = .halfDuplex, options: ChannelManagerStateMachine.JoinOptions = .init()
+    ) {
+        self.descriptor = descriptor
+        self.reason = reason
+        self.mode = mode
+        self.options = options
+    }
+}
+
+/// One channel for as long as it is joined: its talk key, the channel service and, where the media are the daemon's, its link.
+/// All of them live on one loop, so a press crosses no thread.
 public actor Bridge {
+    /// Called once on the loop: with nil when it is done, or with why not.
+    public typealias Answer = @Sendable (PTChannelError?) -> Void
+
     /// The loop it lives on, which is also the channel service's and the link's.
     public nonisolated let loop: EventLoop
     /// The loop, as the actor's executor.
@@ -28,58 +55,81 @@ public actor Bridge {
 
     private let channelUUID: UUID
     private let channel: ChannelService
-    private let link: any RelayLink
+    private let link: (any RelayLink)?
     private let logger: Logger
-    private var machine = BridgeStateMachine()
+    private var machine: BridgeStateMachine
     private var queue: [BridgeStateMachine.Event] = []
     private var isHandling = false
-    private var begins: [TalkKey.Holder: @Sendable (PTChannelError?) -> Void] = [:]
+    private var begins: [TalkKey.Holder: Answer] = [:]
+    private var stops: [Answer] = []
     private var handler: (@Sendable (BridgeEvent) -> Void)?
     private var observer: ChannelObserverToken?
 
-    /// A bridge on the channel `channelUUID`. Nothing happens before `start`.
-    public init(channelUUID: UUID, channel: ChannelService, link: any RelayLink, logger: Logger) {
+    /// A bridge on the channel `channelUUID`. Nothing happens before `open`.
+    ///
+    /// - Parameter link: What carries speech; nil when a program does.
+    public init(channelUUID: UUID, channel: ChannelService, link: (any RelayLink)?, logger: Logger) {
         loop = channel.loop
         self.channelUUID = channelUUID
         self.channel = channel
         self.link = link
         self.logger = logger
+        machine = BridgeStateMachine(hasLink: link != nil)
     }
 
     /// Why the service is not ready, in words; empty when it is.
     public var serviceDetail: String { machine.serviceDetail }
 
-    /// Joins the channel: with the channel service at once, with the relay as soon as it can be reached.
+    /// Joins the channel: with the channel service at once, with the relay as soon as it can be reached. On the loop.
     ///
-    /// - Parameter handler: Called on the loop, in order.
-    public func start(
-        descriptor: PTChannelDescriptor, handler: @escaping @Sendable (BridgeEvent) -> Void
-    ) async throws(PTChannelError) {
+    /// - Parameters:
+    ///   - handler: Called on the loop, in order.
+    ///   - completion: What the channel service answers.
+    public func open(
+        _ join: ChannelJoining, handler: @escaping @Sendable (BridgeEvent) -> Void, completion: @escaping Answer
+    ) {
         self.handler = handler
-        await channel.setFrameHandler { [weak self] frame in self?.assumeIsolated { $0.captured(frame) } }
-        observer = await channel.addObserver { [weak self] event in self?.assumeIsolated { $0.observed(event) } }
-        await link.setEventHandler { [weak self] event in self?.assumeIsolated { $0.handle(.link(event)) } }
-        try await channel.join(channelUUID: channelUUID, descriptor: descriptor, status: .connecting)
-        await link.join()
+        let request = ChannelManagerStateMachine.Request.join(
+            channelUUID: channelUUID, join.descriptor, reason: join.reason, mode: join.mode,
+            status: machine.serviceStatus, options: join.options)
+        observer = channel.assumeIsolated { channel in
+            channel.setFrameHandler { [weak self] frame in self?.assumeIsolated { $0.captured(frame) } }
+            return channel.addObserver { [weak self] event in self?.assumeIsolated { $0.observed(event) } }
+        }
+        channel.assumeIsolated { $0.request(request, completion: completion) }
+        link?.assumeIsolated { link in
+            link.setEventHandler { [weak self] event in self?.assumeIsolated { $0.handle(.link(event)) } }
+            link.join()
+        }
     }
 
-    /// Ends what goes on and leaves the relay.
-    public func stop() async {
-        await channel.shutdown()
-        // What the link tells of its own end is no news any more.
-        await link.setEventHandler { _ in }
-        await link.leave()
-        if let observer { await channel.removeObserver(observer) }
+    /// Leaves the channel, ending what goes on there, and the relay. On the loop, and not from within a handler.
+    ///
+    /// - Parameter reason: nil when the channel service has left it already, or is shut down.
+    public func close(_ reason: PTChannelLeaveReason?) {
+        channel.assumeIsolated { [observer] channel in
+            if let reason { channel.request(.leave(channelUUID: channelUUID, reason: reason)) }
+            if let observer { channel.removeObserver(observer) }
+            channel.setFrameHandler(nil)
+        }
         observer = nil
+        handler = nil
+        // What the link tells of its own end is no news any more.
+        link?.assumeIsolated { link in
+            link.setEventHandler { _ in }
+            link.leave()
+        }
+        let gone = PTChannelError(.channelNotFound, explanation: "the channel has been left")
+        for answer in stops + begins.values { answer(gone) }
+        (begins, stops) = ([:], [])
     }
 
     // MARK: The talk key
 
     /// `holder` presses the talk key.
     ///
-    /// - Parameter completion: Called once on the loop: with nil when the microphone records or another holder talks
-    ///   already, or with why not.
-    public func press(_ holder: TalkKey.Holder, completion: (@Sendable (PTChannelError?) -> Void)? = nil) {
+    /// - Parameter completion: With nil when the microphone records or another holder talks already.
+    public func press(_ holder: TalkKey.Holder, completion: Answer? = nil) {
         // Presses are answered in the order of their events, so a holder has at most one that waits here.
         if let completion { begins[holder] = completion }
         handle(.pressed(holder))
@@ -113,6 +163,36 @@ public actor Bridge {
         }
     }
 
+    // MARK: The program behind the channel
+
+    /// The program begins a transmission: refused while anybody transmits.
+    ///
+    /// - Throws: Why nothing is transmitted.
+    public func requestBegin(program: String) async throws(PTChannelError) {
+        let error: PTChannelError? = await withCheckedContinuation { continuation in
+            begins[.program(program)] = { continuation.resume(returning: $0) }
+            handle(.requestedBegin(program: program))
+        }
+        if let error { throw error }
+    }
+
+    /// Ends the transmission, whoever began it: those who hold the talk key have to press again.
+    ///
+    /// - Throws: `transmissionNotFound`.
+    public func requestStop(_ source: PTChannelTransmitRequestSource) async throws(PTChannelError) {
+        let error: PTChannelError? = await withCheckedContinuation { continuation in
+            stops.append { continuation.resume(returning: $0) }
+            handle(.requestedStop(source))
+        }
+        if let error { throw error }
+    }
+
+    /// Ends the transmission, whoever began it, for somebody who does not wait for an answer.
+    public func stop(_ source: PTChannelTransmitRequestSource) { handle(.requestedStop(source)) }
+
+    /// The program tells how its own service is; the channel's is no better than that.
+    public func setProgramStatus(_ status: PTServiceStatus) { handle(.programStatus(status)) }
+
     // MARK: Events in
 
     private func observed(_ event: ChannelServiceEvent) {
@@ -126,7 +206,7 @@ public actor Bridge {
         // The straight line of every 20 ms: no queue, no rule.
         let outgoing = OutgoingFrame(
             payload: frame.payload, samples: UInt32(clamping: frame.samplesPerFrame), capturedAt: frame.captureTime)
-        link.assumeIsolated { $0.send(outgoing) }
+        link?.assumeIsolated { $0.send(outgoing) }
     }
 
     private func handle(_ event: BridgeStateMachine.Event) {
@@ -148,9 +228,11 @@ public actor Bridge {
     private func perform(_ action: BridgeStateMachine.Action) {
         switch action {
         case .beginTransmitting(let source): begin(source)
+        case .refuseBegin(let holder): refuseBegin(holder)
         case .answer(let holder, let error): begins.removeValue(forKey: holder)?(error)
         case .stopTransmitting(let source):
-            request(.stopTransmitting(channelUUID: channelUUID, source: source))
+            let answer = stops.isEmpty ? nil : stops.removeFirst()
+            request(.stopTransmitting(channelUUID: channelUUID, source: source), answer: answer)
         case .setServiceStatus(let status): request(.setServiceStatus(status, channelUUID: channelUUID))
         case .transmissionRefused(let error): channel.assumeIsolated { $0.transmissionRefused(error) }
         case .transmissionRevoked(let error): channel.assumeIsolated { $0.transmissionRevoked(error) }
@@ -158,10 +240,10 @@ public actor Bridge {
         case .play(let frame): play(frame)
         case .endReception: channel.assumeIsolated { $0.burstEnded(lastSequence: nil) }
         case .beginBurst:
-            let burst = link.assumeIsolated { $0.beginBurst(priority: 0) }
+            guard let burst = link?.assumeIsolated({ $0.beginBurst(priority: 0) }) else { return }
             queue.insert(.burstBegun(burst), at: 0)
-        case .endBurst: link.assumeIsolated { $0.endBurst() }
-        case .abortBurst: link.assumeIsolated { $0.abortBurst() }
+        case .endBurst: link?.assumeIsolated { $0.endBurst() }
+        case .abortBurst: link?.assumeIsolated { $0.abortBurst() }
         case .endedBySystem: handler?(.endedBySystem)
         case .report(let error):
             logger.notice("not transmitted", metadata: ["code": "\(error.code)", "why": "\(error.explanation)"])
@@ -180,11 +262,25 @@ public actor Bridge {
         }
     }
 
-    private func request(_ request: ChannelManagerStateMachine.Request) {
+    private func refuseBegin(_ holder: TalkKey.Holder) {
+        let answer = begins.removeValue(forKey: holder)
+        channel.assumeIsolated { channel in
+            let begin = ChannelManagerStateMachine.Request.beginTransmitting(
+                channelUUID: channelUUID, source: holder.source)
+            channel.request(begin) { [weak self] error in
+                // What transmitted may have ended while the request waited for its turn.
+                if error == nil { self?.assumeIsolated { $0.handle(.beganAfterAll(holder)) } }
+                answer?(error)
+            }
+        }
+    }
+
+    private func request(_ request: ChannelManagerStateMachine.Request, answer: Answer? = nil) {
         channel.assumeIsolated { channel in
             channel.request(request) { [logger] error in
+                answer?(error)
                 // A release after the end of its transmission finds nothing to stop: no news.
-                guard let error, error.code != .transmissionNotFound else { return }
+                guard let error, error.code != .transmissionNotFound, answer == nil else { return }
                 logger.warning(
                     "the channel manager refused", metadata: ["request": "\(request)", "why": "\(error.explanation)"])
             }

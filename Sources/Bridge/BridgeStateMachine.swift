@@ -15,8 +15,16 @@ public struct BridgeStateMachine: Sendable {
         case pressed(TalkKey.Holder)
         /// A holder let go, or is gone.
         case released(TalkKey.Holder)
+        /// The program behind the channel asks to transmit; unlike a press it does not join a transmission of others.
+        case requestedBegin(program: String)
+        /// It asks for the end of the transmission, whoever began it.
+        case requestedStop(PTChannelTransmitRequestSource)
         /// The channel manager refused the begin that a press asked for.
         case beginRefused(PTChannelError)
+        /// `Action.refuseBegin` was, against expectation, granted: the holder is the one who talks.
+        case beganAfterAll(TalkKey.Holder)
+        /// The program behind the channel tells how its own service is.
+        case programStatus(PTServiceStatus)
         /// The channel manager's delegate was told something.
         case callback(DelegateCallback)
         /// The channel manager noticed something.
@@ -32,6 +40,8 @@ public struct BridgeStateMachine: Sendable {
         /// Ask the channel manager to begin transmitting for this holder, who is answered with what comes of it; a refusal comes
         /// back as `beginRefused`.
         case beginTransmitting(PTChannelTransmitRequestSource)
+        /// Ask it to begin though somebody transmits, so that it refuses and tells the program's delegate so.
+        case refuseBegin(TalkKey.Holder)
         /// Answer a press that asked for nothing: nil when another holder talks already.
         case answer(TalkKey.Holder, PTChannelError?)
         /// Ask it to stop.
@@ -66,14 +76,28 @@ public struct BridgeStateMachine: Sendable {
     private var speaker: RelayMember?
     /// A frame of the speaker has come, so the burst ends when the link says so, not when the floor is idle.
     private var isHearing = false
-    /// What the service has become during a burst that the link has not ended.
+    /// What the link has become during a burst that it has not ended.
     private var heldStatus: PTServiceStatus?
+    private var linkStatus: PTServiceStatus
+    /// What the program behind the channel says of its own service.
+    private var programStatus = PTServiceStatus.ready
+    /// Why the link is not ready, in words for the user; empty when it is.
+    private var linkDetail = ""
     /// Why the service is not ready, in words for the user; empty when it is.
-    public private(set) var serviceDetail = ""
+    public var serviceDetail: String {
+        linkDetail.isEmpty && programStatus != .ready ? "the channel's program says so" : linkDetail
+    }
     private var actions: [Action] = []
 
     /// A bridge of which nothing has been told yet.
-    public init() {}
+    ///
+    /// - Parameter hasLink: Whether speech goes over a link; else only the program's word counts for the service.
+    public init(hasLink: Bool = true) { linkStatus = hasLink ? .connecting : .ready }
+
+    /// How the service is: no better than the link, nor than the program says.
+    public var serviceStatus: PTServiceStatus {
+        linkStatus.rawValue > programStatus.rawValue ? linkStatus : programStatus
+    }
 
     /// Whether `holder` presses the talk key.
     public func isPressed(by holder: TalkKey.Holder) -> Bool { key.isPressed(by: holder) }
@@ -84,7 +108,14 @@ public struct BridgeStateMachine: Sendable {
         case .pressed(let holder): pressed(holder)
         case .released(let holder):
             if key.release(holder) == .stop { actions.append(.stopTransmitting(holder.source)) }
+        case .requestedBegin(let program):
+            if key.isHeld { actions.append(.refuseBegin(.program(program))) } else { pressed(.program(program)) }
+        case .requestedStop(let source): requestedStop(source)
         case .beginRefused(let error): beginRefused(error)
+        case .beganAfterAll(let holder): _ = key.press(holder)
+        case .programStatus(let status):
+            programStatus = status
+            tellStatus()
         case .callback(let callback): told(callback)
         case .notice(let notice): noticed(notice)
         case .link(let event): heard(event)
@@ -109,6 +140,15 @@ public struct BridgeStateMachine: Sendable {
                 }
             actions.append(.answer(holder, error))
         }
+    }
+
+    private mutating func requestedStop(_ source: PTChannelTransmitRequestSource) {
+        // Told before the channel manager is asked: what is held now does not count any more, whatever comes of it.
+        if key.isHeld {
+            key.transmissionEnded()
+            actions.append(.endedBySystem)
+        }
+        actions.append(.stopTransmitting(source))
     }
 
     // MARK: From the channel manager
@@ -163,10 +203,10 @@ public struct BridgeStateMachine: Sendable {
     private mutating func linkChanged(to state: RelayLinkState) {
         let status: PTServiceStatus
         switch state {
-        case .ready: (status, serviceDetail) = (.ready, "")
-        case .connecting: (status, serviceDetail) = (.connecting, "connecting to the relay")
-        case .unavailable(let error, _): (status, serviceDetail) = (.unavailable, "\(error)")
-        case .stopped: (status, serviceDetail) = (.unavailable, "the channel has been left")
+        case .ready: (status, linkDetail) = (.ready, "")
+        case .connecting: (status, linkDetail) = (.connecting, "connecting to the relay")
+        case .unavailable(let error, _): (status, linkDetail) = (.unavailable, "\(error)")
+        case .stopped: (status, linkDetail) = (.unavailable, "the channel has been left")
         }
         defer { if status != .ready { silence() } }
         // A burst may outlive the connection that it began on: the link tells its end, or goes on with it.
@@ -175,13 +215,19 @@ public struct BridgeStateMachine: Sendable {
             return
         }
         heldStatus = nil
-        actions.append(.setServiceStatus(status))
+        linkStatus = status
+        tellStatus()
     }
+
+    private mutating func tellStatus() { actions.append(.setServiceStatus(serviceStatus)) }
 
     private mutating func burstEnded(_ end: TransmissionEnd) {
         burst = nil
         defer {
-            if let status = heldStatus { actions.append(.setServiceStatus(status)) }
+            if let status = heldStatus {
+                linkStatus = status
+                tellStatus()
+            }
             heldStatus = nil
         }
         switch end {
@@ -234,7 +280,8 @@ extension TalkKey.Holder {
     var source: PTChannelTransmitRequestSource {
         switch self {
         case .accessories: .handsfreeButton
-        case .caller: .developerRequest
+        case .caller, .userInterface: .userRequest
+        case .program: .developerRequest
         }
     }
 }

@@ -1,4 +1,4 @@
-// Who holds the talk key: accessories, callers on the bus, a terminal. Pure.
+// Who holds the talk key: accessories, callers on the bus, the desktop, the channel's program. Pure.
 
 /// The one talk key of the machine, pressed by any number of holders at once.
 ///
@@ -12,6 +12,10 @@ public struct TalkKey: Sendable {
         case accessories
         /// A caller on the bus, by its unique name.
         case caller(String)
+        /// The system's own user interface: the tray icon's menu, a notification's button.
+        case userInterface
+        /// The program behind the channel, by its unique name: not a press, but its request to transmit.
+        case program(String)
     }
 
     /// What a change of the key asks for.
@@ -54,9 +58,10 @@ public struct TalkKey: Sendable {
 
     /// The transmission ended, or never began, without a release: every press made so far is used up.
     ///
-    /// Accessories are told of it and report their next fresh press only, without a release before.
+    /// Only callers have to let go first. Accessories are told of it and report their next fresh press only, and what a program
+    /// or a click asks for is fresh each time.
     public mutating func transmissionEnded() {
-        spent.formUnion(holders.subtracting([.accessories]))
+        for case .caller(let caller) in holders { spent.insert(.caller(caller)) }
         holders.removeAll()
     }
 

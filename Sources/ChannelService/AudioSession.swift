@@ -14,8 +14,9 @@ protocol AudioSession: AnyObject {
     /// Frames of transmissions that were cut (`stopCapture(.immediately)`), dropped because they came too late.
     var framesCut: Int { get }
 
-    /// Opens the devices ahead of the first use, or closes them again after the last.
-    func setPrepared(_ prepared: Bool)
+    /// Gets ready for a channel, or, nil, for none: for the daemon's media, the devices are opened ahead of the first use.
+    /// For a program's, they are closed, and open afterwards only while tones sound.
+    func prepare(for media: MediaOwner?)
     /// `ChannelManagerStateMachine.Action.activateAudioSession`.
     func activate()
     /// `ChannelManagerStateMachine.Action.deactivateAudioSession`.
@@ -52,6 +53,9 @@ enum AudioSessionEvent {
     case captureEnded
     /// The microphone failed; nothing more comes of this transmission.
     case captureFailed(reason: String)
+    /// The tones have been heard, or not: they were dropped, or there is no speaker. It is closed. Told for a program's
+    /// media only.
+    case tonesFinished(heard: Bool)
     /// A received burst has been heard to its end, as far as it came.
     case played
     /// The speaker failed; it is tried again with the next sound.

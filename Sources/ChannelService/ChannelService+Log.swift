@@ -34,6 +34,12 @@ extension ChannelService {
             log("nothing to stop: \(error)", level: .debug)
         case .didActivateAudioSession: log("audio session active", level: .debug)
         case .didDeactivateAudioSession: log("audio session inactive", level: .debug)
+        case .receivedEphemeralPushToken(let token): log("push token \(token)", level: .debug)
+        case .incomingPush(_, let delivery): log("push", ["push": "\(delivery.push.identifier)"])
+        case .incomingServiceUpdatePush(_, let delivery, let isHighPriority, let remaining):
+            log(
+                "service-update push",
+                ["push": "\(delivery.push.identifier)", "high": "\(isHighPriority)", "budget": "\(remaining)"])
         }
     }
 
@@ -53,7 +59,15 @@ extension ChannelService {
         case .audioSessionFailed(let reason): log("sound failed: \(reason)", level: .error)
         case .audioSessionInterrupted(let reason): log("sound is taken: \(reason)")
         case .audioSessionInterruptionEnded: log("sound is free again")
-        case .channelDescriptorChanged, .accessoryButtonEventsEnabledChanged: break
+        case .callsChanged(let calls): log("calls: \(calls.map(\.description))", level: .debug)
+        case .programWanted: log("the channel's program is to be started")
+        case .pushSettled(let push, .delivered):
+            log("push delivered", ["push": "\(push.identifier)"], level: .debug)
+        case .pushSettled(let push, .refused(let error)):
+            log("what a push wants cannot be done: \(error)", ["push": "\(push.identifier)"], level: .notice)
+        case .pushSettled(let push, .dropped(let reason)):
+            log("a push was dropped: \(reason)", ["push": "\(push.identifier)"], level: .notice)
+        case .channelDescriptorChanged, .pushTokenChanged, .accessoryButtonEventsEnabledChanged: break
         }
     }
 }

@@ -6,22 +6,26 @@ import MonotonicTime
 import PushToTalkCore
 
 extension ChannelService {
-    /// A participant's burst begins: they are shown as speaking until it has been heard to its end.
+    /// A participant's burst begins: they are shown as speaking until it has been heard to its end. While another one is
+    /// heard, it waits for its turn. Nothing of it is played on a channel whose media are a program's.
     public func burstBegan(_ participant: PTParticipant) { receive(.began(participant)) }
 
     /// A packet of the burst. Outside of a burst it is dropped and counted.
-    public func received(_ packet: ReceivedPacket) { receive(.packet(sequence: packet.sequence), packet: packet) }
+    public func received(_ packet: ReceivedPacket) { receive(.packet(packet)) }
 
     /// The burst ends with the packet of this sequence number; nil: with the last one that came.
     public func burstEnded(lastSequence: UInt16?) { receive(.ended(lastSequence: lastSequence)) }
 
-    func receive(_ event: ReceptionStateMachine.Event, packet: ReceivedPacket? = nil) {
+    func receive(_ event: ReceptionStateMachine.Event) {
         guard !isClosed else { return }
+        if machine.channel?.media == .application, event.isOfLink {
+            if case .packet = event { statistics.packetsDropped += 1 }
+            return
+        }
         for action in reception.handle(event, at: .now) {
             switch action {
             case .setParticipant(let participant): setParticipant(participant)
-            case .play:
-                if let packet { play(packet) }
+            case .play(let packet): play(packet)
             case .endPlayback(let lastSequence): audio.endReception(lastSequence: lastSequence)
             case .dropPlayback: audio.dropReception()
             }
@@ -83,6 +87,9 @@ extension ChannelService {
             }
             frameHandler?(frame)
         case .captureEnded: handle(.captureEnded)
+        case .tonesFinished(let heard):
+            if heard { audioProblem = nil }
+            handle(.tonesFinished)
         case .captureFailed(let reason):
             audioProblem = reason
             handle(.captureFailed(reason: reason))
@@ -94,6 +101,16 @@ extension ChannelService {
             guard audioProblem != reason else { return }
             audioProblem = reason
             handle(.playbackFailed(reason: reason))
+        }
+    }
+}
+
+extension ReceptionStateMachine.Event {
+    /// Whether it comes from the relay's link.
+    fileprivate var isOfLink: Bool {
+        switch self {
+        case .began, .packet, .ended: true
+        case .played, .refused, .transmissionEnded, .cleared, .deadlineReached: false
         }
     }
 }

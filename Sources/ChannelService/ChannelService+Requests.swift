@@ -19,9 +19,19 @@ extension ChannelService {
     /// - Throws: `channelLimitReached` while another one is.
     public func join(
         channelUUID: UUID, descriptor: PTChannelDescriptor, reason: PTChannelJoinReason = .developerRequest,
-        mode: PTTransmissionMode = .halfDuplex, status: PTServiceStatus = .ready
+        mode: PTTransmissionMode = .halfDuplex, status: PTServiceStatus = .ready,
+        options: ChannelManagerStateMachine.JoinOptions = .init()
     ) async throws(PTChannelError) {
-        try await perform(.join(channelUUID: channelUUID, descriptor, reason: reason, mode: mode, status: status))
+        try await perform(
+            .join(
+                channelUUID: channelUUID, descriptor, reason: reason, mode: mode, status: status, options: options))
+    }
+
+    /// Makes the channel of `record` the active one again, before its program runs.
+    ///
+    /// - Throws: `channelLimitReached` while another one is.
+    public func restore(_ record: RestorationRecord, status: PTServiceStatus) async throws(PTChannelError) {
+        try await perform(record.joinRequest(status: status))
     }
 
     /// Leaves the channel, ending what goes on there.

@@ -71,7 +71,8 @@ public actor ChannelService {
         return ChannelServiceSnapshot(
             channel: machine.channel, transmission: machine.transmission,
             activeRemoteParticipant: machine.activeRemoteParticipant, audioSession: machine.audioSession,
-            isCapturing: machine.isCapturing, isCallActive: machine.isCallActive, audioProblem: audioProblem,
+            isCapturing: machine.isCapturing, calls: machine.calls, program: machine.pushes.program,
+            pushToken: machine.pushes.token, audioProblem: audioProblem,
             statistics: statistics)
     }
 
@@ -137,8 +138,24 @@ public actor ChannelService {
     /// The relay took the grant back: the transmission ends at once.
     public func transmissionRevoked(_ error: PTChannelError) { handle(.transmissionRevoked(error)) }
 
-    /// A call began or ended.
-    public func setCallActive(_ active: Bool) { handle(active ? .callBegan : .callEnded) }
+    /// A call has the audio, by the word of `holder`; several may at the same time, and the last one's end frees it.
+    ///
+    /// - Parameters:
+    ///   - holder: Names the call among all.
+    ///   - description: What it is, for the user; nil: it is over.
+    public func setCallActive(holder: String, description: String?) {
+        guard let description else { return handle(.callEnded(holder: holder)) }
+        handle(.callBegan(CallHold(holder: holder, description: description)))
+        // From within a handler the event waits for its turn, and is looked at then.
+        guard !isHandling, !isClosed, !machine.calls.contains(where: { $0.holder == holder }) else { return }
+        logger.warning("a call is not taken note of: there are \(ChannelManagerStateMachine.callsMax) already")
+    }
+
+    /// Something about pushes, or the program behind the channel came or left; callable on the loop by `assumeIsolated`.
+    public func push(_ event: ChannelManagerStateMachine.PushEvent) { handle(.push(event)) }
+
+    /// What a program that comes (back) to its channel is told first; see the core.
+    public var restorationCallbacks: [DelegateCallback] { machine.restorationCallbacks }
 
     /// Something else than a call takes the audio; nil: it may be used again.
     public func setInterruption(_ reason: String?) {
@@ -176,8 +193,8 @@ public actor ChannelService {
         case .callback(let callback):
             note(callback)
             switch callback {
-            case .didJoinChannel: audio.setPrepared(true)
-            case .didLeaveChannel: audio.setPrepared(false)
+            case .didJoinChannel: audio.prepare(for: machine.channel?.media)
+            case .didLeaveChannel: audio.prepare(for: nil)
             default: break
             }
             tell(.callback(callback))

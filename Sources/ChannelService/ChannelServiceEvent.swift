@@ -22,14 +22,21 @@ public struct ChannelServiceSnapshot: Hashable, Sendable {
     public var activeRemoteParticipant: PTParticipant?
     /// The sound device.
     public var audioSession: ChannelManagerStateMachine.AudioSessionState
-    /// Whether the microphone records, a transmission's tail included.
+    /// Whether this service records, a transmission's tail included; never when the media are a program's.
     public var isCapturing: Bool
-    /// Whether a call has the audio.
-    public var isCallActive: Bool
+    /// The calls that have the audio, the oldest first.
+    public var calls: [CallHold]
+    /// The program behind the channel.
+    public var program: ChannelProgram
+    /// The active channel's push token.
+    public var pushToken: PushToken?
     /// Why sound last failed, until it works again.
     public var audioProblem: String?
     /// Counts since the start.
     public var statistics: ChannelServiceStatistics
+
+    /// Whether a call has the audio.
+    public var isCallActive: Bool { !calls.isEmpty }
 }
 
 /// Counts since the start of the channel service.

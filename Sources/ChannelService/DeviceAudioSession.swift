@@ -32,6 +32,9 @@ final class DeviceAudioSession: AudioSession {
     private var tonesPlaying = 0
     private var speechPlaying = false
     private var deactivating = false
+    /// The media are a program's, which waits for tones to be heard before it gets the devices.
+    private var isForProgram = false
+    private var activating = false
     /// The speaker could not be made: it is tried again with the next activation, not with each packet.
     private var speakerBlocked = false
 
@@ -41,17 +44,19 @@ final class DeviceAudioSession: AudioSession {
         self.logger = logger
     }
 
-    func setPrepared(_ prepared: Bool) {
-        guard prepared else {
-            microphone?.unprepare()
-            return
-        }
-        guard configuration.keepsDevicesOpen else { return }
-        do throws(AudioError) { try openMicrophone().prepare() } catch {
-            logger.warning("no microphone for now, it is tried again at the next press: \(error)")
-        }
-        do throws(AudioError) { try openSpeaker().prepare() } catch {
-            logger.warning("no speaker for now, it is tried again with the next sound: \(error)")
+    func prepare(for media: MediaOwner?) {
+        isForProgram = media == .application
+        switch media {
+        case .application: closeDevices()
+        case nil: microphone?.unprepare()
+        case .daemon:
+            guard configuration.keepsDevicesOpen else { return }
+            do throws(AudioError) { try openMicrophone().prepare() } catch {
+                logger.warning("no microphone for now, it is tried again at the next press: \(error)")
+            }
+            do throws(AudioError) { try openSpeaker().prepare() } catch {
+                logger.warning("no speaker for now, it is tried again with the next sound: \(error)")
+            }
         }
     }
 
@@ -60,16 +65,20 @@ final class DeviceAudioSession: AudioSession {
     func activate() {
         deactivating = false
         speakerBlocked = false
-        handler?(.activated)
+        // A program gets the devices when the tone of what was before has been heard.
+        activating = isForProgram && tonesPlaying > 0
+        if !activating { handler?(.activated) }
     }
 
     func deactivate(_ playOut: ChannelManagerStateMachine.PlayOut) {
         deactivating = true
+        activating = false
         abortIfPending()
         if playOut == .drop {
             speaker?.flush()
             tonesPlaying = 0
             speechPlaying = false
+            tonesFinished(heard: false)
         }
         finishDeactivating()
     }
@@ -83,12 +92,27 @@ final class DeviceAudioSession: AudioSession {
 
     func close() {
         handler = nil
+        closeDevices()
+    }
+
+    /// Whether an engine holds a device, or may.
+    var hasOpenDevices: Bool { microphone != nil || speaker != nil }
+
+    private func closeDevices() {
         microphoneWatch?.cancel()
-        speakerWatch?.cancel()
         microphone?.close()
-        speaker?.close()
         microphone = nil
+        captureBurst = nil
+        cutBurst = nil
+        closeSpeaker()
+    }
+
+    private func closeSpeaker() {
+        speakerWatch?.cancel()
+        speaker?.close()
         speaker = nil
+        tonesPlaying = 0
+        speechPlaying = false
     }
 
     // MARK: Microphone
@@ -178,14 +202,30 @@ final class DeviceAudioSession: AudioSession {
     // MARK: Speaker
 
     func play(_ tone: ChannelTone) {
-        guard configuration.playsTones, !speakerBlocked else { return }
+        guard configuration.playsTones, !speakerBlocked else {
+            if tonesPlaying == 0 { tonesFinished(heard: false) }
+            return
+        }
         do throws(AudioError) {
             try openSpeaker().play(Tone(tone))
             tonesPlaying += 1
         } catch {
             speakerBlocked = true
             handler?(.playbackFailed(reason: "\(error)"))
+            tonesFinished(heard: false)
         }
+    }
+
+    /// The last tone was heard, or will not be: a program may have the speaker.
+    private func tonesFinished(heard: Bool) {
+        guard isForProgram else { return }
+        // A file is nobody else's, and would begin anew.
+        if case .alsa = configuration.speaker { closeSpeaker() }
+        if activating {
+            activating = false
+            handler?(.activated)
+        }
+        handler?(.tonesFinished(heard: heard))
     }
 
     func play(_ packet: ReceivedPacket) -> Bool {
@@ -238,12 +278,27 @@ final class DeviceAudioSession: AudioSession {
         case .ended:
             speechPlaying = false
             handler?(.played)
-        case .toneEnded:
+        case .toneEnded(_, let lastSampleAt):
+            if isForProgram, tonesPlaying == 1 {
+                // It is in the device still.
+                loop.schedule(at: lastSampleAt) { [weak self, weak speaker] in
+                    guard let self, let speaker, speaker === self.speaker else { return }
+                    self.toneHeard()
+                }
+                return
+            }
             tonesPlaying = max(0, tonesPlaying - 1)
         case .failed(let error):
             tonesPlaying = 0
             handler?(.playbackFailed(reason: "\(error)"))
+            tonesFinished(heard: false)
         }
+        finishDeactivating()
+    }
+
+    private func toneHeard() {
+        tonesPlaying = max(0, tonesPlaying - 1)
+        if tonesPlaying == 0 { tonesFinished(heard: true) }
         finishDeactivating()
     }
 
@@ -254,18 +309,6 @@ final class DeviceAudioSession: AudioSession {
             return try loop.watch(descriptor, for: .readable) { _ in drain() }
         } catch {
             throw .device(device.description, operation: "watch its events", code: error.code)
-        }
-    }
-}
-
-extension Tone {
-    /// How a tone of the channel manager sounds.
-    fileprivate init(_ tone: ChannelTone) {
-        switch tone {
-        case .microphoneOn: self = .micOn
-        case .microphoneOff: self = .micOff
-        case .denied: self = .deny
-        case .talkTimeWarning: self = .warning
         }
     }
 }

@@ -1,19 +1,22 @@
-// When a remote participant counts as speaking: from the first packet until the last one has been heard. No I/O.
+// When a remote participant counts as speaking, from the first packet until the last one has been heard, and what becomes
+// of messages that come while another one plays. No I/O.
 
+import Audio
 import MonotonicTime
 import PushToTalkCore
 
 /// One received talk burst after the other, as a state machine without I/O.
 ///
 /// A burst ends for the listener not when the talker releases, but when the jitter buffer has played it out; and it
-/// ends in any case, also when nobody ever says that it does.
+/// ends in any case, also when nobody ever says that it does. Bursts that begin before that wait, and are played whole, in
+/// order.
 struct ReceptionStateMachine: Sendable {
-    enum Event: Hashable, Sendable {
+    enum Event: Equatable, Sendable {
         /// A participant's burst begins.
         case began(PTParticipant)
-        /// A packet came.
-        case packet(sequence: UInt16)
-        /// The burst ends with this packet; nil: with the last one that came.
+        /// A packet of the burst that began last came.
+        case packet(ReceivedPacket)
+        /// The burst that began last ends with this packet; nil: with the last one that came.
         case ended(lastSequence: UInt16?)
         /// The speaker has played a burst to its end.
         case played
@@ -27,22 +30,24 @@ struct ReceptionStateMachine: Sendable {
         case deadlineReached
     }
 
-    enum Action: Hashable, Sendable {
+    enum Action: Equatable, Sendable {
         /// Tell the channel manager who is speaking; nil: nobody any more.
         case setParticipant(PTParticipant?)
-        /// Play the packet that was just handed in.
-        case play
+        /// Play the packet.
+        case play(ReceivedPacket)
         /// Tell the speaker where the burst ends.
         case endPlayback(lastSequence: UInt16)
         /// Drop what has not been heard.
         case dropPlayback
     }
 
-    private enum State: Hashable, Sendable {
+    private enum State: Equatable, Sendable {
         case idle
         /// The burst goes on unheard behind an own transmission.
         case waiting(PTParticipant, lastHeard: Instant)
-        case receiving(PTParticipant, highest: UInt16?, lastHeard: Instant)
+        /// The burst is handed to the speaker, packet by packet.
+        case receiving(ReceivedBurst)
+        /// All of it has been handed over.
         case draining(PTParticipant, until: Instant)
     }
 
@@ -50,83 +55,198 @@ struct ReceptionStateMachine: Sendable {
     static let silenceLimit = Duration.seconds(10)
     /// How long playing out may take after the end.
     static let drainLimit = Duration.seconds(3)
+    /// Bursts that wait for the one that plays; a further one is dropped.
+    static let burstsQueuedMax = 8
+    /// Packets of bursts that wait or are being caught up with: a minute of 20 ms frames. Further ones are dropped.
+    static let packetsQueuedMax = 3_000
 
     private var state = State.idle
-    /// Packets that came outside of a burst, and were dropped.
+    /// Bursts that wait, the oldest first.
+    private var queue: [ReceivedBurst] = []
+    /// What comes belongs to a burst that found no place.
+    private var isDropping = false
+    /// Packets that were dropped: they came outside of a burst, behind an own transmission, or found no place.
     private(set) var packetsDropped = 0
+
+    /// How many bursts wait for the one that plays.
+    var burstsQueued: Int { queue.count }
+
+    private var packetsQueued: Int {
+        var count = queue.reduce(0) { $0 + $1.waitingCount }
+        if case .receiving(let burst) = state { count += burst.waitingCount }
+        return count
+    }
 
     /// When the machine wants `Event.deadlineReached`.
     var nextDeadline: Instant? {
         switch state {
         case .idle: nil
-        case .waiting(_, let lastHeard), .receiving(_, _, let lastHeard): lastHeard + Self.silenceLimit
+        case .waiting(_, let lastHeard): lastHeard + Self.silenceLimit
+        case .receiving(let burst): burst.nextDue ?? burst.lastHeard + Self.silenceLimit
         case .draining(_, let until): until
         }
     }
 
     mutating func handle(_ event: Event, at now: Instant) -> [Action] {
-        switch (event, state) {
-        case (.began(let participant), _):
-            state = .receiving(participant, highest: nil, lastHeard: now)
-            return [.setParticipant(participant)]
-
-        case (.refused, .receiving(let participant, _, _)):
-            state = .waiting(participant, lastHeard: now)
-            return []
-        case (.refused, _): return []
-        case (.transmissionEnded, .waiting(let participant, _)):
-            // Two pressed at once and the relay chose the other one: the rest of their burst is heard.
-            state = .receiving(participant, highest: nil, lastHeard: now)
-            return [.setParticipant(participant)]
-        case (.transmissionEnded, _): return []
-
-        case (.packet(let sequence), .receiving(let participant, let highest, _)):
-            // RFC 1982 order: the wrap of 16 bits is no step back.
-            let isNewer = highest.map { Int16(bitPattern: sequence &- $0) > 0 } ?? true
-            state = .receiving(participant, highest: isNewer ? sequence : highest, lastHeard: now)
-            return [.play]
-        case (.packet, .draining): return [.play]
-        case (.packet, .waiting(let participant, _)):
-            state = .waiting(participant, lastHeard: now)
-            packetsDropped += 1
-            return []
-        case (.packet, .idle):
-            packetsDropped += 1
-            return []
-
-        case (.ended(let lastSequence), .receiving(let participant, let highest, _)):
-            guard let last = lastSequence ?? highest, highest != nil else { return finish() }
-            state = .draining(participant, until: now + Self.drainLimit)
-            return [.endPlayback(lastSequence: last)]
-        case (.ended, .waiting):
-            state = .idle
-            return []
-        case (.ended, _): return []
-
-        case (.played, .draining): return finish()
-        // Silence within the burst: the talker is still there.
-        case (.played, _): return []
-
-        case (.cleared, .idle): return []
-        case (.cleared, .waiting):
-            state = .idle
-            return []
-        case (.cleared, _):
-            state = .idle
-            return [.dropPlayback]
-
-        case (.deadlineReached, _):
-            guard let nextDeadline, nextDeadline <= now else { return [] }
-            if case .waiting = state {
-                state = .idle
-                return []
-            }
-            return [.dropPlayback] + finish()
+        switch event {
+        case .began(let participant): began(participant, at: now)
+        case .packet(let packet): received(packet, at: now)
+        case .ended(let lastSequence): ended(lastSequence, at: now)
+        case .played: if case .draining = state { finish(at: now) } else { [] }
+        case .refused: refused(at: now)
+        case .transmissionEnded: transmissionEnded(at: now)
+        case .cleared: cleared()
+        case .deadlineReached: deadlineReached(at: now)
         }
     }
 
-    private mutating func finish() -> [Action] {
-        state = .idle
-        return [.setParticipant(nil)]
+    // MARK: What comes
+
+    private mutating func began(_ participant: PTParticipant, at now: Instant) -> [Action] {
+        isDropping = false
+        let burst = ReceivedBurst(participant, at: now)
+        switch state {
+        case .idle, .waiting:
+            state = .receiving(burst)
+            return [.setParticipant(participant)]
+        case .receiving, .draining:
+            // The end of the one before was not told: it has ended now.
+            let actions = ended(nil, at: now)
+            // Nothing had come of it, so this one's turn is now.
+            if case .idle = state { return actions + began(participant, at: now) }
+            guard queue.count < Self.burstsQueuedMax else {
+                isDropping = true
+                return actions
+            }
+            queue.append(burst)
+            return actions
+        }
+    }
+
+    private mutating func received(_ packet: ReceivedPacket, at now: Instant) -> [Action] {
+        if isDropping {
+            packetsDropped += 1
+            return []
+        }
+        if !queue.isEmpty {
+            if packetsQueued < Self.packetsQueuedMax {
+                queue[queue.count - 1].append(packet, at: now)
+            } else {
+                packetsDropped += 1
+            }
+            return []
+        }
+        switch state {
+        case .receiving(var burst):
+            let actions: [Action]
+            if burst.waitingCount == 0 {
+                burst.passed(packet, at: now)
+                actions = [.play(packet)]
+            } else if packetsQueued < Self.packetsQueuedMax {
+                burst.append(packet, at: now)
+                actions = []
+            } else {
+                packetsDropped += 1
+                actions = []
+            }
+            state = .receiving(burst)
+            return actions
+        case .draining: return [.play(packet)]
+        case .waiting(let participant, _):
+            state = .waiting(participant, lastHeard: now)
+            packetsDropped += 1
+            return []
+        case .idle:
+            packetsDropped += 1
+            return []
+        }
+    }
+
+    private mutating func ended(_ lastSequence: UInt16?, at now: Instant) -> [Action] {
+        if isDropping {
+            isDropping = false
+            return []
+        }
+        if !queue.isEmpty {
+            queue[queue.count - 1].end(lastSequence)
+            return []
+        }
+        switch state {
+        case .receiving(var burst):
+            burst.end(lastSequence)
+            state = .receiving(burst)
+            return drainIfAllIsHandedOver(at: now)
+        case .waiting:
+            state = .idle
+            return []
+        case .idle, .draining: return []
+        }
+    }
+
+    // MARK: One after the other
+
+    private mutating func drainIfAllIsHandedOver(at now: Instant) -> [Action] {
+        guard case .receiving(let burst) = state, burst.hasEnded, burst.waitingCount == 0 else { return [] }
+        // Of nothing there is nothing to wait for.
+        guard let last = burst.lastSequence else { return finish(at: now) }
+        state = .draining(burst.participant, until: now + Self.drainLimit)
+        return [.endPlayback(lastSequence: last)]
+    }
+
+    private mutating func finish(at now: Instant) -> [Action] {
+        guard !queue.isEmpty else {
+            state = .idle
+            return [.setParticipant(nil)]
+        }
+        var burst = queue.removeFirst()
+        burst.begin(at: now)
+        state = .receiving(burst)
+        return [.setParticipant(burst.participant)] + catchUp(at: now)
+    }
+
+    /// Hands over what is due of a burst that waited; the speaker holds only so much at once.
+    private mutating func catchUp(at now: Instant) -> [Action] {
+        guard case .receiving(var burst) = state else { return [] }
+        let due = burst.takeDue(at: now)
+        state = .receiving(burst)
+        return due.map { .play($0) } + drainIfAllIsHandedOver(at: now)
+    }
+
+    // MARK: The channel manager
+
+    private mutating func refused(at now: Instant) -> [Action] {
+        guard case .receiving(let burst) = state else { return [] }
+        packetsDropped += burst.waitingCount
+        state = burst.hasEnded ? .idle : .waiting(burst.participant, lastHeard: now)
+        return []
+    }
+
+    private mutating func transmissionEnded(at now: Instant) -> [Action] {
+        // Two pressed at once and the relay chose the other one: the rest of their burst is heard.
+        guard case .waiting(let participant, _) = state else { return [] }
+        state = .receiving(ReceivedBurst(participant, at: now))
+        return [.setParticipant(participant)]
+    }
+
+    private mutating func cleared() -> [Action] {
+        packetsDropped += packetsQueued
+        queue = []
+        defer { state = .idle }
+        switch state {
+        case .idle, .waiting: return []
+        case .receiving, .draining: return [.dropPlayback]
+        }
+    }
+
+    private mutating func deadlineReached(at now: Instant) -> [Action] {
+        guard let nextDeadline, nextDeadline <= now else { return [] }
+        switch state {
+        case .idle: return []
+        case .waiting:
+            state = .idle
+            return []
+        case .receiving(let burst) where burst.nextDue != nil: return catchUp(at: now)
+        case .receiving, .draining: return [.dropPlayback] + finish(at: now)
+        }
     }
 }

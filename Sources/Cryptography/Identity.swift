@@ -20,12 +20,22 @@ public struct Identity: Sendable {
     /// Seconds since 1970 of 2020-01-01.
     private static let activation = 1_577_836_800
 
-    /// A new identity whose certificate is in the name of `commonName` (cut at 64 bytes, the limit of X.509).
-    public init(generating commonName: String) throws(CryptographyError) {
+    /// What a client of a TLS server may call it by.
+    public enum ServerName: Hashable, Sendable {
+        /// A host name, ASCII.
+        case host(String)
+        /// An IP address, 4 or 16 bytes in network order.
+        case address([UInt8])
+    }
+
+    /// A new identity whose certificate is in the name of `commonName` (cut at 64 bytes, the limit of X.509), and good for
+    /// a TLS server of the names `serverNames`.
+    public init(generating commonName: String, serverNames: [ServerName] = []) throws(CryptographyError) {
         let key = try PrivateKey()
         try key.generate()
         let certificate = try Certificate()
-        try certificate.selfSign(key, commonName: commonName, activation: Self.activation)
+        try certificate.selfSign(
+            key, commonName: commonName, serverNames: serverNames, activation: Self.activation)
         try self.init(key: key, certificate: certificate)
     }
 

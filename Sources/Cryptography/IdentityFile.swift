@@ -10,12 +10,12 @@ extension Identity {
     /// The file appears whole or not at all, readable by its owner only, and an existing one is never replaced: of two
     /// processes that start at once, both get the same. The directory is made (mode 0700) when only it is missing.
     public static func loadOrCreate(
-        at path: String, commonName: String
+        at path: String, commonName: String, serverNames: [ServerName] = []
     ) throws(IdentityError) -> (identity: Identity, notices: [IdentityNotice]) {
         if let existing = try load(from: path) { return existing }
         let identity: Identity
         do throws(CryptographyError) {
-            identity = try Identity(generating: commonName)
+            identity = try Identity(generating: commonName, serverNames: serverNames)
         } catch {
             throw .cryptography(error)
         }

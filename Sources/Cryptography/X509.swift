@@ -68,7 +68,10 @@ final class Certificate {
     }
 
     /// Fills in the certificate of `key`, without an end of validity (RFC 5280, section 4.1.2.5), and signs it with it.
-    func selfSign(_ key: PrivateKey, commonName: String, activation: Int) throws(CryptographyError) {
+    /// `serverNames` are the host names and IP addresses (as network bytes) of a TLS server (RFC 5280, section 4.2.1.6).
+    func selfSign(
+        _ key: PrivateKey, commonName: String, serverNames: [Identity.ServerName] = [], activation: Int
+    ) throws(CryptographyError) {
         var serial = SecureRandom.bytes(16)
         // Positive and of full length, as RFC 5280, section 4.1.2.2, wants it.
         serial[0] = serial[0] & 0x7F | 0x40
@@ -83,6 +86,15 @@ final class Certificate {
         try check(gnutls_x509_crt_set_key(handle, key.handle))
         try check(gnutls_x509_crt_set_basic_constraints(handle, 0, -1))
         try check(gnutls_x509_crt_set_key_usage(handle, UInt32(GNUTLS_KEY_DIGITAL_SIGNATURE)))
+        for name in serverNames {
+            let (kind, bytes) =
+                switch name {
+                case .host(let text): (GNUTLS_SAN_DNSNAME, Array(text.utf8))
+                case .address(let bytes): (GNUTLS_SAN_IPADDRESS, bytes)
+                }
+            // GNUTLS_FSAN_APPEND.
+            try check(gnutls_x509_crt_set_subject_alt_name(handle, kind, bytes, UInt32(bytes.count), 1))
+        }
         try check(gnutls_x509_crt_sign2(handle, handle, key.handle, GNUTLS_DIG_SHA256, 0))
     }
 

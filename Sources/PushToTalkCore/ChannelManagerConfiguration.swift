@@ -11,16 +11,24 @@ extension ChannelManagerStateMachine {
         public var activationLimit: Duration
         /// How long the end of a tail, or the closing of the sound device, may take before it counts as done.
         public var settleLimit: Duration
+        /// How long the tone before a program gets the audio may take before it counts as heard.
+        public var toneLimit: Duration
+        /// The numbers in the rules of pushes.
+        public var pushes: PushStateMachine.Configuration
 
-        /// The defaults: 60 s of talk with a warning 5 s before; 5 s for the sound device to open, 3 s to settle.
+        /// The defaults: 60 s of talk with a warning 5 s before; 5 s for the sound device to open, 3 s to settle, 2 s for
+        /// a tone.
         public init(
             talkTimeLimit: Duration? = .seconds(60), talkTimeWarning: Duration = .seconds(5),
-            activationLimit: Duration = .seconds(5), settleLimit: Duration = .seconds(3)
+            activationLimit: Duration = .seconds(5), settleLimit: Duration = .seconds(3),
+            toneLimit: Duration = .seconds(2), pushes: PushStateMachine.Configuration = .init()
         ) {
             self.talkTimeLimit = talkTimeLimit
             self.talkTimeWarning = talkTimeWarning
             self.activationLimit = activationLimit
             self.settleLimit = settleLimit
+            self.toneLimit = toneLimit
+            self.pushes = pushes
         }
     }
 }

@@ -38,14 +38,37 @@ extension ChannelManagerStateMachine {
         case audioSessionInterrupted(reason: String)
         /// The audio may be used again.
         case audioSessionInterruptionEnded
-        /// A telephone call has the audio from now on.
-        case callBegan
-        /// The call is over.
-        case callEnded
+        /// A call has the audio from now on, or is described differently.
+        case callBegan(CallHold)
+        /// The call of this holder is over; the audio is free when the last one is.
+        case callEnded(holder: String)
+        /// The system's tones have been heard, and the speaker is closed, for a program that plays and records itself.
+        case tonesFinished
+        /// Something about pushes, or the program behind the channel came or left. What is about joining and leaving is
+        /// not for callers: the channel manager knows.
+        case push(PushEvent)
         /// The time of `nextDeadline` has come.
         case deadlineReached
         /// The daemon ends: end everything, and take no more requests. The channel is not left.
         case shutdown
+    }
+
+    /// What happens to pushes and to the program behind the channel, as far as it comes from outside.
+    public enum PushEvent: Hashable, Sendable {
+        /// A push came.
+        case received(Push)
+        /// The program runs, and its delegate can be called.
+        case programCame
+        /// The program left: what it transmits or plays ends, its membership stays.
+        case programLeft
+        /// `Notice.programWanted` could not be done.
+        case programNotStarted(reason: String)
+        /// The program answered `DelegateCallback.incomingPush`.
+        case answered(PushDeliveryIdentifier, PTPushResult)
+        /// The program has completed `DelegateCallback.incomingServiceUpdatePush`.
+        case completed(PushDeliveryIdentifier)
+        /// The program failed to answer or to complete.
+        case notAnswered(PushDeliveryIdentifier, reason: String)
     }
 
     /// What a program, the user or an accessory can ask for.
@@ -53,7 +76,7 @@ extension ChannelManagerStateMachine {
         /// Make a channel the active one; with its mode and status from the start when they are not Apple's defaults.
         case join(
             channelUUID: UUID, PTChannelDescriptor, reason: PTChannelJoinReason = .developerRequest,
-            mode: PTTransmissionMode = .halfDuplex, status: PTServiceStatus = .ready)
+            mode: PTTransmissionMode = .halfDuplex, status: PTServiceStatus = .ready, options: JoinOptions = .init())
         /// Leave the active channel, ending what goes on there.
         case leave(channelUUID: UUID, reason: PTChannelLeaveReason = .developerRequest)
         /// Begin transmitting.
@@ -70,8 +93,6 @@ extension ChannelManagerStateMachine {
         case setActiveRemoteParticipant(PTParticipant?, channelUUID: UUID)
         /// Let buttons of hands-free devices begin transmissions, or not.
         case setAccessoryButtonEventsEnabled(Bool, channelUUID: UUID)
-        /// Do what the answer to a push says.
-        case incomingPushResult(PTPushResult, channelUUID: UUID)
     }
 
     /// What is to be done, in this order.
@@ -140,6 +161,15 @@ extension ChannelManagerStateMachine {
         case audioSessionInterrupted(reason: String)
         /// The audio may be used again.
         case audioSessionInterruptionEnded
+        /// These calls have the audio; none: it is free of calls.
+        case callsChanged([CallHold])
+        /// The active channel's push token: pushes for it, and for it only, are wanted; nil: for none.
+        case pushTokenChanged(PushToken?)
+        /// The program behind the channel is needed: start it. Followed by `PushEvent.programCame` or
+        /// `programNotStarted`.
+        case programWanted
+        /// This became of a push.
+        case pushSettled(Push, PushOutcome)
     }
 }
 
@@ -165,6 +195,8 @@ public enum TransmissionEndCause: Hashable, Sendable {
     case interrupted(reason: String)
     /// The sound device or the microphone failed.
     case audioFailed(reason: String)
+    /// The program that captured, or that had asked for it, left.
+    case programLeft
     /// The daemon ends.
     case shutdown
 }

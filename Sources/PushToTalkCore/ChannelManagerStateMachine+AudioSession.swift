@@ -6,7 +6,10 @@ extension ChannelManagerStateMachine {
     /// Brings the audio session in line with what it is needed for; the last step of every event.
     mutating func settle(at now: Instant) {
         let inUse = transmission != nil || activeRemoteParticipant != nil
-        let needed = inUse && !isSuspended && !isShutDown
+        // "Stop, then receive": the program that was asked about a push may have stopped its transmission in order to answer
+        // with a participant, and the session stays active from the one to the other.
+        let isHeld = sessionTold && audioSession == .active && pushes.isAwaitingAnswer
+        let needed = (inUse || isHeld) && !isSuspended && !isShutDown
         let wanted = (needed && !activationBlocked) || capture != .idle || pendingTone != nil
         switch audioSession {
         case .inactive:
@@ -19,23 +22,62 @@ extension ChannelManagerStateMachine {
         case .activating:
             if !wanted { deactivate(.drop, at: now) }
         case .active:
-            if needed, !sessionTold {
-                sessionTold = true
-                tell(.didActivateAudioSession)
+            if channel?.media == .application {
+                settleForProgram(needed: needed, at: now)
+            } else {
+                settleForDaemon(needed: needed, at: now)
             }
-            if transmission?.captureStarted == false { startCapture(at: now) }
-            guard capture == .idle else { return }
+        }
+    }
+
+    private mutating func settleForDaemon(needed: Bool, at now: Instant) {
+        if needed, !sessionTold {
+            sessionTold = true
+            tell(.didActivateAudioSession)
+        }
+        if transmission?.captureStarted == false { startCapture(at: now) }
+        guard capture == .idle else { return }
+        if let tone = pendingTone {
+            pendingTone = nil
+            actions.append(.playTone(tone))
+        }
+        if !needed { deactivate(.finish, at: now) }
+    }
+
+    /// The session of a program that records and plays itself: from `didActivate` to `didDeactivate` the devices are its,
+    /// and tones sound before and after.
+    private mutating func settleForProgram(needed: Bool, at now: Instant) {
+        guard needed else {
+            tellDeactivated()
             if let tone = pendingTone {
                 pendingTone = nil
                 actions.append(.playTone(tone))
             }
-            if !needed { deactivate(.finish, at: now) }
+            deactivate(.finish, at: now)
+            return
         }
+        pendingTone = nil
+        if !sessionTold {
+            if transmission?.captureStarted == false {
+                transmission?.captureStarted = true
+                tonesUntil = now + configuration.toneLimit
+                actions.append(.playTone(.microphoneOn))
+            }
+            guard tonesUntil == nil else { return }
+            sessionTold = true
+            tell(.didActivateAudioSession)
+        }
+        guard let begun = transmission, !begun.captureBegan else { return }
+        transmission?.captureStarted = true
+        transmission?.captureBegan = true
+        transmission?.request = nil
+        complete(begun.request)
     }
 
     private mutating func startCapture(at now: Instant) {
+        let beginsBy = now + configuration.activationLimit
         transmission?.captureStarted = true
-        transmission?.captureBeginsBy = now + configuration.activationLimit
+        transmission?.captureBeginsBy = beginsBy
         capture = .running
         actions.append(.startCapture)
     }
@@ -46,6 +88,7 @@ extension ChannelManagerStateMachine {
     }
 
     private mutating func deactivate(_ playOut: PlayOut, at now: Instant) {
+        tonesUntil = nil
         audioSession = .deactivating(until: now + configuration.settleLimit)
         actions.append(.deactivateAudioSession(playOut))
     }
@@ -106,16 +149,24 @@ extension ChannelManagerStateMachine {
         endTransmission(.audioFailed(reason: reason), capture: .immediately, at: now)
         if hadTail { finishAudio(erased: false) }
         pendingTone = nil
+        tonesUntil = nil
         tellDeactivated()
         audioSession = state
     }
 
     // MARK: Others who need the audio
 
-    mutating func callBegan(at now: Instant) {
-        guard !isCallActive else { return }
-        isCallActive = true
-        suspend(.callActive, reason: "a call is active", at: now)
+    mutating func callBegan(_ call: CallHold, at now: Instant) {
+        let wasActive = isCallActive
+        if let index = calls.firstIndex(where: { $0.holder == call.holder }) {
+            guard calls[index] != call else { return }
+            calls[index] = call
+        } else {
+            guard calls.count < Self.callsMax else { return }
+            calls.append(call)
+        }
+        actions.append(.notice(.callsChanged(calls)))
+        if !wasActive { suspend(.callActive, reason: "a call is active: \(call.description)", at: now) }
     }
 
     mutating func interrupted(_ reason: String, at now: Instant) {
@@ -130,10 +181,11 @@ extension ChannelManagerStateMachine {
         dropSession(at: now)
     }
 
-    mutating func callEnded() {
-        guard isCallActive else { return }
-        isCallActive = false
-        resumeUnlessSuspended()
+    mutating func callEnded(_ holder: String) {
+        guard let index = calls.firstIndex(where: { $0.holder == holder }) else { return }
+        calls.remove(at: index)
+        actions.append(.notice(.callsChanged(calls)))
+        if calls.isEmpty { resumeUnlessSuspended() }
     }
 
     mutating func interruptionEnded() {

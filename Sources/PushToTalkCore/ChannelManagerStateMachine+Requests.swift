@@ -6,11 +6,15 @@ import MonotonicTime
 extension ChannelManagerStateMachine {
     mutating func handle(_ request: Request, _ identifier: RequestIdentifier?, at now: Instant) {
         switch request {
-        case .join(let uuid, let descriptor, let reason, let mode, let status):
-            let channel = Channel(uuid: uuid, descriptor: descriptor, transmissionMode: mode, serviceStatus: status)
-            join(channel, reason, identifier)
+        case .join(let uuid, let descriptor, let reason, let mode, let status, let options):
+            let channel = Channel(
+                uuid: uuid, descriptor: descriptor, transmissionMode: mode, serviceStatus: status,
+                accessoryButtonEventsEnabled: options.accessoryButtonEventsEnabled, media: options.media)
+            join(channel, reason, options, identifier, at: now)
         case .leave(let uuid, let reason):
-            leave(uuid, reason, identifier, at: now)
+            let error = leave(uuid, reason, at: now)
+            if let error { tell(.failedToLeaveChannel(uuid, error)) }
+            complete(identifier, error)
         case .beginTransmitting(let uuid, let source):
             beginTransmitting(uuid, source, identifier, at: now)
         case .stopTransmitting(let uuid, let source):
@@ -43,15 +47,14 @@ extension ChannelManagerStateMachine {
                 machine.actions.append(.notice(.accessoryButtonEventsEnabledChanged(enabled)))
             }
         case .setActiveRemoteParticipant(let participant, let uuid):
-            setActiveRemoteParticipant(participant, uuid, identifier)
-        case .incomingPushResult(.activeRemoteParticipant(let participant), let uuid):
-            setActiveRemoteParticipant(participant, uuid, identifier)
-        case .incomingPushResult(.leaveChannel, let uuid):
-            leave(uuid, .developerRequest, identifier, at: now)
+            complete(identifier, setActiveRemoteParticipant(participant, uuid))
         }
     }
 
-    private mutating func join(_ channel: Channel, _ reason: PTChannelJoinReason, _ identifier: RequestIdentifier?) {
+    private mutating func join(
+        _ channel: Channel, _ reason: PTChannelJoinReason, _ options: JoinOptions, _ identifier: RequestIdentifier?,
+        at now: Instant
+    ) {
         guard !isShutDown, self.channel == nil else {
             let error = isShutDown ? stoppingError : PTChannelError(.channelLimitReached)
             tell(.failedToJoinChannel(channel.uuid, error))
@@ -60,17 +63,17 @@ extension ChannelManagerStateMachine {
         }
         self.channel = channel
         tell(.didJoinChannel(channel.uuid, reason: reason))
+        if options.program != .none {
+            let token = options.restoredToken ?? PushToken.random(using: &generator)
+            tell(.receivedEphemeralPushToken(token))
+            actions.append(.notice(.pushTokenChanged(token)))
+            handlePushes(.joined(token, options.program, canStartProgram: options.canStartProgram), at: now)
+        }
         complete(identifier)
     }
 
-    private mutating func leave(
-        _ uuid: UUID, _ reason: PTChannelLeaveReason, _ identifier: RequestIdentifier?, at now: Instant
-    ) {
-        if let error = errorUnlessActive(uuid) {
-            tell(.failedToLeaveChannel(uuid, error))
-            complete(identifier, error)
-            return
-        }
+    mutating func leave(_ uuid: UUID, _ reason: PTChannelLeaveReason, at now: Instant) -> PTChannelError? {
+        if let error = errorUnlessActive(uuid) { return error }
         let source: PTChannelTransmitRequestSource =
             switch reason {
             case .userRequest: .userRequest
@@ -80,9 +83,11 @@ extension ChannelManagerStateMachine {
         endTransmission(.leftChannel, by: source, capture: .immediately, at: now)
         clearParticipant()
         dropSession(at: now)
+        if pushes.token != nil { actions.append(.notice(.pushTokenChanged(nil))) }
+        handlePushes(.left, at: now)
         channel = nil
         tell(.didLeaveChannel(uuid, reason: reason))
-        complete(identifier)
+        return nil
     }
 
     private mutating func set(
@@ -96,20 +101,12 @@ extension ChannelManagerStateMachine {
         complete(identifier)
     }
 
-    private mutating func setActiveRemoteParticipant(
-        _ participant: PTParticipant?, _ uuid: UUID, _ identifier: RequestIdentifier?
-    ) {
-        if let error = errorUnlessActive(uuid) {
-            complete(identifier, error)
-            return
-        }
+    mutating func setActiveRemoteParticipant(_ participant: PTParticipant?, _ uuid: UUID) -> PTChannelError? {
+        if let error = errorUnlessActive(uuid) { return error }
         if participant != nil, channel?.transmissionMode != .fullDuplex {
             guard transmission == nil else {
-                complete(
-                    identifier,
-                    PTChannelError(.transmissionInProgress, explanation: "this device is transmitting; stop that first")
-                )
-                return
+                return PTChannelError(
+                    .transmissionInProgress, explanation: "this device is transmitting; stop that first")
             }
             // "Stop, then receive" in one go: what is left of the tail would record what is played.
             cutTail()
@@ -120,7 +117,7 @@ extension ChannelManagerStateMachine {
             activeRemoteParticipant = participant
             actions.append(.notice(.activeRemoteParticipantChanged(participant)))
         }
-        complete(identifier)
+        return nil
     }
 
     mutating func clearParticipant() {

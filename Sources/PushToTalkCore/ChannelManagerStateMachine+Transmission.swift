@@ -18,6 +18,7 @@ extension ChannelManagerStateMachine {
         }
         if let refusal = refusalToBegin(uuid) {
             if refusal.isHeard { pendingTone = .denied }
+            if channel?.uuid == uuid, isProgramMissing { wantProgram(at: now) }
             tell(.failedToBeginTransmitting(uuid, refusal.error))
             complete(identifier, refusal.error)
             return
@@ -58,7 +59,10 @@ extension ChannelManagerStateMachine {
     private func refusalToBegin(_ uuid: UUID) -> (error: PTChannelError, isHeard: Bool)? {
         if let error = errorUnlessActive(uuid) { return (error, false) }
         guard let channel else { return nil }
-        if isCallActive { return (PTChannelError(.callActive), false) }
+        if let call = calls.first {
+            let explanation = "a call is active (\(call.description)); try again when it is over"
+            return (PTChannelError(.callActive, explanation: explanation), false)
+        }
         if transmission != nil {
             return (PTChannelError(.transmissionInProgress, explanation: "this device is transmitting already"), false)
         }
@@ -68,6 +72,13 @@ extension ChannelManagerStateMachine {
         }
         if channel.transmissionMode == .listenOnly {
             let explanation = "the channel is for listening only"
+            return (PTChannelError(.transmissionNotAllowed, explanation: explanation), true)
+        }
+        if isProgramMissing {
+            let explanation =
+                pushes.canStartProgram
+                ? "the program that talks on this channel is being started; try again when it runs"
+                : "the program that talks on this channel does not run; start it"
             return (PTChannelError(.transmissionNotAllowed, explanation: explanation), true)
         }
         if channel.serviceStatus != .ready {
@@ -80,6 +91,9 @@ extension ChannelManagerStateMachine {
         }
         return nil
     }
+
+    /// Nobody would record: the media are those of a program that does not run.
+    var isProgramMissing: Bool { channel?.media == .application && pushes.program != .present }
 
     // MARK: End
 
@@ -130,7 +144,8 @@ extension ChannelManagerStateMachine {
         transmission?.warnsAt = nil
         guard now < endsAt else { return }
         actions.append(.notice(.talkTimeWarning(remaining: endsAt - now)))
-        if audioSession == .active { actions.append(.playTone(.talkTimeWarning)) }
+        // A program's devices are its own while it talks.
+        if audioSession == .active, channel?.media == .daemon { actions.append(.playTone(.talkTimeWarning)) }
     }
 
     mutating func tailEnded() {
@@ -179,7 +194,7 @@ extension ChannelManagerStateMachine {
     private func tone(after cause: TransmissionEndCause, captureBegan: Bool) -> ChannelTone? {
         switch cause {
         case .stopped: captureBegan ? .microphoneOff : nil
-        case .talkTimeLimit, .refused, .revoked, .serviceStatus, .transmissionMode, .audioFailed: .denied
+        case .talkTimeLimit, .refused, .revoked, .serviceStatus, .transmissionMode, .audioFailed, .programLeft: .denied
         case .leftChannel, .callActive, .interrupted, .shutdown: nil
         }
     }
@@ -198,6 +213,7 @@ extension TransmissionEndCause {
             PTChannelError(.transmissionNotAllowed, explanation: "the channel's mode became \(mode)")
         case .leftChannel: PTChannelError(.channelNotFound, explanation: "the channel was left")
         case .callActive: PTChannelError(.callActive)
+        case .programLeft: PTChannelError(.unknown, explanation: "the program that was talking ended")
         case .interrupted(let reason), .audioFailed(let reason): PTChannelError(.unknown, explanation: reason)
         case .shutdown: PTChannelError(.unknown, explanation: "the push-to-talk service is stopping")
         }

@@ -21,7 +21,9 @@ public struct ChannelManagerStateMachine: Sendable {
         /// Whether its service can be used.
         public internal(set) var serviceStatus: PTServiceStatus
         /// Whether buttons of hands-free devices begin transmissions.
-        public internal(set) var accessoryButtonEventsEnabled = true
+        public internal(set) var accessoryButtonEventsEnabled: Bool
+        /// Whose the microphone and the speaker are.
+        public let media: MediaOwner
     }
 
     /// The transmission in progress.
@@ -59,6 +61,9 @@ public struct ChannelManagerStateMachine: Sendable {
         case tail(until: Instant)
     }
 
+    /// Calls at the same time; further ones are not taken note of.
+    public static let callsMax = 64
+
     /// The numbers in the rules.
     public let configuration: Configuration
     /// The active channel; at most one.
@@ -69,8 +74,10 @@ public struct ChannelManagerStateMachine: Sendable {
     public internal(set) var activeRemoteParticipant: PTParticipant?
     /// What the sound device is doing.
     public internal(set) var audioSession: AudioSessionState = .inactive
-    /// Whether a call has the audio.
-    public internal(set) var isCallActive = false
+    /// The calls that have the audio, the oldest first.
+    public internal(set) var calls: [CallHold] = []
+    /// The pushes, and the program behind the channel.
+    public internal(set) var pushes: PushStateMachine
     /// Whether something other than a call has the audio.
     public internal(set) var isInterrupted = false
     /// Whether `Event.shutdown` has come.
@@ -85,13 +92,30 @@ public struct ChannelManagerStateMachine: Sendable {
     var pendingTone: ChannelTone?
     /// A begin has been told, and its `transmissionAudioFinished` not yet.
     var audioUnfinished = false
+    /// The tone before a program gets the audio is sounding; it counts as heard after this time.
+    var tonesUntil: Instant?
     var actions: [Action] = []
     private var order = DelegateCallbackOrder()
 
+    /// Where tokens come from.
+    var generator: any RandomNumberGenerator & Sendable
+
     /// A channel manager without a channel.
-    public init(configuration: Configuration = Configuration()) {
+    ///
+    /// - Parameters:
+    ///   - configuration: The numbers in the rules.
+    ///   - generator: Where push tokens come from; anything but the default is for tests.
+    public init(
+        configuration: Configuration = Configuration(),
+        generator: any RandomNumberGenerator & Sendable = SystemRandomNumberGenerator()
+    ) {
         self.configuration = configuration
+        self.generator = generator
+        pushes = PushStateMachine(configuration: configuration.pushes)
     }
+
+    /// Whether a call has the audio.
+    public var isCallActive: Bool { !calls.isEmpty }
 
     /// Whether the microphone is recording, a transmission's tail included.
     public var isCapturing: Bool { capture != .idle }
@@ -112,6 +136,8 @@ public struct ChannelManagerStateMachine: Sendable {
         case .active, .inactive: break
         }
         if case .tail(let until) = capture { deadlines.append(until) }
+        if let tonesUntil { deadlines.append(tonesUntil) }
+        if let deadline = pushes.nextDeadline { deadlines.append(deadline) }
         return deadlines.min()
     }
 
@@ -125,13 +151,17 @@ public struct ChannelManagerStateMachine: Sendable {
         case .captureBegan: captureBegan()
         case .captureFailed(let reason): captureFailed(reason, at: now)
         case .captureEnded: tailEnded()
-        case .playbackFailed(let reason): actions.append(.notice(.audioSessionFailed(reason: reason)))
+        case .playbackFailed(let reason):
+            tonesUntil = nil
+            actions.append(.notice(.audioSessionFailed(reason: reason)))
         case .transmissionRefused(let error): refused(error, .refused(error), at: now)
         case .transmissionRevoked(let error): refused(error, .revoked(error), at: now)
         case .audioSessionInterrupted(let reason): interrupted(reason, at: now)
         case .audioSessionInterruptionEnded: interruptionEnded()
-        case .callBegan: callBegan(at: now)
-        case .callEnded: callEnded()
+        case .callBegan(let call): callBegan(call, at: now)
+        case .callEnded(let holder): callEnded(holder)
+        case .tonesFinished: tonesUntil = nil
+        case .push(let event): handle(event, at: now)
         case .deadlineReached: deadlineReached(at: now)
         case .shutdown: shutdown(at: now)
         }
@@ -151,6 +181,8 @@ public struct ChannelManagerStateMachine: Sendable {
             endTransmission(.audioFailed(reason: reason), capture: .discarding, at: now)
         }
         if case .tail(let until) = capture, until <= now { cutTail() }
+        if let tonesUntil, tonesUntil <= now { self.tonesUntil = nil }
+        handlePushes(.deadlineReached, at: now)
         switch audioSession {
         case .activating(let until) where until <= now: activationTimedOut(at: now)
         case .deactivating(let until) where until <= now: deactivationTimedOut()
@@ -163,6 +195,7 @@ public struct ChannelManagerStateMachine: Sendable {
         endTransmission(.shutdown, capture: .immediately, at: now)
         clearParticipant()
         dropSession(at: now)
+        handlePushes(.shutdown, at: now)
         isShutDown = true
     }
 
@@ -212,5 +245,8 @@ public struct ChannelManagerStateMachine: Sendable {
             }
         }
         precondition(channel != nil || activeRemoteParticipant == nil, "a participant without a channel")
+        precondition(tonesUntil == nil || audioSession == .active, "a tone without a device")
+        precondition(channel != nil || pushes.token == nil, "a token without a channel")
+        precondition(channel?.media != .application || capture == .idle, "I1: recording for a program that records")
     }
 }

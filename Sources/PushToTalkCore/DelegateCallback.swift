@@ -26,6 +26,14 @@ public enum DelegateCallback: Hashable, Sendable {
     case didActivateAudioSession
     /// `channelManager(_:didDeactivate:)`
     case didDeactivateAudioSession
+    /// `channelManager(_:receivedEphemeralPushToken:)`, right after the `didJoinChannel` of a channel with a program.
+    case receivedEphemeralPushToken(PushToken)
+    /// `incomingPushResult(channelManager:channelUUID:pushPayload:)`; answered by `PushStateMachine.Event.answered`.
+    case incomingPush(UUID, PushDelivery)
+    /// `incomingServiceUpdatePush(channelManager:channelUUID:pushPayload:isHighPriority:remainingHighPriorityBudget:)`;
+    /// answered by `PushStateMachine.Event.completed`.
+    case incomingServiceUpdatePush(
+        UUID, PushDelivery, isHighPriority: Bool, remainingHighPriorityBudget: Int)
 }
 
 /// The documented order of callbacks, as an automaton: what may follow what.
@@ -33,6 +41,7 @@ public enum DelegateCallback: Hashable, Sendable {
 /// The channel manager checks every callback against it before telling anyone (invariant I6).
 public struct DelegateCallbackOrder: Hashable, Sendable {
     private var channelUUID: UUID?
+    private var token: PushToken?
     private var transmitting = false
     private var sessionActive = false
 
@@ -48,6 +57,7 @@ public struct DelegateCallbackOrder: Hashable, Sendable {
         case .didLeaveChannel(let uuid, _):
             guard channelUUID == uuid, !transmitting, !sessionActive else { return false }
             channelUUID = nil
+            token = nil
         case .didBeginTransmitting(let uuid, _):
             guard channelUUID == uuid, !transmitting else { return false }
             transmitting = true
@@ -60,6 +70,11 @@ public struct DelegateCallbackOrder: Hashable, Sendable {
         case .didDeactivateAudioSession:
             guard sessionActive else { return false }
             sessionActive = false
+        case .receivedEphemeralPushToken(let token):
+            guard channelUUID != nil, self.token == nil else { return false }
+            self.token = token
+        case .incomingPush(let uuid, _), .incomingServiceUpdatePush(let uuid, _, _, _):
+            guard channelUUID == uuid, token != nil else { return false }
         case .failedToJoinChannel, .failedToLeaveChannel, .failedToBeginTransmitting, .failedToStopTransmitting:
             break
         }

@@ -9,7 +9,7 @@ import RelayProtocol
 /// The link to a channel of our own relay, from an invitation.
 ///
 /// While joined and idle it has no timer but the transport's keep-alive every 20 s.
-public actor RelayClient: RelayLink {
+public actor RelayClient: RelayLink, PushLink {
     /// What was counted since the start.
     public struct Counters: Sendable, Equatable {
         /// Packets from the relay that were dropped, by reason; those without any are left out.
@@ -40,8 +40,14 @@ public actor RelayClient: RelayLink {
     private var timer: (deadline: Instant, timer: EventLoop.Timer)?
     private var datagramsNotSent = 0
 
+    private enum Told {
+        case link(RelayLinkEvent)
+        case push(PushLinkEvent)
+    }
+
     private var handler: (@Sendable (RelayLinkEvent) -> Void)?
-    private var events: [RelayLinkEvent] = []
+    private var pushHandler: (@Sendable (PushLinkEvent) -> Void)?
+    private var events: [Told] = []
     private var isDelivering = false
     private var isDeliveryScheduled = false
 
@@ -51,25 +57,27 @@ public actor RelayClient: RelayLink {
     ///   - invitation: The relay, its key, the channel and its secret.
     ///   - identity: This end's key, by which the relay knows it again; one for each machine.
     ///   - displayName: What other members read.
+    ///   - mode: Whether to be a member of the channel, or to get pushes only.
     ///   - loop: What it lives on.
     public init(
-        invitation: InvitationLink, identity: Identity, displayName: DisplayName, loop: EventLoop, logger: Logger
+        invitation: InvitationLink, identity: Identity, displayName: DisplayName, mode: RelayClientMode = .member,
+        loop: EventLoop, logger: Logger
     ) {
         self.init(
-            invitation: invitation, identity: identity, displayName: displayName, loop: loop, logger: logger,
-            resolve: SocketAddress.resolve)
+            invitation: invitation, identity: identity, displayName: displayName, mode: mode, loop: loop,
+            logger: logger, resolve: SocketAddress.resolve)
     }
 
     init(
-        invitation: InvitationLink, identity: Identity, displayName: DisplayName, loop: EventLoop, logger: Logger,
-        resolve: @escaping Resolver
+        invitation: InvitationLink, identity: Identity, displayName: DisplayName, mode: RelayClientMode = .member,
+        loop: EventLoop, logger: Logger, resolve: @escaping Resolver
     ) {
         self.invitation = invitation
         self.identity = identity
         self.loop = loop
         self.logger = logger
         self.resolve = resolve
-        core = RelayClientCore(invitation: invitation, displayName: displayName)
+        core = RelayClientCore(invitation: invitation, displayName: displayName, mode: mode)
     }
 
     deinit {
@@ -109,6 +117,19 @@ public actor RelayClient: RelayLink {
 
     /// Leaves the channel.
     public func leave() { call(.leave) }
+
+    // MARK: PushLink
+
+    /// Sets who is told of pushes.
+    public func setPushHandler(_ handler: @escaping @Sendable (PushLinkEvent) -> Void) {
+        pushHandler = handler
+    }
+
+    /// Wants the pushes for `token`, on every connection until `unregister`.
+    public func register(token: PushToken, topic: PushTopic) { call(.registerPushes(token, topic)) }
+
+    /// The token is dead for good.
+    public func unregister(token: PushToken) { call(.unregisterPushes(token)) }
 
     /// What was counted since the start.
     public var counters: Counters {
@@ -155,7 +176,10 @@ public actor RelayClient: RelayLink {
         // By index: a handler may call the link, which tells more.
         var index = 0
         while index < events.count {
-            handler?(events[index])
+            switch events[index] {
+            case .link(let event): handler?(event)
+            case .push(let event): pushHandler?(event)
+            }
             index += 1
         }
         events.removeAll(keepingCapacity: true)
@@ -182,7 +206,10 @@ public actor RelayClient: RelayLink {
                 }
             case .tell(let event):
                 note(event, at: now)
-                if handler != nil { events.append(event) }
+                if handler != nil { events.append(.link(event)) }
+            case .tellOfPushes(let event):
+                note(event, at: now)
+                if pushHandler != nil { events.append(.push(event)) }
             }
         }
     }
@@ -250,6 +277,23 @@ public actor RelayClient: RelayLink {
                 }
             }
         )
+    }
+
+    private func note(_ event: PushLinkEvent, at now: Instant) {
+        switch event {
+        case .registered(let token): logger.info("push token registered", metadata: ["token": "\(token)"])
+        case .refused(let token, let cause, let phrase):
+            logger.warning(
+                "the relay does not take a push token",
+                metadata: ["token": "\(token)", "cause": "\(cause)", "phrase": "\(phrase)"])
+        case .push(let push):
+            logger.info(
+                "push",
+                metadata: [
+                    "token": "\(push.token)", "bytes": "\(push.payload.count)", "priority": "\(push.priority)",
+                    "t": "\(now.nanoseconds)",
+                ])
+        }
     }
 
     private func note(_ event: RelayLinkEvent, at now: Instant) {

@@ -32,6 +32,10 @@ public struct RelayClientCore {
         case end
         /// What is not sent of the burst is to be erased.
         case abort
+        /// The user wants the pushes for a token.
+        case registerPushes(PushToken, PushTopic)
+        /// The user declares a token dead.
+        case unregisterPushes(PushToken)
         /// `nextDeadline` has come, or may have.
         case deadline
     }
@@ -48,6 +52,8 @@ public struct RelayClientCore {
         case sendMedia([UInt8])
         /// Tell the user.
         case tell(RelayLinkEvent)
+        /// Tell the user of pushes.
+        case tellOfPushes(PushLinkEvent)
     }
 
     /// What exists while the link is ready.
@@ -64,9 +70,11 @@ public struct RelayClientCore {
 
     private let invitation: InvitationLink
     private let displayName: DisplayName
+    private let mode: RelayClientMode
     private var link = RelayClientStateMachine()
     private var uplink: UplinkStateMachine
     private var downlink = DownlinkStateMachine()
+    private var pushes = PushRegistrations()
     private var session: Session?
     private var members: [MemberID: RelayMember] = [:]
     private let plaintext = Scratch(byteCount: 2_048)
@@ -76,16 +84,18 @@ public struct RelayClientCore {
     /// - Parameters:
     ///   - invitation: The relay, the channel and its secret.
     ///   - displayName: What other members read.
-    public init(invitation: InvitationLink, displayName: DisplayName) {
+    ///   - mode: Whether to be a member.
+    public init(invitation: InvitationLink, displayName: DisplayName, mode: RelayClientMode = .member) {
         self.invitation = invitation
         self.displayName = displayName
+        self.mode = mode
         var random = SecureRandom()
         uplink = UplinkStateMachine(
             firstSequence: UInt16.random(in: 0...UInt16.max, using: &random),
             firstTimestamp: UInt32.random(in: 0...UInt32.max, using: &random))
     }
 
-    /// Whether bursts can be sent and received.
+    /// Whether bursts (for a member) and pushes can be sent and received.
     public var isReady: Bool { link.isReady }
 
     /// Packets from the relay that were dropped for `reason`.
@@ -112,6 +122,8 @@ public struct RelayClientCore {
         case .frame(let frame): return speak(.frame(frame), at: now)
         case .end: return speak(.end, at: now)
         case .abort: return speak(.abort, at: now)
+        case .registerPushes(let token, let topic): return push(.register(token, topic), at: now)
+        case .unregisterPushes(let token): return push(.unregister(token), at: now)
         case .deadline:
             return steer(.deadline, at: now) + speak(.deadline, at: now) + listen(.deadline, at: now)
         }
@@ -120,6 +132,7 @@ public struct RelayClientCore {
     // MARK: The link
 
     private mutating func steer(_ event: RelayClientStateMachine.Event, at now: Instant) -> [Action] {
+        let wasReady = link.isReady
         var actions: [Action] = []
         for action in link.handle(event, at: now) {
             switch action {
@@ -127,16 +140,19 @@ public struct RelayClientCore {
             case .sendJoin:
                 actions.append(
                     .send(
-                        .join(.init(channel: invitation.channel, token: invitation.token, displayName: displayName))))
+                        .join(
+                            .init(
+                                channel: invitation.channel, token: invitation.token, displayName: displayName,
+                                isPushOnly: mode == .pushOnly))))
             case .sayGoodbye:
-                if session != nil { actions.append(.send(.leave)) }
+                if wasReady { actions.append(.send(.leave)) }
                 session = nil
                 actions.append(.close(.none))
             case .close(let code):
                 session = nil
                 actions.append(.close(code))
             case .linkLost:
-                actions += speak(.linkLost, at: now) + listen(.linkLost, at: now)
+                actions += speak(.linkLost, at: now) + listen(.linkLost, at: now) + push(.linkLost, at: now)
                 members = [:]
             case .tell(let state):
                 switch state {
@@ -151,11 +167,24 @@ public struct RelayClientCore {
 
     private mutating func receive(_ message: ServerMessage, at now: Instant) -> [Action] {
         switch message {
-        case .welcome(let welcome): return link.isJoining ? enter(welcome, at: now) : unexpected("Welcome", at: now)
+        case .welcome(let welcome):
+            guard link.isJoining else { return unexpected("Welcome", at: now) }
+            guard mode == .member else {
+                // It did not understand that no membership was wanted.
+                let phrase = "it is too old for pushes"
+                return steer(.refused(.init(cause: .unsupportedVersion, phrase: phrase)), at: now)
+            }
+            return enter(welcome, at: now)
+        case .pushWelcome(let welcome):
+            guard link.isJoining, mode == .pushOnly else { return unexpected("PushWelcome", at: now) }
+            return steer(.welcomed(channelName: welcome.channelName.text), at: now) + push(.linkReady, at: now)
         case .joinRefused(let refusal):
             return link.isJoining ? steer(.refused(refusal), at: now) : unexpected("JoinRefused", at: now)
+        case .pushRegistered(let token) where link.isReady: return push(.registered(token), at: now)
+        case .pushRefused(let refusal) where link.isReady: return push(.refused(refusal), at: now)
+        case .push(let incoming) where link.isReady: return push(.push(incoming), at: now)
         default:
-            guard session != nil else { return unexpected("a message before the welcome", at: now) }
+            guard session != nil else { return unexpected("a message without a membership", at: now) }
             return receiveInChannel(message, at: now)
         }
     }
@@ -184,7 +213,7 @@ public struct RelayClientCore {
         let others = welcome.members.map { RelayMember(id: $0.id.description, name: $0.displayName.text) }
         var actions = steer(.welcomed(channelName: welcome.channelName.text), at: now)
         actions.append(.tell(.members([own] + others, own: own)))
-        actions += speak(.linkReady, at: now)
+        actions += speak(.linkReady, at: now) + push(.linkReady, at: now)
         if let taken = welcome.floor { actions += floorTaken(taken, at: now) }
         return actions
     }
@@ -217,8 +246,19 @@ public struct RelayClientCore {
             session?.mediaKey = key
             session?.frameOpener.setEpoch(key.epoch, baseKey: key.baseKey, at: now)
             return []
-        case .welcome, .joinRefused:
+        case .welcome, .pushWelcome, .joinRefused, .pushRegistered, .pushRefused, .push:
             return unexpected("a second answer to the join", at: now)
+        }
+    }
+
+    // MARK: Pushes
+
+    private mutating func push(_ event: PushRegistrations.Event, at now: Instant) -> [Action] {
+        pushes.handle(event, at: now).map { action in
+            switch action {
+            case .send(let message): .send(message)
+            case .tell(let event): .tellOfPushes(event)
+            }
         }
     }
 

@@ -60,6 +60,34 @@ public enum FloorRevokeCause: Int, Sendable, Hashable, CaseIterable {
     case other = 255
 }
 
+/// Why a push token was not registered. A number this version does not know reads as `other`.
+public enum PushRefusal: Int, Sendable, Hashable, CaseIterable {
+    /// The client has as many tokens as it may.
+    case tooMany = 1
+    /// The topic is not one for push to talk.
+    case malformed = 2
+    /// The token is another member's.
+    case taken = 3
+    /// The token is dead: make another.
+    case dead = 4
+    /// The relay has as many tokens as it may.
+    case relayFull = 5
+    /// The relay takes no pushes at all.
+    case noEndpoint = 6
+    /// Something else; the phrase tells.
+    case other = 255
+}
+
+/// What became of a push at the client. A number this version does not know reads as `other`.
+public enum PushOutcome: Int, Sendable, Hashable, CaseIterable {
+    /// It was taken.
+    case taken = 1
+    /// The client does not know the token, which is dead from now on.
+    case unknownToken = 2
+    /// Something else.
+    case other = 255
+}
+
 /// QUIC application error codes (RFC 9000, section 20.2) with which either end closes a connection.
 public enum RelayCloseCode: UInt64, Sendable, Hashable, CaseIterable {
     /// The client left, or the relay ended the connection in good order.

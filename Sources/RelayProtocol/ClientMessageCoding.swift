@@ -25,6 +25,13 @@ extension ClientMessage {
                 ReceptionReport(
                     ssrc: SSRC(rawValue: report.ssrc), received: report.received, lost: report.lost,
                     highestSequence: report.highestSequence, jitter: report.jitter))
+        case .pushRegister(let register): self = .pushRegister(try PushRegister(register))
+        case .pushUnregister(let unregister): self = .pushUnregister(try pushToken(unregister.token))
+        case .pushReceipt(let receipt):
+            self = .pushReceipt(
+                PushReceipt(
+                    id: PushID(rawValue: receipt.pushID),
+                    outcome: PushOutcome(rawValue: receipt.outcome.rawValue) ?? .other))
         case nil: throw .unknownKind
         }
     }
@@ -47,6 +54,11 @@ extension ClientMessage {
             wire.receptionReport.lost = report.lost
             wire.receptionReport.highestSequence = report.highestSequence
             wire.receptionReport.jitter = report.jitter
+        case .pushRegister(let register): wire.pushRegister = register.wire
+        case .pushUnregister(let token): wire.pushUnregister.token = Data(token.bytes)
+        case .pushReceipt(let receipt):
+            wire.pushReceipt.pushID = receipt.id.rawValue
+            wire.pushReceipt.outcome = .init(rawValue: receipt.outcome.rawValue) ?? .other
         }
         return wire
     }
@@ -63,7 +75,7 @@ extension ClientMessage.Join {
                 InvitationToken(wire.invitationToken), "invitation_token",
                 "has \(wire.invitationToken.count) bytes, not \(InvitationToken.byteCounts)"),
             displayName: try RelayProtocol.displayName(wire.displayName, "display_name"),
-            protocolVersion: wire.protocolVersion)
+            protocolVersion: wire.protocolVersion, isPushOnly: wire.pushOnly)
     }
 
     fileprivate var wire: Pttd_Relay_V1_Join {
@@ -72,6 +84,7 @@ extension ClientMessage.Join {
         wire.invitationToken = Data(token.bytes)
         wire.displayName = displayName.text
         wire.protocolVersion = protocolVersion
+        wire.pushOnly = isPushOnly
         return wire
     }
 }

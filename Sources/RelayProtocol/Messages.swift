@@ -12,6 +12,8 @@ public enum RelayProtocolLimits {
     public static let welcomeMembersMaximum = 64
     /// The most UTF-8 bytes of a phrase; a longer one is cut when it is sent.
     public static let phraseByteCountMaximum = 256
+    /// The most bytes of a push's payload, APNs' limit.
+    public static let pushPayloadByteCountMaximum = 4_096
 }
 
 /// What a client says on the control stream.
@@ -26,6 +28,12 @@ public enum ClientMessage: Sendable, Hashable {
     case floorRelease(FloorRelease)
     /// What was received of a talker.
     case receptionReport(ReceptionReport)
+    /// Send me the pushes for this token.
+    case pushRegister(PushRegister)
+    /// The token is dead.
+    case pushUnregister(PushToken)
+    /// What became of a push.
+    case pushReceipt(PushReceipt)
 
     /// Asks to enter a channel.
     public struct Join: Sendable, Hashable {
@@ -37,16 +45,19 @@ public enum ClientMessage: Sendable, Hashable {
         public var displayName: DisplayName
         /// The protocol version the client speaks.
         public var protocolVersion: UInt32
+        /// Whether the client wants pushes only, so that it is no member of the channel.
+        public var isPushOnly: Bool
 
         /// A request to enter `channel`.
         public init(
             channel: ChannelID, token: InvitationToken, displayName: DisplayName,
-            protocolVersion: UInt32 = RelayProtocolLimits.version
+            protocolVersion: UInt32 = RelayProtocolLimits.version, isPushOnly: Bool = false
         ) {
             self.channel = channel
             self.token = token
             self.displayName = displayName
             self.protocolVersion = protocolVersion
+            self.isPushOnly = isPushOnly
         }
     }
 
@@ -127,6 +138,14 @@ public enum ServerMessage: Sendable, Hashable {
     case floorRevoke(FloorRevoke)
     /// Media are sealed with this key from now on.
     case mediaKey(MediaKey)
+    /// Pushes can be registered; you are no member.
+    case pushWelcome(PushWelcome)
+    /// Pushes for the token come.
+    case pushRegistered(PushToken)
+    /// No pushes for the token come.
+    case pushRefused(PushRefused)
+    /// A push for one of your tokens.
+    case push(Push)
 
     /// The answer to a join that succeeded.
     public struct Welcome: Sendable, Hashable {

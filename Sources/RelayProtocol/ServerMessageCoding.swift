@@ -36,6 +36,14 @@ extension ServerMessage {
                     requestID: try requestID(revoke.requestID),
                     cause: FloorRevokeCause(rawValue: revoke.cause.rawValue) ?? .other, phrase: phrase(revoke.phrase)))
         case .mediaKey(let key): self = .mediaKey(try MediaKey(key))
+        case .pushWelcome(let welcome): self = .pushWelcome(try PushWelcome(welcome))
+        case .pushRegistered(let registered): self = .pushRegistered(try pushToken(registered.token))
+        case .pushRefused(let refused):
+            self = .pushRefused(
+                PushRefused(
+                    token: try pushToken(refused.token), cause: PushRefusal(rawValue: refused.cause.rawValue) ?? .other,
+                    phrase: phrase(refused.phrase)))
+        case .push(let push): self = .push(try Push(push))
         case nil: throw .unknownKind
         }
     }
@@ -66,6 +74,13 @@ extension ServerMessage {
             wire.floorRevoke.cause = .init(rawValue: revoke.cause.rawValue) ?? .other
             wire.floorRevoke.phrase = phrase(revoke.phrase)
         case .mediaKey(let key): wire.mediaKey = key.wire
+        case .pushWelcome(let welcome): wire.pushWelcome = welcome.wire
+        case .pushRegistered(let token): wire.pushRegistered.token = Data(token.bytes)
+        case .pushRefused(let refused):
+            wire.pushRefused.token = Data(refused.token.bytes)
+            wire.pushRefused.cause = .init(rawValue: refused.cause.rawValue) ?? .other
+            wire.pushRefused.phrase = phrase(refused.phrase)
+        case .push(let push): wire.push = push.wire
         }
         return wire
     }

@@ -1,21 +1,25 @@
-// How fast one connection may send control messages: a token bucket. Pure.
+// How fast messages may come: a token bucket. Pure.
 import MonotonicTime
 
-/// The control messages that one connection may still send.
+/// The control messages that one connection may still send, or the pushes that may still be sent to one token.
 struct MessageBucket: Sendable, Equatable {
     private let depth: Double
     private let perSecond: Double
     private var tokens: Double
     private var filledAt: Instant
 
-    init(limits: RelayLimits, at now: Instant) {
-        depth = Double(limits.messageBurst)
-        perSecond = Double(limits.messagesPerSecond)
-        tokens = depth
+    init(depth: Int, perSecond: Int, at now: Instant) {
+        self.depth = Double(depth)
+        self.perSecond = Double(perSecond)
+        tokens = self.depth
         filledAt = now
     }
 
-    /// Takes one message's worth; false when the connection sends too fast.
+    init(limits: RelayLimits, at now: Instant) {
+        self.init(depth: limits.messageBurst, perSecond: limits.messagesPerSecond, at: now)
+    }
+
+    /// Takes one message's worth; false when they come too fast.
     mutating func take(at now: Instant) -> Bool {
         tokens = min(depth, tokens + Double((now - filledAt).nanoseconds) / 1e9 * perSecond)
         filledAt = now

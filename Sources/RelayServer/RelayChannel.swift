@@ -43,6 +43,8 @@ struct RelayChannel: Sendable {
     var floor: FloorControlStateMachine
     var members: [ConnectionID: Member] = [:]
     var connectionOfMember: [MemberID: ConnectionID] = [:]
+    /// Of the clients that are no members and get pushes only.
+    var pushConnectionOfMember: [MemberID: ConnectionID] = [:]
     var burstBytes = 0
     private(set) var nextReportCheck = Instant.zero
     /// Who was granted the floor, kept apart from `floor` to check it.
@@ -82,6 +84,7 @@ struct RelayChannel: Sendable {
     mutating func clear() {
         members = [:]
         connectionOfMember = [:]
+        pushConnectionOfMember = [:]
         floor = FloorControlStateMachine(timers: floor.timers)
         speaker = nil
     }

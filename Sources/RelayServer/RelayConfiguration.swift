@@ -42,6 +42,24 @@ public struct RelayLimits: Sendable, Hashable {
     public var reportTimeout: Duration = .seconds(10)
     /// Listeners keep, and the relay grants, the epoch before the current one for this long.
     public var previousEpochTime: Duration = .seconds(10)
+    /// Live push tokens of one member.
+    public var pushTokensPerMember = 8
+    /// Live push tokens of the relay; beyond them, the one that was not connected for longest dies.
+    public var pushTokens = 16_384
+    /// Dead push tokens that are remembered, so that a push to one is answered with the time of its death.
+    public var deadPushTokens = 16_384
+    /// Pushes that may wait for one connection to confirm them.
+    public var pushesUnconfirmed = 32
+    /// Pushes kept for clients that are not connected, one for each token.
+    public var pushesKept = 4_096
+    /// How long a push is kept at most.
+    public var pushLifetimeMaximum: Duration = .seconds(30 * 86_400)
+    /// Pushes to one token at once (the depth of its bucket).
+    public var pushBurst = 16
+    /// Pushes to one token per second in the long run.
+    public var pushesPerSecond = 4
+    /// After a start, clients may take this long to come back: the longest wait between their attempts.
+    public var pushGraceTime: Duration = .seconds(30)
     /// The design's limits.
     public init() {}
 }

@@ -12,6 +12,7 @@ public struct RelayCore: Sendable {
         enum State: Sendable, Equatable {
             case joining
             case member(channel: Int)
+            case pushOnly(channel: Int)
             case refused
         }
 
@@ -27,23 +28,29 @@ public struct RelayCore: Sendable {
     var channels: [RelayChannel]
     var connections: [ConnectionID: Connection] = [:]
     /// Until when those who are not members may stay.
-    private var pending: [ConnectionID: Instant] = [:]
+    var pending: [ConnectionID: Instant] = [:]
     private var channelNumbers: [ChannelID: Int] = [:]
     private var sources: Set<SSRC> = []
-    private var random: any RandomNumberGenerator & Sendable
-    private var isShuttingDown = false
+    var random: any RandomNumberGenerator & Sendable
+    private(set) var isShuttingDown = false
+    let acceptsPushes: Bool
+    var pushes: PushRegistry
 
     /// A relay without members. Each channel gets a fresh media key of a random epoch.
     ///
     /// - Parameters:
     ///   - channels: At most `limits.channels`, with distinct identifiers; what is beyond or repeated is left out.
+    ///   - acceptsPushes: Whether `push` is going to be called, so that it makes sense to register tokens.
+    ///   - startedAt: Now.
     ///   - random: What keys, epochs and sources are drawn from; must be a secure one outside tests.
     public init(
         channels: [RelayChannelConfiguration], limits: RelayLimits = RelayLimits(),
-        timers: FloorControlStateMachine.Timers = .init(),
+        timers: FloorControlStateMachine.Timers = .init(), acceptsPushes: Bool = false, startedAt: Instant = .zero,
         random: any RandomNumberGenerator & Sendable = SecureRandom()
     ) {
         self.limits = limits
+        self.acceptsPushes = acceptsPushes
+        pushes = PushRegistry(limits: limits, startedAt: startedAt)
         self.random = random
         self.channels = []
         for configuration in channels.prefix(limits.channels) where channelNumbers[configuration.id] == nil {
@@ -101,7 +108,9 @@ public struct RelayCore: Sendable {
     private mutating func receive(_ message: ClientMessage, from id: ConnectionID, at now: Instant) -> [Action] {
         guard var connection = connections[id] else { return [] }
         counters.messagesIn += 1
-        let isWithinRate = connection.bucket.take(at: now)
+        let isAskedFor =
+            if case .pushReceipt(let receipt) = message { pushes.awaitsReceipt(receipt.id, from: id) } else { false }
+        let isWithinRate = isAskedFor || connection.bucket.take(at: now)
         connections[id] = connection
         guard isWithinRate else { return violation(id, "too many messages", at: now) }
         switch (connection.state, message) {
@@ -120,8 +129,13 @@ public struct RelayCore: Sendable {
                 channel: channel, at: now)
         case (.member(let channel), .receptionReport):
             return channels[channel].reported(id, number: channel, at: now)
-        case (.member, .join):
+        case (.member, .join), (.pushOnly, .join):
             return violation(id, "a second join on one connection", at: now)
+        case (.member, .pushRegister), (.member, .pushUnregister), (.member, .pushReceipt),
+            (.pushOnly, .pushRegister), (.pushOnly, .pushUnregister), (.pushOnly, .pushReceipt):
+            return receivePush(message, from: id, connection.member, at: now)
+        case (.pushOnly, _):
+            return violation(id, "a message of members from a client that is none", at: now)
         case (.joining, _):
             return violation(id, "a message before the join", at: now)
         }
@@ -133,9 +147,15 @@ public struct RelayCore: Sendable {
         return [.note(.violation(id, what)), .close(id, .protocolViolation, what)] + remove(id, at: now)
     }
 
-    private mutating func remove(_ id: ConnectionID, at now: Instant) -> [Action] {
+    mutating func remove(_ id: ConnectionID, at now: Instant) -> [Action] {
         pending[id] = nil
         guard let connection = connections.removeValue(forKey: id) else { return [] }
+        pushes.disconnected(id, of: connection.member, at: now)
+        if case .pushOnly(let number) = connection.state,
+            channels[number].pushConnectionOfMember[connection.member] == id
+        {
+            channels[number].pushConnectionOfMember[connection.member] = nil
+        }
         guard case .member(let number) = connection.state else { return [] }
         guard let member = channels[number].members[id] else { return [] }
         var actions = takeOut(member, channel: number, at: now)
@@ -194,10 +214,12 @@ public struct RelayCore: Sendable {
         guard let number = channelNumbers[join.channel], channels[number].configuration.token == join.token else {
             return refuse(id, .notInvited, "no such channel, or the invitation does not open it", at: now)
         }
+        if join.isPushOnly { return joinForPushes(id, memberID, channel: number, at: now) }
         var actions: [Action] = []
         let older = channels[number].connectionOfMember[memberID]
         if let older, let member = channels[number].members[older] {
             connections[older] = nil
+            pushes.disconnected(older, of: memberID, at: now)
             actions.append(.close(older, .replaced, "the member joined on another connection"))
             actions += takeOut(member, channel: number, at: now)
         } else if channels[number].members.count >= limits.membersPerChannel {

@@ -80,6 +80,16 @@ public enum RelayMilestone: Sendable, Equatable {
     case violation(ConnectionID, String)
     /// The channel has a new media key.
     case mediaKeyRenewed(channel: DisplayName, epoch: UInt16)
+    /// A client came for pushes only.
+    case pushClientJoined(channel: DisplayName, member: MemberID)
+    /// A push token is registered, anew or again.
+    case pushTokenRegistered(member: MemberID, PushToken, PushTopic)
+    /// A push token was not registered.
+    case pushTokenRefused(member: MemberID, PushToken, PushRefusal)
+    /// A push token is dead.
+    case pushTokenDead(member: MemberID, PushToken)
+    /// A push was accepted, or went out at last.
+    case push(PushToken, PushID, PushFate)
 }
 
 /// What a burst came to, as the relay saw it.

@@ -38,6 +38,10 @@ public struct RelayCounters: Sendable, Equatable {
     public internal(set) var joinsRefused = 0
     /// Listeners whose media were stopped because they did not report.
     public internal(set) var listenersStopped = 0
+    /// Pushes that came.
+    public internal(set) var pushesIn = 0
+    /// Pushes that were accepted.
+    public internal(set) var pushesAccepted = 0
     private var drops = [Int](repeating: 0, count: MediaDrop.allCases.count)
 
     /// Nothing counted.

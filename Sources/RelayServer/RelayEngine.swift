@@ -26,7 +26,9 @@ final class RelayEngine: @unchecked Sendable {
     init(endpoint: QUICEndpoint, configuration: RelayServerConfiguration, logger: Logger) {
         self.endpoint = endpoint
         limits = configuration.limits
-        core = RelayCore(channels: configuration.channels, limits: configuration.limits, timers: configuration.timers)
+        core = RelayCore(
+            channels: configuration.channels, limits: configuration.limits, timers: configuration.timers,
+            acceptsPushes: configuration.acceptsPushes, startedAt: .now)
         groups = configuration.channels.map { _ in ListenerGroup() }
         log = RelayLog(logger: logger)
     }
@@ -63,6 +65,13 @@ final class RelayEngine: @unchecked Sendable {
         let now = Instant.now
         carryOut(core.handle(event, at: now), at: now)
         arm()
+    }
+
+    func push(_ request: PushRequest) -> PushVerdict {
+        let now = Instant.now
+        let (verdict, actions) = core.push(request, at: now)
+        carryOut(actions, at: now)
+        return verdict
     }
 
     // MARK: Actions

@@ -16,6 +16,7 @@ final class RelayLog {
         case slowPeer
         case unknownMessage
         case noSealer
+        case pushTokenRefused
     }
 
     private let logger: Logger
@@ -90,6 +91,22 @@ final class RelayLog {
             info("media stopped: the listener does not report", channel, now, ["member": "\(member)"])
         case .mediaKeyRenewed(let channel, let epoch):
             info("media key renewed", channel, now, ["epoch": "\(epoch)"])
+        case .pushClientJoined(let channel, let member):
+            info("client joined for pushes", channel, now, ["member": "\(member)"])
+        case .pushTokenRegistered(let member, let token, let topic):
+            logger.info(
+                "push token registered",
+                metadata: ["member": "\(member)", "token": "\(token)", "topic": "\(topic)"])
+        case .pushTokenRefused(let member, let token, let cause):
+            fault(
+                .pushTokenRefused, "push token refused",
+                ["member": "\(member)", "token": "\(token)", "cause": "\(cause)"], at: now)
+        case .pushTokenDead(let member, let token):
+            logger.info("push token dead", metadata: ["member": "\(member)", "token": "\(token)"])
+        case .push(let token, let id, let fate):
+            logger.info(
+                "push",
+                metadata: ["token": "\(token)", "push": "\(id)", "fate": "\(fate)", "t": "\(now.nanoseconds)"])
         case .violation(let id, let what):
             fault(
                 .violation, "connection closed: it broke the protocol", ["connection": "\(id)", "what": "\(what)"],

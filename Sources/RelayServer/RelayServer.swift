@@ -20,6 +20,8 @@ public struct RelayServerConfiguration: Sendable {
     public var limits = RelayLimits()
     /// The floor's timers, the talk-time limit among them.
     public var timers = FloorControlStateMachine.Timers()
+    /// Whether clients can register push tokens: whether somebody is going to call `RelayServer.push`.
+    public var acceptsPushes = false
     /// Secrets of the transport; keep them across restarts (`RelayTransportKeys.bytes`), so that clients learn of a
     /// restart with their next packet.
     public var transportKeys: RelayTransportKeys
@@ -193,6 +195,12 @@ public actor RelayServer {
     public func renewMediaKey(of channel: ChannelID) {
         engine?.handle(.renewMediaKey(channel))
     }
+
+    /// Hands a push to the client that registered its token.
+    public func push(_ request: PushRequest) -> PushVerdict { engine?.push(request) ?? .shutDown }
+
+    /// The number of live push tokens.
+    public var pushTokenCount: Int { engine?.core.pushTokenCount ?? 0 }
 
     /// What was counted since the start.
     public var counters: RelayCounters { engine?.core.counters ?? lastCounters }

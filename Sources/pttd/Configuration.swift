@@ -1,6 +1,7 @@
 // pttd.toml: what it can say, and what holds when it says nothing.
 import Accessories
 import Audio
+import Bridge
 import FoundationEssentials
 import Glibc
 import RelayProtocol
@@ -30,6 +31,10 @@ struct Configuration {
     var speaker = AudioDevice.alsa("default")
     var releaseTail = Duration.milliseconds(200)
     var tones = true
+    /// What the administrator allows.
+    var policy = JoinPolicy()
+    /// Whether the desktop shows push to talk; nil: on the session bus, which is a user's.
+    var desktop: Bool?
     /// The accessories, and the profiles to know them by.
     var accessories = AccessorySettings()
 
@@ -92,6 +97,12 @@ extension Configuration {
                 "release-tail", .duration(in: .zero ... .seconds(2)), default: result.releaseTail)
             result.tones = audio.value("tones", .boolean, default: true)
         }
+        if let policy = root.table("policy") {
+            result.policy.allowsJoining = policy.value("join", .boolean, default: true)
+            result.policy.applications = policy.value("applications", .array(of: applicationPattern), default: [])
+            result.policy.hours = policy.value("hours", .array(of: hours), default: []).compactMap { $0 }
+        }
+        if let ui = root.table("ui") { result.desktop = ui.optional("desktop", .boolean) }
         result.accessories = AccessorySettings(settings: root)
         return result
     }
@@ -131,6 +142,29 @@ extension Configuration {
                     throw SettingRefusal("\(error)", "")  // It says itself what to do.
                 }
             }
+    }
+
+    private static var applicationPattern: SettingType<String> {
+        SettingType<String>.string(lengthMax: 255).map(placeholder: "") { text throws(SettingRefusal) in
+            let name = text.hasSuffix("*") ? text.dropLast() : text[...]
+            guard name.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "*") }) else {
+                throw SettingRefusal(
+                    "\"\(text)\" is no name of programs",
+                    "write a bus name such as \"com.example.Talk\", or the beginning of some, as in \"com.example.*\"")
+            }
+            return text
+        }
+    }
+
+    private static var hours: SettingType<JoinPolicy.Hours?> {
+        SettingType<String>.string(lengthMax: 16).map(placeholder: nil) { text throws(SettingRefusal) in
+            guard let hours = JoinPolicy.Hours(text) else {
+                throw SettingRefusal(
+                    "\"\(text)\" are no hours",
+                    "write the first minute and the one after the last, as in \"08:00-18:00\"")
+            }
+            return hours
+        }
     }
 
     private static var device: SettingType<AudioDevice> {

@@ -29,11 +29,12 @@ actor Daemon {
     private let configuration: Configuration
     private let logger: Logger
     private let identity: Identity
+    private let stateDirectory: String
+    private var parts: Parts?
     private let startedAt = Instant.now
     private var ending: CheckedContinuation<Void, Never>?
     private var isEnding = false
     /// `DaemonAPI` holds it weakly.
-    private var controls: ConfiguredChannelControls?
     private nonisolated let outcome = Mutex<Result<Void, any Error>?>(nil)
 
     /// A daemon that has its key and its thread, and nothing else yet.
@@ -46,6 +47,7 @@ actor Daemon {
             at: directory + "/identity.pem", commonName: configuration.displayName)
         for notice in notices { logger.notice("\(notice)") }
         self.identity = identity
+        stateDirectory = directory
     }
 
     /// Starts everything. What keeps it from running ends the process like SIGTERM, and is thrown by `end`.
@@ -97,91 +99,28 @@ actor Daemon {
 
     private func run() async throws {
         let relay = try await embeddedRelay()
-        let link = relay?.invitation ?? configuration.link
-        guard let link else { return }
-        let channel = ChannelService(
-            configuration: channelConfiguration, loop: loop, logger: Logger(label: "pttd.channel"))
-        let client = RelayClient(
-            invitation: link, identity: identity,
-            displayName: DisplayName(configuration.displayName) ?? link.channelName,
-            loop: loop, logger: Logger(label: "pttd.relay"))
-        let channelUUID = link.channel.uuid
-        let bridge = Bridge(
-            channelUUID: channelUUID, channel: channel, link: client, logger: Logger(label: "pttd.bridge"))
-        let controls = ConfiguredChannelControls(bridge: bridge, channel: channel, loop: loop)
-        self.controls = controls
-        let api = DaemonAPI(
-            bus: DBusConnection(to: busAddress(configuration.bus), on: loop, logger: Logger(label: "pttd.bus")),
-            controls: controls, logger: Logger(label: "pttd.api"))
-        let publisher = StatusPublisher(api: api, bridge: bridge, channel: channel, loop: loop)
-
-        let bluetooth = DBusConnection(
-            to: busAddress(configuration.blueZBus), on: loop, logger: Logger(label: "pttd.bluez"))
-        let accessories = AccessoryService(
-            settings: configuration.accessories, bus: bluetooth, logger: Logger(label: "pttd.accessories")
-        ) { event in
-            if case .intent(let intent, _) = event { bridge.assumeIsolated { $0.accessoryWants(intent) } }
-            publisher.assumeIsolated { $0.changed() }
-        }
-        await publisher.follow(accessories)
-        try await bridge.start(descriptor: PTChannelDescriptor(name: link.channelName.text, image: nil)) { event in
-            switch event {
-            case .changed: publisher.assumeIsolated { $0.changed() }
-            case .failed(let error): publisher.assumeIsolated { $0.failed(error) }
-            case .endedBySystem: accessories.assumeIsolated { $0.transmissionEnded() }
-            }
-        }
-        do {
-            try await api.start()
-        } catch {
-            logger.error(
-                "org.pttd is not on the bus; buttons work all the same",
-                metadata: ["why": "\(error)", "bus": "\(busAddress(configuration.bus))"])
-        }
-        await start(accessories, on: bluetooth)
-        await endBeforeSleep(accessories, channel, on: bluetooth)
+        let parts = try await Parts(
+            configuration, invitation: relay?.invitation ?? configuration.link, store: stateDirectory + "/channel",
+            identity: identity, channel: channelConfiguration, bus: busAddress(configuration.bus),
+            systemBus: busAddress(configuration.blueZBus), loop: loop)
+        // What the bus asks is held weakly by what serves it.
+        self.parts = parts
+        await parts.start(logger)
+        let shown = await parts.director.shown
         logger.notice(
             "pttd is ready",
-            metadata: ["ms": "\((Instant.now - startedAt).nanoseconds / 1_000_000)", "channel": "\(link)"])
+            metadata: [
+                "ms": "\((Instant.now - startedAt).nanoseconds / 1_000_000)",
+                "channel": "\(shown.snapshot.channel?.descriptor.name ?? "none")",
+            ])
 
         await untilAskedToEnd()
         logger.notice("pttd ends")
-        await accessories.stop()
-        await bluetooth.close()
-        await bridge.stop()
-        await api.stop()
+        await parts.stop()
         await relay?.server.stop()
     }
 
-    // MARK: Parts
-
-    /// A bus or a bluetoothd that is not there may come later: neither is an error.
-    private func start(_ accessories: AccessoryService, on bluetooth: DBusConnection) async {
-        do {
-            try await bluetooth.connect(retrying: true)
-        } catch {
-            logger.warning("no Bluetooth yet: BlueZ's bus is tried again and again", metadata: ["why": "\(error)"])
-        }
-        do {
-            try await accessories.start()
-        } catch {
-            logger.error("no Bluetooth: the bus does not tell of BlueZ", metadata: ["why": "\(error)"])
-        }
-    }
-
-    /// What is held when the machine falls asleep must not be held when it wakes.
-    private func endBeforeSleep(
-        _ accessories: AccessoryService, _ channel: ChannelService, on systemBus: DBusConnection
-    ) async {
-        do {
-            try await SleepMonitor.follow(systemBus) { isComing in
-                if isComing { accessories.assumeIsolated { $0.prepareForSleep() } }
-                channel.assumeIsolated { $0.setInterruption(isComing ? "the machine is going to sleep" : nil) }
-            }
-        } catch {
-            logger.warning("the machine's sleep is not noticed", metadata: ["why": "\(error)"])
-        }
-    }
+    // MARK: What the parts are made with
 
     private var channelConfiguration: ChannelServiceConfiguration {
         var rules = ChannelManagerStateMachine.Configuration()
@@ -205,8 +144,7 @@ actor Daemon {
     private func embeddedRelay() async throws -> (server: RelayServer, invitation: InvitationLink)? {
         guard configuration.link == nil else { return nil }
         logger.notice("no channel is configured: a relay of this daemon's own serves channel 'Local' on loopback")
-        let local = RelayChannelConfiguration(
-            id: ChannelID(), name: DisplayName(cleaning: "Local", fallback: "Local"), token: InvitationToken())
+        let local = RelayChannelConfiguration.local(of: identity)
         let server = try RelayServer(
             configuration: RelayServerConfiguration(
                 listenAddress: "127.0.0.1", listenPort: 0, identity: identity, channels: [local]),

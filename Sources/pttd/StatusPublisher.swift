@@ -7,50 +7,90 @@ import FoundationEssentials
 import PTTBus
 import PushToTalkCore
 import Reactor
+import SystemUI
 
-/// Keeps the bus's properties as the rooms are. Changes within one turn of the loop are told together.
+/// Keeps the bus's properties and the desktop as the rooms are. Changes within one turn of the loop are told together, and never two
+/// tellings at once.
 actor StatusPublisher {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
     private let api: DaemonAPI
-    private let bridge: Bridge
-    private let channel: ChannelService
+    private let director: ChannelDirector
     private var accessories: AccessoryService?
-    private var isScheduled = false
+    private var desktop: SystemUI?
+    private var isDue = false
+    private var isPublishing = false
+    private var waiting: [CheckedContinuation<Void, Never>] = []
 
-    init(api: DaemonAPI, bridge: Bridge, channel: ChannelService, loop: EventLoop) {
+    init(api: DaemonAPI, director: ChannelDirector) {
         self.api = api
-        self.bridge = bridge
-        self.channel = channel
-        self.loop = loop
+        self.director = director
+        loop = director.loop
     }
 
     func follow(_ accessories: AccessoryService) { self.accessories = accessories }
 
-    /// Something that the bus shows may be different.
+    func show(on desktop: SystemUI) {
+        self.desktop = desktop
+        changed()
+    }
+
+    /// Something that is shown may be different.
     func changed() {
-        guard !isScheduled else { return }
-        isScheduled = true
-        Task { await self.publish() }
+        isDue = true
+        guard !isPublishing else { return }
+        isPublishing = true
+        Task { await self.publishAll() }
     }
 
     /// Told in order with the properties.
     func failed(_ error: PTChannelError) {
+        desktop?.assumeIsolated { $0.failed(error.explanation) }
         Task { await api.transmissionFailed(error) }
     }
 
+    /// Returns when what is so now has been told.
+    func published() async {
+        changed()
+        await withCheckedContinuation { waiting.append($0) }
+    }
+
+    private func publishAll() async {
+        while isDue {
+            isDue = false
+            let told = waiting
+            waiting = []
+            await publish()
+            for continuation in told { continuation.resume() }
+        }
+        isPublishing = false
+    }
+
     private func publish() async {
-        isScheduled = false
-        let snapshot = await channel.snapshot
-        await api.update(channel: ChannelProperties(snapshot, detail: await bridge.serviceDetail))
+        let state = await director.shown
+        await desktop?.update(SystemUIState(state.snapshot, detail: state.detail))
+        await api.update(channel: ChannelProperties(state.snapshot, detail: state.detail, owner: state.owner))
+        await api.update(call: state.snapshot.calls.map(\.description).joined(separator: "; "))
         if let accessories { await api.update(accessories: await accessories.statuses.map { AccessoryProperties($0) }) }
+    }
+}
+
+extension SystemUIState {
+    /// What the desktop shows of the channel service.
+    init(_ snapshot: ChannelServiceSnapshot, detail: String) {
+        self.init(
+            channel: snapshot.channel.map {
+                Channel(
+                    descriptor: $0.descriptor, serviceStatus: $0.serviceStatus, serviceDetail: detail,
+                    transmissionMode: $0.transmissionMode)
+            }, speaker: snapshot.activeRemoteParticipant, isTransmitting: snapshot.transmission != nil)
     }
 }
 
 extension ChannelProperties {
     /// The channel of the channel service, or none.
-    init?(_ snapshot: ChannelServiceSnapshot, detail: String) {
+    init?(_ snapshot: ChannelServiceSnapshot, detail: String, owner: String) {
         guard let channel = snapshot.channel else { return nil }
         self.init()
         uuid = channel.uuid.uuidString.lowercased()
@@ -64,6 +104,8 @@ extension ChannelProperties {
         transmitSource = snapshot.transmission.map { "\($0.source)" } ?? ""
         activeRemoteParticipant = snapshot.activeRemoteParticipant?.name ?? ""
         accessoryButtonEventsEnabled = channel.accessoryButtonEventsEnabled
+        self.owner = owner
+        media = channel.media == .application ? .application : .pttd
     }
 }
 

@@ -4,7 +4,7 @@ import Glibc
 import QUIC
 import RelayServer
 
-/// The UDP address and port that a relay listens on.
+/// The address and port that a relay listens on.
 struct ListenAddress: Equatable {
     /// A numeric IP address.
     var address: String

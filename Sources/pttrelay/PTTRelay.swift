@@ -11,7 +11,10 @@ struct PTTRelay: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "pttrelay",
         abstract: "A relay for push-to-talk channels: decides who may talk, and hands each packet to everyone else.",
-        version: version, subcommands: [RunCommand.self, InviteCommand.self])
+        version: version,
+        subcommands: [
+            RunCommand.self, InviteCommand.self, PushCertificateCommand.self, PushServerCertificateCommand.self,
+        ])
 }
 
 /// The options that say which relay is meant.

@@ -16,6 +16,8 @@ struct RelaySettings {
     var channels: [String] = []
     var limits = RelayLimits()
     var timers = FloorControlStateMachine.Timers()
+    /// The endpoint for pushes; nil: there is none.
+    var push: PushSettings?
 
     /// The file that is read when none is named, if it is there.
     static func defaultPath() -> String? {
@@ -59,10 +61,11 @@ struct RelaySettings {
         result.channels = root.tables("channel", countMax: result.limits.channels).map { table in
             table.required("name", channelName)
         }
+        result.push = root.table("push").map(PushSettings.read)
         return result
     }
 
-    private static var listenAddress: SettingType<ListenAddress?> {
+    static var listenAddress: SettingType<ListenAddress?> {
         SettingType<String>.string(lengthMax: 256).map(placeholder: nil) { text throws(SettingRefusal) in
             guard let address = ListenAddress(argument: text) else {
                 throw SettingRefusal("\"\(text)\" is no address with a port", "write \(ListenAddress.expected)")

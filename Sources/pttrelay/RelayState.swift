@@ -11,7 +11,7 @@ struct RelayStateError: Error, CustomStringConvertible {
     let description: String
 }
 
-/// A relay's state directory: `identity.pem`, `transport.key` and `channels.toml`, readable by the relay only.
+/// A relay's state directory: `identity.pem`, `transport.key`, `channels.toml` and `push-server.pem`, readable by the relay only.
 struct RelayState {
     /// The relay's key, which invitations name.
     let identity: Identity
@@ -27,6 +27,7 @@ struct RelayState {
     private static let identityFile = "/identity.pem"
     private static let transportFile = "/transport.key"
     private static let channelsFile = "/channels.toml"
+    private static let pushServerFile = "/push-server.pem"
 
     /// The state in `directory`, which is made when it is not there.
     static func open(_ directory: String, logger: Logger) throws -> RelayState {
@@ -102,6 +103,27 @@ struct RelayState {
         return try InvitationLink(
             host: host, port: port ?? self.port ?? RelayServerConfiguration.defaultPort, channelName: channel.name,
             channel: channel.id, token: channel.token, pin: identity.pin)
+    }
+
+    // MARK: Pushes
+
+    /// The certificate of the HTTP endpoint, for who configures none: made once, for the names by which this machine is
+    /// known then.
+    func pushServerIdentity(_ names: [Identity.ServerName], logger: Logger) throws -> Identity {
+        let (identity, notices) = try Identity.loadOrCreate(
+            at: directory + Self.pushServerFile, commonName: host ?? "pttrelay", serverNames: names)
+        for notice in notices { logger.notice("\(notice)") }
+        return identity
+    }
+
+    /// The certificate of the HTTP endpoint that an earlier start made.
+    func existingPushServerIdentity() throws -> Identity {
+        guard let (identity, _) = try Identity.load(from: directory + Self.pushServerFile) else {
+            throw RelayStateError(
+                description: "the relay has made no certificate for pushes; add [push] to its configuration, "
+                    + "without 'certificate', and start it")
+        }
+        return identity
     }
 
     // MARK: Files

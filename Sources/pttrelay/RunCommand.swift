@@ -4,6 +4,7 @@ import Cryptography
 import Glibc
 import Logging
 import Logs
+import RelayHTTP
 import RelayProtocol
 import RelayServer
 import ServiceLifecycle
@@ -43,8 +44,9 @@ struct RunCommand: AsyncParsableCommand {
         let logger = Logger(label: "pttrelay")
         let server: RelayServer
         let links: [InvitationLink]
+        let endpoint: PushEndpointConfiguration?
         do {
-            (server, links) = try await start(logger)
+            (server, links, endpoint) = try await start(logger)
         } catch let error as SettingsError {
             Console.complain("pttrelay: \(error)")
             throw configurationMistake
@@ -58,18 +60,47 @@ struct RunCommand: AsyncParsableCommand {
             throw ExitCode.failure
         }
         for link in links { Console.say(link.text) }
-        Console.say("ready")
+        var services: [ServiceGroupConfiguration.ServiceConfiguration] = [
+            .init(service: RelayService(server: server), successTerminationBehavior: .gracefullyShutdownGroup)
+        ]
+        if let endpoint {
+            services.append(.init(service: try pushes(endpoint, to: server, logger)))
+        } else {
+            Console.say("ready")
+        }
         let group = ServiceGroup(
             configuration: .init(
-                services: [
-                    .init(service: RelayService(server: server), successTerminationBehavior: .gracefullyShutdownGroup)
-                ],
-                gracefulShutdownSignals: [.sigterm, .sigint],
+                services: services, gracefulShutdownSignals: [.sigterm, .sigint],
                 logger: Logger(label: "pttrelay.services") { LineLogHandler(label: $0, level: .error) }))
-        try await group.run()
+        do {
+            try await group.run()
+        } catch let error as PushEndpointError {
+            Console.complain("pttrelay: \(error)")
+            throw ExitCode.failure
+        }
     }
 
-    private func start(_ logger: Logger) async throws -> (RelayServer, [InvitationLink]) {
+    /// The endpoint as a service, which says "ready" once it listens.
+    private func pushes(
+        _ configuration: PushEndpointConfiguration, to server: RelayServer, _ logger: Logger
+    ) throws -> PushEndpoint {
+        do {
+            return try PushEndpoint(
+                configuration: configuration, logger: logger,
+                onListening: { port in
+                    logger.info(
+                        "pushes are taken", metadata: ["port": "\(port)", "clients": "\(configuration.clients.count)"])
+                    Console.say("ready")
+                }, deliver: { await server.push($0) })
+        } catch {
+            Console.complain("pttrelay: \(error)")
+            throw configurationMistake
+        }
+    }
+
+    private func start(
+        _ logger: Logger
+    ) async throws -> (RelayServer, [InvitationLink], PushEndpointConfiguration?) {
         let settings = try relay.settings()
         let directory = relay.stateDirectory(settings)
         var state = try RelayState.open(directory, logger: logger)
@@ -80,6 +111,7 @@ struct RunCommand: AsyncParsableCommand {
             transportKeys: state.transportKeys)
         configuration.limits = settings.limits
         configuration.timers = settings.timers
+        configuration.acceptsPushes = settings.push != nil
         let server = try RelayServer(configuration: configuration, logger: logger)
         let port = try await server.start()
         state.host = relay.host ?? settings.host ?? listen.invitationHost
@@ -89,7 +121,8 @@ struct RunCommand: AsyncParsableCommand {
         for channel in channels {
             links.append(try await server.invitation(for: channel.id, host: state.host ?? listen.invitationHost))
         }
-        return (server, links)
+        let endpoint = try settings.push?.endpoint(state, logger: logger)
+        return (server, links, endpoint)
     }
 }
 

@@ -171,6 +171,8 @@ private func withScene(
             try await scene.ready("one")
             try await scene.command("one press")
             try await scene.command("one flap")
+            // Ready is believed when the flap has been noticed.
+            try await scene.intents(["began one/ptt", "ended one/ptt disconnected"])
             try await scene.ready("one")
             try await scene.command("one release")
             try await scene.command("one press")

@@ -7,11 +7,20 @@ import Testing
 @testable import BlueZ
 
 @Suite struct SilentLinkTests {
-    @Test func `a link that is never signalled is found while the device is being connected`() async throws {
+    /// What `Connect` does meanwhile.
+    enum Connect: CaseIterable {
+        case doesNotAnswer
+        case succeedsAtOnce
+        case isInProgress
+    }
+
+    @Test(arguments: Connect.allCases)
+    func `a link that is never signalled is found while the device is being connected`(_ connect: Connect) async throws
+    {
         try await withBus { fixture in
             let daemon = try await fixture.connect()
             let path: DBusObjectPath = "/org/bluez/hci0/dev_C4_11_11_11_11_11"
-            // Declared as changing without a signal, and a Connect that does not answer.
+            // Declared as changing without a signal.
             let device = DBusInterface(
                 "org.bluez.Device1", methods: [.init("Connect")],
                 properties: [
@@ -35,7 +44,11 @@ import Testing
                         ],
                         methods: [
                             "Connect": { _ in
-                                try await Task.sleep(for: .seconds(30))
+                                switch connect {
+                                case .doesNotAnswer: try await Task.sleep(for: .seconds(30))
+                                case .succeedsAtOnce: break
+                                case .isInProgress: throw DBusErrorReply("org.bluez.Error.InProgress", "In Progress")
+                                }
                                 return []
                             }
                         ])
@@ -48,9 +61,9 @@ import Testing
             try await client.start()
             try await events.wait { $0.contains(.available) }
             let identifier = try #require(await client.devices.first?.identifier)
-            let connecting = Task { try await client.connect(identifier) }
             try await daemon.setProperties(
                 ["Connected": .boolean(true), "ServicesResolved": .boolean(true)], of: "org.bluez.Device1", at: path)
+            let connecting = Task { try await client.connect(identifier) }
             let seen = try await events.wait { $0.contains(.servicesResolved(identifier, true)) }
             #expect(seen.contains(.deviceConnected(identifier)))
             connecting.cancel()

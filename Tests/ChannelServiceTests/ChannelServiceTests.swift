@@ -40,7 +40,7 @@ import Testing
             ])
         #expect(
             await under.service.run { $0.simulatedAudio.commands } == [
-                .prepared(true), .activate, .startCapture, .tone(.microphoneOn), .stopCapture(.afterTail),
+                .prepared(.daemon), .activate, .startCapture, .tone(.microphoneOn), .stopCapture(.afterTail),
                 .tone(.microphoneOff), .deactivate(.finish),
             ])
         let after = await under.service.snapshot
@@ -165,7 +165,7 @@ import Testing
         await under.service.burstEnded(lastSequence: nil)
         #expect(await under.service.snapshot.activeRemoteParticipant == ann)
         let commands = await under.service.run { $0.simulatedAudio.commands }
-        #expect(commands == [.prepared(true), .activate, .packet(65_535), .packet(0), .packet(1), .endReception(1)])
+        #expect(commands == [.prepared(.daemon), .activate, .packet(65_535), .packet(0), .packet(1), .endReception(1)])
         await under.service.run { $0.simulatedAudio.handler?(.played) }
         #expect(await under.service.snapshot.activeRemoteParticipant == nil)
         #expect(under.callbacks.suffix(2) == [.didActivateAudioSession, .didDeactivateAudioSession])
@@ -202,7 +202,7 @@ import Testing
         let commands = await under.service.run { $0.simulatedAudio.commands }
         #expect(commands.contains(.dropReception))
         #expect(!commands.contains(.packet(2)))
-        #expect(commands.last == .prepared(false))
+        #expect(commands.last == .prepared(nil))
         await under.finish()
     }
 
@@ -210,10 +210,10 @@ import Testing
         let under = try ServiceUnderTest()
         try await under.start()
         await under.service.burstBegan(ann)
-        await under.service.setCallActive(true)
+        await under.service.setCallActive(holder: "phone", description: "a call")
         await under.service.received(packet(1))
         await #expect(throws: PTChannelError.self) { try await under.begin() }
-        await under.service.setCallActive(false)
+        await under.service.setCallActive(holder: "phone", description: nil)
         await under.service.received(packet(2))
         let commands = await under.service.run { $0.simulatedAudio.commands }
         #expect(!commands.contains(.packet(1)))

@@ -13,7 +13,7 @@ import Synchronization
 /// Records its commands; tells what the test makes it tell. Confined to the service's loop.
 final class SimulatedAudio: AudioSession {
     enum Command: Hashable {
-        case prepared(Bool)
+        case prepared(MediaOwner?)
         case activate
         case deactivate(ChannelManagerStateMachine.PlayOut)
         case startCapture
@@ -32,9 +32,13 @@ final class SimulatedAudio: AudioSession {
     var answers = true
     /// What is delivered from within `stopCapture(.immediately)`.
     var framesLeft: [EncodedFrame] = []
-    private var tones = 0
 
-    func setPrepared(_ prepared: Bool) { commands.append(.prepared(prepared)) }
+    private var isForProgram = false
+
+    func prepare(for media: MediaOwner?) {
+        commands.append(.prepared(media))
+        isForProgram = media == .application
+    }
 
     func activate() {
         commands.append(.activate)
@@ -59,7 +63,10 @@ final class SimulatedAudio: AudioSession {
         }
     }
 
-    func play(_ tone: ChannelTone) { commands.append(.tone(tone)) }
+    func play(_ tone: ChannelTone) {
+        commands.append(.tone(tone))
+        if answers, isForProgram { handler?(.tonesFinished(heard: true)) }
+    }
 
     func play(_ packet: ReceivedPacket) -> Bool {
         commands.append(.packet(packet.sequence))
@@ -100,11 +107,13 @@ final class ServiceUnderTest: Sendable {
     deinit { loop.stop() }
 
     /// Watches, and joins the channel.
-    func start(mode: PTTransmissionMode = .halfDuplex) async throws {
-        let token = await service.addObserver { [self] event in log.withLock { $0.append(event) } }
+    func start(
+        mode: PTTransmissionMode = .halfDuplex, options: ChannelManagerStateMachine.JoinOptions = .init()
+    ) async throws {
+        let token = await service.addObserver { [self] event in keep(event) }
         self.token.withLock { $0 = token }
         await service.setFrameHandler { [self] frame in keep(frame) }
-        try await service.join(channelUUID: Self.channel, descriptor: Self.descriptor, mode: mode)
+        try await service.join(channelUUID: Self.channel, descriptor: Self.descriptor, mode: mode, options: options)
     }
 
     var events: [ChannelServiceEvent] { log.withLock { $0 } }
@@ -113,6 +122,7 @@ final class ServiceUnderTest: Sendable {
         events.compactMap { if case .callback(let callback) = $0 { callback } else { nil } }
     }
 
+    func keep(_ event: ChannelServiceEvent) { log.withLock { $0.append(event) } }
     func keep(_ frame: EncodedFrame) { frameLog.withLock { $0.append(frame) } }
 
     func begin(_ source: PTChannelTransmitRequestSource = .userRequest) async throws(PTChannelError) {

@@ -13,6 +13,7 @@ struct ChannelManagerHarness {
     static let other = UUID()
     static let descriptor = PTChannelDescriptor(name: "Crew", image: nil)
     static let ann = PTParticipant(name: "Ann", image: nil)
+    static let phone = CallHold(holder: "phone", description: "a call")
     static let bob = PTParticipant(name: "Bob", image: nil)
 
     var machine: Machine

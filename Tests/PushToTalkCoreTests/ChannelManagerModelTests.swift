@@ -9,19 +9,28 @@ import Testing
 @Suite struct ChannelManagerModelTests {
     static let stepsPerSeed = 12_000
     // Fixed seeds keep what they once found found; the last is new each time, and printed.
-    static let seeds: [UInt64] = (1...9).map { $0 } + [SeededGenerator.seed(for: "channel manager model")]
+    static let seeds: [UInt64] = (1...11).map { $0 } + [SeededGenerator.seed(for: "channel manager model")]
 
     @Test(arguments: seeds) func randomEventsKeepTheInvariants(_ seed: UInt64) {
         print("channel manager model: seed \(seed), \(Self.stepsPerSeed) steps")
         var model = ChannelManagerModel(seed: seed)
-        for _ in 0..<Self.stepsPerSeed where model.violations.isEmpty { model.step() }
+        for _ in 0..<Self.stepsPerSeed where model.observer.violations.isEmpty { model.step() }
         model.finish()
-        #expect(model.violations.isEmpty, "seed \(seed): \(model.violations.joined(separator: "\n"))")
+        let violations = model.observer.violations
+        #expect(violations.isEmpty, "seed \(seed): \(violations.joined(separator: "\n"))")
         // The run has to have been about something.
-        #expect(model.begins > 300, "seed \(seed)")
-        #expect(model.captures > 100, "seed \(seed)")
-        #expect(model.failures > 300, "seed \(seed)")
+        let counts = model.observer.counts
+        #expect(counts.begins > 250, "seed \(seed)")
+        #expect(counts.captures > 75, "seed \(seed)")
+        #expect(counts.programTalks > 10, "seed \(seed)")
+        #expect(counts.failures > 300, "seed \(seed)")
+        #expect(counts.asked > 50, "seed \(seed)")
+        #expect(counts.handOvers > 3, "seed \(seed)")
+        #expect(counts.updates > 10, "seed \(seed)")
+        #expect(counts.programsWanted > 10, "seed \(seed)")
+        #expect(counts.dropped > 100, "seed \(seed)")
         #expect(model.deadlines > 100, "seed \(seed)")
+        #expect(model.restarts > 5, "seed \(seed)")
     }
 }
 
@@ -29,36 +38,32 @@ extension ChannelManagerStateMachine {
     fileprivate var isKnownToCapture: Bool { transmission?.captureBegan ?? true }
 }
 
-/// The world around a channel manager: callers, a sound device with moods, and an observer who checks every action.
+/// The world around a channel manager: callers, a program with moods, servers that push, telephones, and a sound device.
+/// `ChannelManagerObserver` checks what comes of it.
 struct ChannelManagerModel {
-    private enum Device { case closed, opening, open, closing }
-
-    private(set) var violations: [String] = []
-    private(set) var begins = 0
-    private(set) var captures = 0
-    private(set) var failures = 0
+    private(set) var observer = ChannelManagerObserver()
     private(set) var deadlines = 0
+    private(set) var restarts = 0
 
     private let channels = [UUID(), UUID(), UUID()]
     private let participants = [PTParticipant(name: "Ann", image: nil), PTParticipant(name: "Bob", image: nil)]
+    private let callers = ["phone", "softphone", "inhibitor"]
     private var generator: SeededGenerator
-    private var machine = ChannelManagerStateMachine(configuration: .init(talkTimeLimit: .seconds(20)))
+    private var machine: ChannelManagerStateMachine
     private var now = Instant.zero
-    private static let historyLength = 12
-    private var recent: [(at: Instant, event: Event, actions: [Action])] = []
+    private var nextNumber: UInt64 = 0
+    /// Tokens of memberships that are over, and servers that do not know it.
+    private var deadTokens: [PushToken] = []
 
-    // What the observer knows, from the actions and the device alone.
-    private var device = Device.closed
-    private var capturing = false
-    private var tailSince: Instant?
-    private var joined: UUID?
-    private var transmitting = false
-    private var audioOpen = false
-    private var sessionActive = false
-    private var nextRequest: UInt64 = 0
-    private var unanswered: Set<RequestIdentifier> = []
+    init(seed: UInt64) {
+        generator = SeededGenerator(seed: seed)
+        machine = Self.makeMachine(&generator)
+    }
 
-    init(seed: UInt64) { generator = SeededGenerator(seed: seed) }
+    private static func makeMachine(_ generator: inout SeededGenerator) -> ChannelManagerStateMachine {
+        ChannelManagerStateMachine(
+            configuration: .init(talkTimeLimit: .seconds(20)), generator: SeededGenerator(seed: generator.next()))
+    }
 
     mutating func step() {
         // Now and then nothing happens for a while, and the deadlines come due.
@@ -68,71 +73,147 @@ struct ChannelManagerModel {
             if generator.chance(80) { now = deadline }
             deadlines += 1
             handle(.deadlineReached)
-            if let next = machine.nextDeadline, next <= now { violate("a deadline stays due: \(next)") }
+            if let next = machine.nextDeadline, next <= now { observer.violate("a deadline stays due: \(next)") }
         }
+        if Int.random(in: 0..<800, using: &generator) == 0 { restart() }
         handle(nextEvent())
+        observer.checkRestoration(machine)
     }
 
     /// Shuts down, lets the device answer, and expects that nothing is left.
     mutating func finish() {
         handle(.shutdown)
-        if transmitting || audioOpen { violate("a begin has no end") }
-        if capturing { violate("recording after shutdown") }
-        if sessionActive { violate("the session is active after shutdown") }
         while let deadline = machine.nextDeadline {
             now = max(now, deadline)
             handle(.deadlineReached)
         }
-        if machine.audioSession != .inactive { violate("the device stays open after shutdown") }
-        if !unanswered.isEmpty { violate("\(unanswered.count) requests were never answered") }
+        observer.checkEnd(machine)
+    }
+
+    /// The daemon ends, and another one takes over what it has kept.
+    private mutating func restart() {
+        restarts += 1
+        let record = machine.channel.map {
+            RestorationRecord(channel: $0, token: machine.pushes.token, application: "org.example.Talk")
+        }
+        finish()
+        machine = Self.makeMachine(&generator)
+        observer.restart()
+        guard let record else { return }
+        guard let read = try? RestorationRecord(text: record.text.utf8), read == record else {
+            return observer.violate("a record does not come back as it was kept")
+        }
+        observer.restoredToken = record.token
+        handle(.request(read.joinRequest(status: .ready)))
+        if machine.channel?.uuid != record.channelUUID || machine.pushes.token != record.token
+            || machine.channel?.transmissionMode != record.mode || machine.channel?.media != record.media
+        {
+            observer.violate("a channel was not restored as it was")
+        }
     }
 
     // MARK: Events
 
     private mutating func nextEvent() -> Event {
-        // The device answers most of the time, soon; sometimes it fails, says nothing, or talks out of turn.
-        if device == .opening, generator.chance(70) {
-            return generator.chance(90) ? .audioSessionActivated : .audioSessionFailed(reason: "it does not open")
-        }
-        if device == .closing, generator.chance(60) { return .audioSessionDeactivated }
-        if tailSince != nil, generator.chance(60) { return .captureEnded }
-        if capturing, !machine.isKnownToCapture, generator.chance(60) { return .captureBegan }
+        if let event = soundEvent() ?? programEvent() { return event }
         switch Int.random(in: 0..<100, using: &generator) {
-        case 0..<90: return request()
-        case 90: return .audioSessionActivated
-        case 91: return .audioSessionDeactivated
-        case 92:
+        case 0..<78: return request()
+        case 78..<84: return .push(.received(push()))
+        case 84: return .audioSessionActivated
+        case 85: return .audioSessionDeactivated
+        case 86:
             return generator.chance(30) ? .audioSessionFailed(reason: "unplugged") : .captureFailed(reason: "unplugged")
-        case 93: return generator.chance(50) ? .captureEnded : .captureBegan
-        case 94: return .transmissionRefused(PTChannelError(.transmissionInProgress))
-        case 95: return .transmissionRevoked(PTChannelError(.transmissionInProgress))
-        case 96:
+        case 87: return generator.chance(50) ? .captureEnded : .captureBegan
+        case 88: return generator.chance(50) ? .tonesFinished : .playbackFailed(reason: "no speaker")
+        case 89: return .transmissionRefused(PTChannelError(.transmissionInProgress))
+        case 90: return .transmissionRevoked(PTChannelError(.transmissionInProgress))
+        case 91:
             return generator.chance(40) ? .audioSessionInterrupted(reason: "suspend") : .audioSessionInterruptionEnded
-        case 97: return .audioSessionInterruptionEnded
-        case 98: return generator.chance(40) ? .callBegan : .callEnded
-        default: return .callEnded
+        case 92: return .audioSessionInterruptionEnded
+        case 93:
+            let holder = callers.randomElement(using: &generator) ?? ""
+            return .callBegan(CallHold(holder: holder, description: generator.chance(50) ? "a call" : "a conference"))
+        case 94..<98: return .callEnded(holder: callers.randomElement(using: &generator) ?? "")
+        case 98: return .push(generator.chance(40) ? .programLeft : .programCame)
+        default: return .push(.programNotStarted(reason: "no such service"))
         }
     }
 
+    /// The device answers most of the time, soon; sometimes it fails, says nothing, or talks out of turn.
+    private mutating func soundEvent() -> Event? {
+        if observer.device == .opening, generator.chance(70) {
+            return generator.chance(90) ? .audioSessionActivated : .audioSessionFailed(reason: "it does not open")
+        }
+        if observer.device == .closing, generator.chance(60) { return .audioSessionDeactivated }
+        if observer.tailSince != nil, generator.chance(60) { return .captureEnded }
+        if observer.capturing, !machine.isKnownToCapture, generator.chance(60) { return .captureBegan }
+        if observer.toneSince != nil, generator.chance(60) { return .tonesFinished }
+        return nil
+    }
+
+    /// The program answers soon, wrongly or never; it ends, and it comes when it is started.
+    private mutating func programEvent() -> Event? {
+        if let asked = observer.asked?.identifier, generator.chance(40) {
+            let participant = participants.randomElement(using: &generator) ?? participants[0]
+            switch Int.random(in: 0..<20, using: &generator) {
+            case 0: return .push(.answered(asked, .leaveChannel))
+            case 1: return .push(.notAnswered(asked, reason: "it failed"))
+            case 2: return .push(.programLeft)
+            case 3: return .push(.completed(asked))
+            case 4..<12:
+                // "Stop, then receive", as the reference tells a program to.
+                if let channel = observer.joined, observer.transmitting {
+                    return .request(.stopTransmitting(channelUUID: channel, source: .developerRequest))
+                }
+                return .push(.answered(asked, .activeRemoteParticipant(participant)))
+            default: return .push(.answered(asked, .activeRemoteParticipant(participant)))
+            }
+        }
+        if let updating = observer.updating?.identifier, generator.chance(20) {
+            return .push(generator.chance(80) ? .completed(updating) : .notAnswered(updating, reason: "it failed"))
+        }
+        if observer.isProgramWanted, generator.chance(30) {
+            return .push(generator.chance(80) ? .programCame : .programNotStarted(reason: "it ended"))
+        }
+        return nil
+    }
+
+    private mutating func push() -> Push {
+        nextNumber += 1
+        let token: PushToken?
+        switch Int.random(in: 0..<10, using: &generator) {
+        case 0: token = deadTokens.randomElement(using: &generator)
+        case 1: token = PushToken.random(using: &generator)
+        case 2: token = nil
+        default: token = observer.token
+        }
+        let isUpdate = generator.chance(30)
+        let text = isUpdate ? #"{"aps":{"ptt-push-type":"service-update"}}"# : #"{"aps":{},"speaker":"Ann"}"#
+        guard let payload = try? PushPayload(validating: text) else { fatalError("a payload that is one") }
+        let expiry: Push.Expiry =
+            generator.chance(60)
+            ? .immediate : .at(now + .milliseconds(Int.random(in: -1_000...60_000, using: &generator)))
+        return Push(
+            identifier: "\(nextNumber)", token: token, payload: payload, isHighPriority: generator.chance(70),
+            expiry: expiry)
+    }
+
     private mutating func request() -> Event {
-        nextRequest += 1
-        let identifier = RequestIdentifier(rawValue: nextRequest)
-        unanswered.insert(identifier)
+        nextNumber += 1
+        let identifier = RequestIdentifier(rawValue: nextNumber)
         // Mostly the channel that is joined, so that something goes on there.
         let uuid =
-            joined.flatMap { generator.chance(95) ? $0 : nil } ?? channels[Int.random(in: 0..<3, using: &generator)]
+            observer.joined.flatMap { generator.chance(95) ? $0 : nil }
+            ?? channels[Int.random(in: 0..<3, using: &generator)]
         let source = PTChannelTransmitRequestSource.allCases.randomElement(using: &generator) ?? .unknown
-        let descriptor = PTChannelDescriptor(name: "\(nextRequest)", image: nil)
-        let kind = Int.random(in: 0..<100, using: &generator)
+        let descriptor = PTChannelDescriptor(name: "\(nextNumber)", image: nil)
         let request: ChannelManagerStateMachine.Request
-        switch kind {
-        case 0..<10:
-            let mode = PTTransmissionMode.allCases.randomElement(using: &generator) ?? .halfDuplex
-            request = .join(channelUUID: uuid, descriptor, mode: generator.chance(80) ? .halfDuplex : mode)
-        case 10..<13:
+        switch Int.random(in: 0..<100, using: &generator) {
+        case 0..<10: request = join(uuid, descriptor)
+        case 10..<12:
             let reason = PTChannelLeaveReason.allCases.randomElement(using: &generator) ?? .unknown
             request = .leave(channelUUID: uuid, reason: reason)
-        case 13..<45: request = .beginTransmitting(channelUUID: uuid, source: source)
+        case 12..<45: request = .beginTransmitting(channelUUID: uuid, source: source)
         case 45..<66: request = .stopTransmitting(channelUUID: uuid, source: source)
         case 66..<69: request = .setChannelDescriptor(descriptor, channelUUID: uuid)
         case 69..<74:
@@ -143,107 +224,28 @@ struct ChannelManagerModel {
             request = .setServiceStatus(generator.chance(70) ? .ready : status, channelUUID: uuid)
         case 79..<85:
             request = .setActiveRemoteParticipant(participants.randomElement(using: &generator), channelUUID: uuid)
-        case 85..<95: request = .setActiveRemoteParticipant(nil, channelUUID: uuid)
-        case 95..<97: request = .setAccessoryButtonEventsEnabled(generator.chance(80), channelUUID: uuid)
-        case 97..<99: request = .incomingPushResult(.activeRemoteParticipant(participants[0]), channelUUID: uuid)
-        default: request = .incomingPushResult(.leaveChannel, channelUUID: uuid)
+        case 85..<97: request = .setActiveRemoteParticipant(nil, channelUUID: uuid)
+        default: request = .setAccessoryButtonEventsEnabled(generator.chance(80), channelUUID: uuid)
         }
         return .request(request, identifier)
     }
 
-    // MARK: The observer
+    private mutating func join(_ uuid: UUID, _ descriptor: PTChannelDescriptor) -> ChannelManagerStateMachine.Request {
+        let mode = PTTransmissionMode.allCases.randomElement(using: &generator) ?? .halfDuplex
+        let isForProgram = generator.chance(45)
+        let program: ChannelProgram =
+            generator.chance(60) ? .present : isForProgram || generator.chance(50) ? .absent : .none
+        return .join(
+            channelUUID: uuid, descriptor, mode: generator.chance(80) ? .halfDuplex : mode,
+            options: .init(
+                media: isForProgram ? .application : .daemon, program: program, canStartProgram: generator.chance(80)))
+    }
 
     private mutating func handle(_ event: Event) {
-        switch event {
-        case .audioSessionActivated: if device == .opening { device = .open }
-        case .audioSessionDeactivated: if device == .closing { device = .closed }
-        case .audioSessionFailed:
-            if device != .closed {
-                device = .closed
-                capturing = false
-                tailSince = nil
-            }
-        // A failure may be stale news of a burst before: whatever records goes on until it is stopped, or its tail ends.
-        case .captureFailed, .captureEnded:
-            if tailSince != nil {
-                capturing = false
-                tailSince = nil
-            }
-        default: break
-        }
+        let token = observer.token
+        observer.expect(event, at: now)
         let actions = machine.handle(event, at: now)
-        if recent.count == Self.historyLength { recent.removeFirst() }
-        recent.append((now, event, actions))
-        for action in actions { observe(action) }
-        if capturing, !transmitting, tailSince == nil { violate("recording without a press or a tail") }
-        if let tailSince, now > tailSince + .seconds(5) { violate("a tail without an end") }
-        if capturing, device != .open { violate("recording with the device not open") }
-        if transmitting, joined == nil { violate("transmitting without a channel") }
-        if machine.channel?.transmissionMode != .fullDuplex, transmitting, machine.activeRemoteParticipant != nil {
-            violate("both ways in half duplex")
-        }
-    }
-
-    private mutating func observe(_ action: Action) {
-        switch action {
-        case .callback(let callback): observe(callback)
-        case .notice(.transmissionAudioFinished):
-            if transmitting || capturing || !audioOpen { violate("audio finished out of turn") }
-            audioOpen = false
-        case .notice: break
-        case .activateAudioSession:
-            if device == .open || device == .opening { violate("a second activation") }
-            device = .opening
-        case .deactivateAudioSession:
-            if capturing { violate("deactivated while recording") }
-            device = .closing
-        case .startCapture:
-            if capturing || !transmitting || !sessionActive || device != .open { violate("recording out of turn") }
-            capturing = true
-            captures += 1
-        case .stopCapture(let stop):
-            if !capturing { violate("stopped what did not record") }
-            if stop == .afterTail {
-                tailSince = now
-            } else {
-                capturing = false
-                tailSince = nil
-            }
-        case .playTone: if device != .open { violate("a tone without a device") }
-        case .complete(let request, let error):
-            if error != nil { failures += 1 }
-            if unanswered.remove(request) == nil { violate("answered twice") }
-        }
-    }
-
-    private mutating func observe(_ callback: DelegateCallback) {
-        switch callback {
-        case .didJoinChannel(let uuid, _):
-            if joined != nil || transmitting || sessionActive { violate("joined a second channel") }
-            joined = uuid
-        case .didLeaveChannel(let uuid, _):
-            if joined != uuid || transmitting || sessionActive { violate("left out of turn") }
-            joined = nil
-        case .didBeginTransmitting(let uuid, _):
-            if joined != uuid || transmitting || audioOpen { violate("began out of turn") }
-            transmitting = true
-            audioOpen = true
-            begins += 1
-        case .didEndTransmitting(let uuid, _):
-            if joined != uuid || !transmitting { violate("ended what had not begun") }
-            transmitting = false
-        case .didActivateAudioSession:
-            if sessionActive || joined == nil || device != .open { violate("activated out of turn") }
-            sessionActive = true
-        case .didDeactivateAudioSession:
-            if !sessionActive || transmitting { violate("deactivated out of turn") }
-            sessionActive = false
-        case .failedToJoinChannel, .failedToLeaveChannel, .failedToBeginTransmitting, .failedToStopTransmitting: break
-        }
-    }
-
-    private mutating func violate(_ what: String) {
-        let history = recent.map { "\($0.at) \($0.event)\n    \($0.actions)" }
-        violations.append("\(what), after:\n\(history.joined(separator: "\n"))")
+        observer.observe(actions, of: event, machine, at: now)
+        if let token, observer.token != token { deadTokens = deadTokens.suffix(5) + [token] }
     }
 }

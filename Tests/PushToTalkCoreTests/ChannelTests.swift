@@ -69,10 +69,9 @@ import Testing
 
     @Test func receivingRunsInTheDocumentedOrder() {
         var harness = Harness()
-        let push = harness.request(.incomingPushResult(.activeRemoteParticipant(Harness.ann), channelUUID: channel))
-        #expect(
-            push.actions == [.notice(.activeRemoteParticipantChanged(Harness.ann)), .activateAudioSession])
-        #expect(push.answer == .done)
+        let set = harness.setParticipant(Harness.ann)
+        #expect(set.actions == [.notice(.activeRemoteParticipantChanged(Harness.ann)), .activateAudioSession])
+        #expect(set.answer == .done)
         #expect(harness.send(.audioSessionActivated) == [.callback(.didActivateAudioSession)])
         #expect(harness.setParticipant(Harness.bob).actions == [.notice(.activeRemoteParticipantChanged(Harness.bob))])
         #expect(
@@ -83,22 +82,11 @@ import Testing
         #expect(harness.setParticipant(nil).answer == .done)
     }
 
-    @Test func aPushMayEndTheMembership() {
-        var harness = Harness()
-        let push = harness.request(.incomingPushResult(.leaveChannel, channelUUID: channel))
-        #expect(push.actions.callbacks == [.didLeaveChannel(channel, reason: .developerRequest)])
-        let late = harness.request(.incomingPushResult(.activeRemoteParticipant(Harness.ann), channelUUID: channel))
-        #expect(late.answer == .failed(.channelNotFound))
-        #expect(late.actions.isEmpty)
-    }
-
     @Test func aParticipantDuringATransmissionInHalfDuplexIsAnError() {
         var harness = Harness()
         harness.talk()
         #expect(harness.setParticipant(Harness.ann).answer == .failed(.transmissionInProgress))
         #expect(harness.setParticipant(nil).answer == .done)
-        let push = harness.request(.incomingPushResult(.activeRemoteParticipant(Harness.ann), channelUUID: channel))
-        #expect(push.answer == .failed(.transmissionInProgress))
         #expect(harness.machine.transmission != nil)
     }
 
@@ -138,15 +126,17 @@ import Testing
     @Test func aCallEndsTheTransmissionAndKeepsTheSessionDown() {
         var harness = Harness()
         harness.talk()
-        let call = harness.send(.callBegan)
+        let call = harness.send(.callBegan(Harness.phone))
         #expect(call.transmissionEnd == .callActive)
         #expect(call.callbacks == [.didEndTransmitting(channel, source: .unknown), .didDeactivateAudioSession])
         #expect(call.tones.isEmpty)
-        #expect(harness.send(.callBegan).isEmpty)
+        #expect(harness.send(.callBegan(Harness.phone)).isEmpty)
         _ = harness.send(.audioSessionDeactivated)
         #expect(harness.setParticipant(Harness.ann).actions == [.notice(.activeRemoteParticipantChanged(Harness.ann))])
         #expect(
-            harness.send(.callEnded) == [.notice(.audioSessionInterruptionEnded), .activateAudioSession])
+            harness.send(.callEnded(holder: "phone")) == [
+                .notice(.callsChanged([])), .notice(.audioSessionInterruptionEnded), .activateAudioSession,
+            ])
         #expect(harness.send(.audioSessionActivated) == [.callback(.didActivateAudioSession)])
     }
 
@@ -155,10 +145,10 @@ import Testing
         _ = harness.setParticipant(Harness.ann)
         _ = harness.send(.audioSessionActivated)
         #expect(harness.send(.audioSessionInterrupted(reason: "suspend")).callbacks == [.didDeactivateAudioSession])
-        _ = harness.send(.callBegan)
+        _ = harness.send(.callBegan(Harness.phone))
         _ = harness.send(.audioSessionDeactivated)
         #expect(harness.send(.audioSessionInterruptionEnded).isEmpty)
-        #expect(harness.send(.callEnded).contains(.activateAudioSession))
+        #expect(harness.send(.callEnded(holder: "phone")).contains(.activateAudioSession))
     }
 
     @Test func aDeviceThatVanishesEndsTheTransmissionAndIsTriedAgain() {
@@ -250,7 +240,6 @@ import Testing
             .setServiceStatus(.connecting, channelUUID: Harness.other),
             .setActiveRemoteParticipant(nil, channelUUID: Harness.other),
             .setAccessoryButtonEventsEnabled(false, channelUUID: Harness.other),
-            .incomingPushResult(.activeRemoteParticipant(Harness.ann), channelUUID: Harness.other),
         ]
         for request in requests {
             let result = harness.request(request)

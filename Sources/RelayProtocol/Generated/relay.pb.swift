@@ -32,6 +32,53 @@ fileprivate nonisolated struct _GeneratedWithProtocGenSwiftVersion: SwiftProtobu
   typealias Version = _2
 }
 
+/// What became of a push at the client.
+public nonisolated enum Pttd_Relay_V1_PushOutcome: SwiftProtobuf.Enum, Swift.CaseIterable {
+  public typealias RawValue = Int
+  case unspecified // = 0
+
+  /// It was taken.
+  case taken // = 1
+
+  /// The client does not know the token: it is dead from now on, as after PushUnregister.
+  case unknownToken // = 2
+  case other // = 255
+  case UNRECOGNIZED(Int)
+
+  public init() {
+    self = .unspecified
+  }
+
+  public init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .taken
+    case 2: self = .unknownToken
+    case 255: self = .other
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .taken: return 1
+    case .unknownToken: return 2
+    case .other: return 255
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  public static let allCases: [Pttd_Relay_V1_PushOutcome] = [
+    .unspecified,
+    .taken,
+    .unknownToken,
+    .other,
+  ]
+
+}
+
 /// Why a client was not let in.
 public nonisolated enum Pttd_Relay_V1_JoinRefusal: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
@@ -225,6 +272,77 @@ public nonisolated enum Pttd_Relay_V1_FloorRevokeCause: SwiftProtobuf.Enum, Swif
 
 }
 
+/// Why a token was not registered.
+public nonisolated enum Pttd_Relay_V1_PushRefusal: SwiftProtobuf.Enum, Swift.CaseIterable {
+  public typealias RawValue = Int
+  case unspecified // = 0
+
+  /// The client has as many tokens as it may.
+  case tooMany // = 1
+
+  /// The topic is not one for push to talk.
+  case malformed // = 2
+
+  /// The token is another member's.
+  case taken // = 3
+
+  /// The token is dead: make another.
+  case dead // = 4
+
+  /// The relay has as many tokens as it may. Try later.
+  case relayFull // = 5
+
+  /// The relay takes no pushes at all.
+  case noEndpoint // = 6
+  case other // = 255
+  case UNRECOGNIZED(Int)
+
+  public init() {
+    self = .unspecified
+  }
+
+  public init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .tooMany
+    case 2: self = .malformed
+    case 3: self = .taken
+    case 4: self = .dead
+    case 5: self = .relayFull
+    case 6: self = .noEndpoint
+    case 255: self = .other
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .tooMany: return 1
+    case .malformed: return 2
+    case .taken: return 3
+    case .dead: return 4
+    case .relayFull: return 5
+    case .noEndpoint: return 6
+    case .other: return 255
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  public static let allCases: [Pttd_Relay_V1_PushRefusal] = [
+    .unspecified,
+    .tooMany,
+    .malformed,
+    .taken,
+    .dead,
+    .relayFull,
+    .noEndpoint,
+    .other,
+  ]
+
+}
+
 /// What a client sends on the control stream. A relay ignores a message whose kind it does not know.
 public nonisolated struct Pttd_Relay_V1_ClientMessage: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
@@ -273,6 +391,30 @@ public nonisolated struct Pttd_Relay_V1_ClientMessage: Sendable {
     set {kind = .receptionReport(newValue)}
   }
 
+  public var pushRegister: Pttd_Relay_V1_PushRegister {
+    get {
+      if case .pushRegister(let v)? = kind {return v}
+      return Pttd_Relay_V1_PushRegister()
+    }
+    set {kind = .pushRegister(newValue)}
+  }
+
+  public var pushUnregister: Pttd_Relay_V1_PushUnregister {
+    get {
+      if case .pushUnregister(let v)? = kind {return v}
+      return Pttd_Relay_V1_PushUnregister()
+    }
+    set {kind = .pushUnregister(newValue)}
+  }
+
+  public var pushReceipt: Pttd_Relay_V1_PushReceipt {
+    get {
+      if case .pushReceipt(let v)? = kind {return v}
+      return Pttd_Relay_V1_PushReceipt()
+    }
+    set {kind = .pushReceipt(newValue)}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public nonisolated enum OneOf_Kind: Equatable, Sendable {
@@ -281,6 +423,9 @@ public nonisolated struct Pttd_Relay_V1_ClientMessage: Sendable {
     case floorRequest(Pttd_Relay_V1_FloorRequest)
     case floorRelease(Pttd_Relay_V1_FloorRelease)
     case receptionReport(Pttd_Relay_V1_ReceptionReport)
+    case pushRegister(Pttd_Relay_V1_PushRegister)
+    case pushUnregister(Pttd_Relay_V1_PushUnregister)
+    case pushReceipt(Pttd_Relay_V1_PushReceipt)
 
   }
 
@@ -375,6 +520,38 @@ public nonisolated struct Pttd_Relay_V1_ServerMessage: Sendable {
     set {kind = .mediaKey(newValue)}
   }
 
+  public var pushWelcome: Pttd_Relay_V1_PushWelcome {
+    get {
+      if case .pushWelcome(let v)? = kind {return v}
+      return Pttd_Relay_V1_PushWelcome()
+    }
+    set {kind = .pushWelcome(newValue)}
+  }
+
+  public var pushRegistered: Pttd_Relay_V1_PushRegistered {
+    get {
+      if case .pushRegistered(let v)? = kind {return v}
+      return Pttd_Relay_V1_PushRegistered()
+    }
+    set {kind = .pushRegistered(newValue)}
+  }
+
+  public var pushRefused: Pttd_Relay_V1_PushRefused {
+    get {
+      if case .pushRefused(let v)? = kind {return v}
+      return Pttd_Relay_V1_PushRefused()
+    }
+    set {kind = .pushRefused(newValue)}
+  }
+
+  public var push: Pttd_Relay_V1_Push {
+    get {
+      if case .push(let v)? = kind {return v}
+      return Pttd_Relay_V1_Push()
+    }
+    set {kind = .push(newValue)}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public nonisolated enum OneOf_Kind: Equatable, Sendable {
@@ -388,6 +565,10 @@ public nonisolated struct Pttd_Relay_V1_ServerMessage: Sendable {
     case floorIdle(Pttd_Relay_V1_FloorIdle)
     case floorRevoke(Pttd_Relay_V1_FloorRevoke)
     case mediaKey(Pttd_Relay_V1_MediaKey)
+    case pushWelcome(Pttd_Relay_V1_PushWelcome)
+    case pushRegistered(Pttd_Relay_V1_PushRegistered)
+    case pushRefused(Pttd_Relay_V1_PushRefused)
+    case push(Pttd_Relay_V1_Push)
 
   }
 
@@ -412,6 +593,10 @@ public nonisolated struct Pttd_Relay_V1_Join: Sendable {
 
   /// 1. A relay that does not speak it answers JoinRefused UNSUPPORTED_VERSION.
   public var protocolVersion: UInt32 = 0
+
+  /// The client wants pushes and nothing else: it does not become a member of the channel, and is answered with
+  /// PushWelcome. A relay that does not know this field answers with Welcome.
+  public var pushOnly: Bool = false
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -497,6 +682,53 @@ public nonisolated struct Pttd_Relay_V1_ReceptionReport: Sendable {
 
   /// Interarrival jitter in units of 1/48000 s.
   public var jitter: UInt32 = 0
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// Pushes for this token are to come to this connection, until it ends or registers no more. The token is the
+/// client's own random bytes; whoever knows it can send pushes, within what the relay allows its HTTP clients.
+public nonisolated struct Pttd_Relay_V1_PushRegister: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// 32 to 100 bytes.
+  public var token: Data = Data()
+
+  /// What the pushes are for: the application's identifier and ".voip-ptt"; 1 to 255 bytes of ASCII, 33 to 126.
+  public var topic: String = String()
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// The token is dead from now on, for good.
+public nonisolated struct Pttd_Relay_V1_PushUnregister: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// 32 to 100 bytes.
+  public var token: Data = Data()
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// The answer to a Push; one for each.
+public nonisolated struct Pttd_Relay_V1_PushReceipt: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var pushID: UInt64 = 0
+
+  public var outcome: Pttd_Relay_V1_PushOutcome = .unspecified
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -746,9 +978,89 @@ public nonisolated struct Pttd_Relay_V1_MediaKey: Sendable {
   public init() {}
 }
 
+/// The answer to a Join with push_only: pushes can be registered.
+public nonisolated struct Pttd_Relay_V1_PushWelcome: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// 1 to 128 bytes of UTF-8 without control characters.
+  public var channelName: String = String()
+
+  /// The client's own identifier.
+  public var memberID: Data = Data()
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// The answer to PushRegister: pushes for the token come to this connection.
+public nonisolated struct Pttd_Relay_V1_PushRegistered: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// 32 to 100 bytes.
+  public var token: Data = Data()
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// The answer to PushRegister: no pushes come for the token.
+public nonisolated struct Pttd_Relay_V1_PushRefused: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// 32 to 100 bytes.
+  public var token: Data = Data()
+
+  public var cause: Pttd_Relay_V1_PushRefusal = .unspecified
+
+  /// For people, at most 256 bytes; may be empty.
+  public var phrase: String = String()
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// A push for a registered token.
+public nonisolated struct Pttd_Relay_V1_Push: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// Names the push in its receipt. One that is kept, and whose receipt did not come, comes again under the same number.
+  public var pushID: UInt64 = 0
+
+  /// 32 to 100 bytes.
+  public var token: Data = Data()
+
+  /// A JSON object in UTF-8, at most 4096 bytes.
+  public var payload: Data = Data()
+
+  /// 1 to 10; 10 is for at once.
+  public var priority: UInt32 = 0
+
+  /// For how long it is worth anything, in milliseconds from its arrival here. 0: only right now.
+  public var lifetimeMs: UInt32 = 0
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
 // MARK: - Code below here is support for the SwiftProtobuf runtime.
 
 fileprivate nonisolated let _protobuf_package = "pttd.relay.v1"
+
+nonisolated extension Pttd_Relay_V1_PushOutcome: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PUSH_OUTCOME_UNSPECIFIED\0\u{1}PUSH_OUTCOME_TAKEN\0\u{1}PUSH_OUTCOME_UNKNOWN_TOKEN\0\u{2}}\u{3}PUSH_OUTCOME_OTHER\0")
+}
 
 nonisolated extension Pttd_Relay_V1_JoinRefusal: SwiftProtobuf._ProtoNameProviding {
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0JOIN_REFUSAL_UNSPECIFIED\0\u{1}JOIN_REFUSAL_UNSUPPORTED_VERSION\0\u{1}JOIN_REFUSAL_NOT_INVITED\0\u{1}JOIN_REFUSAL_REVOKED\0\u{1}JOIN_REFUSAL_CHANNEL_FULL\0\u{1}JOIN_REFUSAL_RELAY_BUSY\0\u{2}z\u{3}JOIN_REFUSAL_OTHER\0")
@@ -762,9 +1074,13 @@ nonisolated extension Pttd_Relay_V1_FloorRevokeCause: SwiftProtobuf._ProtoNamePr
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0FLOOR_REVOKE_CAUSE_UNSPECIFIED\0\u{1}FLOOR_REVOKE_CAUSE_ONLY_ONE_PARTICIPANT\0\u{1}FLOOR_REVOKE_CAUSE_MEDIA_BURST_TOO_LONG\0\u{1}FLOOR_REVOKE_CAUSE_NO_PERMISSION\0\u{1}FLOOR_REVOKE_CAUSE_PREEMPTED\0\u{2}\u{2}FLOOR_REVOKE_CAUSE_NO_RESOURCES\0\u{2}y\u{3}FLOOR_REVOKE_CAUSE_OTHER\0")
 }
 
+nonisolated extension Pttd_Relay_V1_PushRefusal: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PUSH_REFUSAL_UNSPECIFIED\0\u{1}PUSH_REFUSAL_TOO_MANY\0\u{1}PUSH_REFUSAL_MALFORMED\0\u{1}PUSH_REFUSAL_TAKEN\0\u{1}PUSH_REFUSAL_DEAD\0\u{1}PUSH_REFUSAL_RELAY_FULL\0\u{1}PUSH_REFUSAL_NO_ENDPOINT\0\u{2}y\u{3}PUSH_REFUSAL_OTHER\0")
+}
+
 nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ClientMessage"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}join\0\u{1}leave\0\u{3}floor_request\0\u{3}floor_release\0\u{3}reception_report\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}join\0\u{1}leave\0\u{3}floor_request\0\u{3}floor_release\0\u{3}reception_report\0\u{3}push_register\0\u{3}push_unregister\0\u{3}push_receipt\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -837,6 +1153,45 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
           self.kind = .receptionReport(v)
         }
       }()
+      case 6: try {
+        var v: Pttd_Relay_V1_PushRegister?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .pushRegister(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .pushRegister(v)
+        }
+      }()
+      case 7: try {
+        var v: Pttd_Relay_V1_PushUnregister?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .pushUnregister(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .pushUnregister(v)
+        }
+      }()
+      case 8: try {
+        var v: Pttd_Relay_V1_PushReceipt?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .pushReceipt(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .pushReceipt(v)
+        }
+      }()
       default: break
       }
     }
@@ -868,6 +1223,18 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
       guard case .receptionReport(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
     }()
+    case .pushRegister?: try {
+      guard case .pushRegister(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
+    }()
+    case .pushUnregister?: try {
+      guard case .pushUnregister(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
+    }()
+    case .pushReceipt?: try {
+      guard case .pushReceipt(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 8)
+    }()
     case nil: break
     }
     try unknownFields.traverse(visitor: &visitor)
@@ -882,7 +1249,7 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
 
 nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ServerMessage"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}welcome\0\u{3}join_refused\0\u{3}member_joined\0\u{3}member_left\0\u{3}floor_granted\0\u{3}floor_deny\0\u{3}floor_taken\0\u{3}floor_idle\0\u{3}floor_revoke\0\u{3}media_key\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}welcome\0\u{3}join_refused\0\u{3}member_joined\0\u{3}member_left\0\u{3}floor_granted\0\u{3}floor_deny\0\u{3}floor_taken\0\u{3}floor_idle\0\u{3}floor_revoke\0\u{3}media_key\0\u{3}push_welcome\0\u{3}push_registered\0\u{3}push_refused\0\u{1}push\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1020,6 +1387,58 @@ nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftP
           self.kind = .mediaKey(v)
         }
       }()
+      case 11: try {
+        var v: Pttd_Relay_V1_PushWelcome?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .pushWelcome(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .pushWelcome(v)
+        }
+      }()
+      case 12: try {
+        var v: Pttd_Relay_V1_PushRegistered?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .pushRegistered(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .pushRegistered(v)
+        }
+      }()
+      case 13: try {
+        var v: Pttd_Relay_V1_PushRefused?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .pushRefused(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .pushRefused(v)
+        }
+      }()
+      case 14: try {
+        var v: Pttd_Relay_V1_Push?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .push(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .push(v)
+        }
+      }()
       default: break
       }
     }
@@ -1071,6 +1490,22 @@ nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftP
       guard case .mediaKey(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 10)
     }()
+    case .pushWelcome?: try {
+      guard case .pushWelcome(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 11)
+    }()
+    case .pushRegistered?: try {
+      guard case .pushRegistered(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 12)
+    }()
+    case .pushRefused?: try {
+      guard case .pushRefused(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 13)
+    }()
+    case .push?: try {
+      guard case .push(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 14)
+    }()
     case nil: break
     }
     try unknownFields.traverse(visitor: &visitor)
@@ -1085,7 +1520,7 @@ nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftP
 
 nonisolated extension Pttd_Relay_V1_Join: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Join"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}channel_id\0\u{3}invitation_token\0\u{3}display_name\0\u{3}protocol_version\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}channel_id\0\u{3}invitation_token\0\u{3}display_name\0\u{3}protocol_version\0\u{3}push_only\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1097,6 +1532,7 @@ nonisolated extension Pttd_Relay_V1_Join: SwiftProtobuf.Message, SwiftProtobuf._
       case 2: try { try decoder.decodeSingularBytesField(value: &self.invitationToken) }()
       case 3: try { try decoder.decodeSingularStringField(value: &self.displayName) }()
       case 4: try { try decoder.decodeSingularUInt32Field(value: &self.protocolVersion) }()
+      case 5: try { try decoder.decodeSingularBoolField(value: &self.pushOnly) }()
       default: break
       }
     }
@@ -1115,6 +1551,9 @@ nonisolated extension Pttd_Relay_V1_Join: SwiftProtobuf.Message, SwiftProtobuf._
     if self.protocolVersion != 0 {
       try visitor.visitSingularUInt32Field(value: self.protocolVersion, fieldNumber: 4)
     }
+    if self.pushOnly != false {
+      try visitor.visitSingularBoolField(value: self.pushOnly, fieldNumber: 5)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -1123,6 +1562,7 @@ nonisolated extension Pttd_Relay_V1_Join: SwiftProtobuf.Message, SwiftProtobuf._
     if lhs.invitationToken != rhs.invitationToken {return false}
     if lhs.displayName != rhs.displayName {return false}
     if lhs.protocolVersion != rhs.protocolVersion {return false}
+    if lhs.pushOnly != rhs.pushOnly {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -1271,6 +1711,106 @@ nonisolated extension Pttd_Relay_V1_ReceptionReport: SwiftProtobuf.Message, Swif
     if lhs.lost != rhs.lost {return false}
     if lhs.highestSequence != rhs.highestSequence {return false}
     if lhs.jitter != rhs.jitter {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_PushRegister: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".PushRegister"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}topic\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBytesField(value: &self.token) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.topic) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.token.isEmpty {
+      try visitor.visitSingularBytesField(value: self.token, fieldNumber: 1)
+    }
+    if !self.topic.isEmpty {
+      try visitor.visitSingularStringField(value: self.topic, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_PushRegister, rhs: Pttd_Relay_V1_PushRegister) -> Bool {
+    if lhs.token != rhs.token {return false}
+    if lhs.topic != rhs.topic {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_PushUnregister: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".PushUnregister"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBytesField(value: &self.token) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.token.isEmpty {
+      try visitor.visitSingularBytesField(value: self.token, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_PushUnregister, rhs: Pttd_Relay_V1_PushUnregister) -> Bool {
+    if lhs.token != rhs.token {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_PushReceipt: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".PushReceipt"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}push_id\0\u{1}outcome\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularFixed64Field(value: &self.pushID) }()
+      case 2: try { try decoder.decodeSingularEnumField(value: &self.outcome) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.pushID != 0 {
+      try visitor.visitSingularFixed64Field(value: self.pushID, fieldNumber: 1)
+    }
+    if self.outcome != .unspecified {
+      try visitor.visitSingularEnumField(value: self.outcome, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_PushReceipt, rhs: Pttd_Relay_V1_PushReceipt) -> Bool {
+    if lhs.pushID != rhs.pushID {return false}
+    if lhs.outcome != rhs.outcome {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -1713,6 +2253,161 @@ nonisolated extension Pttd_Relay_V1_MediaKey: SwiftProtobuf.Message, SwiftProtob
   public static func ==(lhs: Pttd_Relay_V1_MediaKey, rhs: Pttd_Relay_V1_MediaKey) -> Bool {
     if lhs.epoch != rhs.epoch {return false}
     if lhs.baseKey != rhs.baseKey {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_PushWelcome: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".PushWelcome"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}channel_name\0\u{3}member_id\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.channelName) }()
+      case 2: try { try decoder.decodeSingularBytesField(value: &self.memberID) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.channelName.isEmpty {
+      try visitor.visitSingularStringField(value: self.channelName, fieldNumber: 1)
+    }
+    if !self.memberID.isEmpty {
+      try visitor.visitSingularBytesField(value: self.memberID, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_PushWelcome, rhs: Pttd_Relay_V1_PushWelcome) -> Bool {
+    if lhs.channelName != rhs.channelName {return false}
+    if lhs.memberID != rhs.memberID {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_PushRegistered: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".PushRegistered"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBytesField(value: &self.token) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.token.isEmpty {
+      try visitor.visitSingularBytesField(value: self.token, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_PushRegistered, rhs: Pttd_Relay_V1_PushRegistered) -> Bool {
+    if lhs.token != rhs.token {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_PushRefused: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".PushRefused"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}cause\0\u{1}phrase\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBytesField(value: &self.token) }()
+      case 2: try { try decoder.decodeSingularEnumField(value: &self.cause) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self.phrase) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.token.isEmpty {
+      try visitor.visitSingularBytesField(value: self.token, fieldNumber: 1)
+    }
+    if self.cause != .unspecified {
+      try visitor.visitSingularEnumField(value: self.cause, fieldNumber: 2)
+    }
+    if !self.phrase.isEmpty {
+      try visitor.visitSingularStringField(value: self.phrase, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_PushRefused, rhs: Pttd_Relay_V1_PushRefused) -> Bool {
+    if lhs.token != rhs.token {return false}
+    if lhs.cause != rhs.cause {return false}
+    if lhs.phrase != rhs.phrase {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_Push: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".Push"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}push_id\0\u{1}token\0\u{1}payload\0\u{1}priority\0\u{3}lifetime_ms\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularFixed64Field(value: &self.pushID) }()
+      case 2: try { try decoder.decodeSingularBytesField(value: &self.token) }()
+      case 3: try { try decoder.decodeSingularBytesField(value: &self.payload) }()
+      case 4: try { try decoder.decodeSingularUInt32Field(value: &self.priority) }()
+      case 5: try { try decoder.decodeSingularUInt32Field(value: &self.lifetimeMs) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.pushID != 0 {
+      try visitor.visitSingularFixed64Field(value: self.pushID, fieldNumber: 1)
+    }
+    if !self.token.isEmpty {
+      try visitor.visitSingularBytesField(value: self.token, fieldNumber: 2)
+    }
+    if !self.payload.isEmpty {
+      try visitor.visitSingularBytesField(value: self.payload, fieldNumber: 3)
+    }
+    if self.priority != 0 {
+      try visitor.visitSingularUInt32Field(value: self.priority, fieldNumber: 4)
+    }
+    if self.lifetimeMs != 0 {
+      try visitor.visitSingularUInt32Field(value: self.lifetimeMs, fieldNumber: 5)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_Push, rhs: Pttd_Relay_V1_Push) -> Bool {
+    if lhs.pushID != rhs.pushID {return false}
+    if lhs.token != rhs.token {return false}
+    if lhs.payload != rhs.payload {return false}
+    if lhs.priority != rhs.priority {return false}
+    if lhs.lifetimeMs != rhs.lifetimeMs {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

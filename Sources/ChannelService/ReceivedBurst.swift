@@ -1,0 +1,94 @@
+// One received talk burst: what of it waits, and when that is due at the speaker.
+
+import Audio
+import MonotonicTime
+import PushToTalkCore
+
+/// A talk burst and those of its packets that have not been handed to the speaker.
+struct ReceivedBurst: Equatable, Sendable {
+    /// How far ahead of its playing a burst that waited is handed to the speaker. More than its jitter buffer wants, so it
+    /// catches up with the talker a little; less than it holds.
+    static let lead = Duration.milliseconds(1500)
+    /// The longest packet of Opus (RFC 6716): a later one counts as that long after the one before, whatever it says.
+    private static let packetMax = Duration.milliseconds(120)
+
+    let participant: PTParticipant
+    /// When the last packet came, or it became this burst's turn.
+    private(set) var lastHeard: Instant
+    private(set) var hasEnded = false
+    /// The last packet's sequence number: as announced, else the newest one; nil: nothing came.
+    var lastSequence: UInt16? { newest == nil ? nil : announcedLast ?? newest }
+    /// How many packets wait.
+    var waitingCount: Int { waiting.count - handedOver }
+
+    private var announcedLast: UInt16?
+    private var newest: UInt16?
+    private var waiting: [ReceivedPacket] = []
+    private var handedOver = 0
+    /// When its turn came.
+    private var begunAt: Instant?
+    /// The place of the next packet in the burst, and the timestamp of the one before.
+    private var position = Duration.zero
+    private var lastTimestamp: UInt32?
+
+    init(_ participant: PTParticipant, at now: Instant) {
+        self.participant = participant
+        lastHeard = now
+    }
+
+    /// A packet came and waits.
+    mutating func append(_ packet: ReceivedPacket, at now: Instant) {
+        passed(packet, at: now)
+        waiting.append(packet)
+    }
+
+    /// A packet came and was handed over.
+    mutating func passed(_ packet: ReceivedPacket, at now: Instant) {
+        lastHeard = now
+        // RFC 1982 order: the wrap of 16 bits is no step back.
+        if newest.map({ Int16(bitPattern: packet.sequence &- $0) > 0 }) ?? true { newest = packet.sequence }
+    }
+
+    /// Nothing more will come; `lastSequence` as announced.
+    mutating func end(_ lastSequence: UInt16?) {
+        guard !hasEnded else { return }
+        hasEnded = true
+        announcedLast = lastSequence
+    }
+
+    /// Its turn has come.
+    mutating func begin(at now: Instant) {
+        begunAt = now
+        lastHeard = now
+    }
+
+    /// When `takeDue` has something to give; nil: nothing waits.
+    var nextDue: Instant? {
+        guard let begunAt, waitingCount > 0 else { return nil }
+        return begunAt + nextPosition - Self.lead
+    }
+
+    /// The packets that are due at the speaker.
+    mutating func takeDue(at now: Instant) -> [ReceivedPacket] {
+        var due: [ReceivedPacket] = []
+        while let nextDue, nextDue <= now {
+            let packet = waiting[handedOver]
+            position = nextPosition
+            lastTimestamp = packet.timestamp
+            handedOver += 1
+            due.append(packet)
+        }
+        if handedOver == waiting.count {
+            waiting = []
+            handedOver = 0
+        }
+        return due
+    }
+
+    private var nextPosition: Duration {
+        guard let lastTimestamp else { return position }
+        let step = Int32(bitPattern: waiting[handedOver].timestamp &- lastTimestamp)
+        let duration = Duration.nanoseconds(Int64(step) * 1_000_000_000 / Int64(audioClockRate))
+        return position + min(max(.zero, duration), Self.packetMax)
+    }
+}

@@ -1,0 +1,62 @@
+// What a join says beyond Apple's: whose the sound is, and which program stands behind the channel.
+
+/// Whose the microphone and the speaker of a channel are. The raw values are those of `org.pttd`'s `Media`.
+public enum MediaOwner: String, Hashable, Sendable, CaseIterable {
+    /// The daemon captures, sends, receives and plays.
+    case daemon = "pttd"
+    /// The program that joined does, Apple's way: it records and plays between `didActivate` and `didDeactivate`, and
+    /// tells the service status. The daemon sounds its tones before and after, and has no device open in between.
+    case application
+}
+
+/// The program behind a channel, as far as the rules need to know it.
+public enum ChannelProgram: Hashable, Sendable {
+    /// There is none: a user or the configuration joined. Such a channel has no push token.
+    case none
+    /// It runs, and its delegate can be called.
+    case present
+    /// It does not run at this moment.
+    case absent
+}
+
+extension ChannelManagerStateMachine {
+    /// What a join says beyond Apple's.
+    public struct JoinOptions: Hashable, Sendable {
+        /// Whose the sound is.
+        public var media: MediaOwner
+        /// The program behind the channel at the time of the join.
+        public var program: ChannelProgram
+        /// Whether the program can be started when it is not there.
+        public var canStartProgram: Bool
+        /// Whether buttons of hands-free devices begin transmissions from the start.
+        public var accessoryButtonEventsEnabled: Bool
+        /// The token that a restored channel had before the restart; nil: a fresh one.
+        public var restoredToken: PushToken?
+
+        /// The daemon's media, no program, accessory buttons on, and a fresh token if there is a program.
+        public init(
+            media: MediaOwner = .daemon, program: ChannelProgram = .none, canStartProgram: Bool = false,
+            accessoryButtonEventsEnabled: Bool = true, restoredToken: PushToken? = nil
+        ) {
+            self.media = media
+            self.program = program
+            self.canStartProgram = canStartProgram
+            self.accessoryButtonEventsEnabled = accessoryButtonEventsEnabled
+            self.restoredToken = restoredToken
+        }
+    }
+}
+
+/// A call that has the audio, under the name of whoever told of it.
+public struct CallHold: Hashable, Sendable {
+    /// Names the call among all that are active, for example `ofono:/voicecall01` or `inhibitor:7`.
+    public let holder: String
+    /// What it is, for the user: `oFono: +49 30 …`.
+    public let description: String
+
+    /// The call of `holder`.
+    public init(holder: String, description: String) {
+        self.holder = holder
+        self.description = description
+    }
+}

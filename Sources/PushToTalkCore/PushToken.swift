@@ -1,0 +1,66 @@
+// The secret that lets a server push to one membership of one channel.
+
+/// An ephemeral push token: random bytes of no fixed length, fresh for each join and void after the leave.
+public struct PushToken: Hashable, Sendable {
+    /// How many bytes a token may have. Programs must not rely on a length.
+    public static let byteCounts = 32...100
+
+    /// The bytes. They are a secret: whoever has them can wake this device.
+    public let bytes: [UInt8]
+
+    /// The token of these bytes; nil when there are too few or too many.
+    public init?(_ bytes: some Collection<UInt8>) {
+        guard Self.byteCounts.contains(bytes.count) else { return nil }
+        self.bytes = Array(bytes)
+    }
+
+    /// The token with these hexadecimal digits, as in the path of `/3/device/<token>`; nil when it is none.
+    public init?(hex: some StringProtocol) {
+        let digits = hex.utf8
+        guard digits.count.isMultiple(of: 2), Self.byteCounts.contains(digits.count / 2) else { return nil }
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(digits.count / 2)
+        var high: UInt8?
+        for digit in digits {
+            guard let value = Self.value(ofHexDigit: digit) else { return nil }
+            if let first = high {
+                bytes.append(first << 4 | value)
+                high = nil
+            } else {
+                high = value
+            }
+        }
+        self.bytes = bytes
+    }
+
+    /// A new token, of random length and random bytes.
+    public static func random(using generator: inout some RandomNumberGenerator) -> PushToken {
+        let count = Int.random(in: byteCounts, using: &generator)
+        return PushToken(unchecked: (0..<count).map { _ in UInt8.random(in: 0...255, using: &generator) })
+    }
+
+    private init(unchecked bytes: [UInt8]) { self.bytes = bytes }
+
+    /// The bytes as lower-case hexadecimal digits.
+    public var hex: String {
+        let digits = Array("0123456789abcdef")
+        return bytes.reduce(into: "") { text, byte in
+            text.append(digits[Int(byte >> 4)])
+            text.append(digits[Int(byte & 15)])
+        }
+    }
+
+    private static func value(ofHexDigit digit: UInt8) -> UInt8? {
+        switch digit {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): digit - UInt8(ascii: "A") + 10
+        default: nil
+        }
+    }
+}
+
+extension PushToken: CustomStringConvertible {
+    /// The beginning of it and its length, for logs.
+    public var description: String { "\(hex.prefix(8))… (\(bytes.count) bytes)" }
+}

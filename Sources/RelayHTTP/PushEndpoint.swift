@@ -1,0 +1,104 @@
+// The HTTP endpoint that runs: TCP, TLS and HTTP/2 below, `PushResponder` above.
+import HummingbirdCore
+import HummingbirdHTTP2
+import Logging
+import NIOCore
+import NIOPosix
+import NIOSSL
+import RelayServer
+import ServiceLifecycle
+
+/// Takes pushes the way APNs does: `POST /3/device/<token>` over HTTP/2 and TLS, from clients with certificates.
+///
+/// It has one thread of its own, from `run` until that returns.
+public struct PushEndpoint: Service {
+    private let configuration: PushEndpointConfiguration
+    private let logger: Logger
+    private let channel: PatientChannel
+    private let onListening: @Sendable (UInt16) async -> Void
+
+    /// An endpoint that does not listen yet.
+    ///
+    /// - Parameters:
+    ///   - onListening: Called once with the port, when pushes can come.
+    ///   - deliver: Takes a push that is in order; `RelayServer.push`.
+    /// - Throws: `PushEndpointError.certificate`.
+    public init(
+        configuration: PushEndpointConfiguration, logger: Logger,
+        onListening: @escaping @Sendable (UInt16) async -> Void = { _ in },
+        deliver: @escaping @Sendable (PushRequest) async -> PushVerdict
+    ) throws(PushEndpointError) {
+        self.configuration = configuration
+        self.logger = logger
+        self.onListening = onListening
+        let responder = PushResponder(configuration: configuration, logger: logger, deliver: deliver)
+        let limits = configuration.limits
+        do {
+            var transport = HTTP2UpgradeChannel.Configuration(
+                idleTimeout: limits.idleTime,
+                streamConfiguration: HTTP1Channel.Configuration(idleTimeout: TimeAmount(limits.requestTime)))
+            transport.gracefulCloseTimeout = limits.requestTime
+            let upgrade = try HTTP2UpgradeChannel(
+                tlsChannelConfiguration: TLSChannelConfiguration(
+                    tlsConfiguration: Self.tls(configuration),
+                    customVerificationCallback: { _, promise in
+                        // TLS proves that the client has the certificate's key; whether that key may do anything is
+                        // answered with a status that says so.
+                        promise.succeed(.certificateVerified)
+                    }), configuration: transport
+            ) { request, writer, channel in
+                try await responder.respond(request, writer, channel)
+            }
+            channel = PatientChannel(upgrade: upgrade, handshakeTime: limits.handshakeTime)
+        } catch {
+            throw .certificate("\(error)")
+        }
+    }
+
+    private static func tls(_ configuration: PushEndpointConfiguration) throws -> TLSConfiguration {
+        let chain = try NIOSSLCertificate.fromPEMBytes(Array(configuration.certificatePEM.utf8))
+        let key = try NIOSSLPrivateKey(bytes: Array(configuration.privateKeyPEM.utf8), format: .pem)
+        var tls = TLSConfiguration.makeServerConfiguration(
+            certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))
+        tls.minimumTLSVersion = .tlsv12
+        tls.trustRoots = .certificates([])
+        tls.certificateVerification = .optionalVerification
+        return tls
+    }
+
+    /// Takes pushes until the task is cancelled or the service group shuts down.
+    ///
+    /// - Throws: `PushEndpointError.listen`.
+    public func run() async throws {
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        var quiet = logger
+        // What the server says of itself is said better by the relay.
+        quiet.logLevel = max(.warning, logger.logLevel)
+        let listening = onListening
+        let server = Server(
+            childChannelSetup: channel,
+            configuration: ServerConfiguration(
+                address: .hostname(configuration.listenAddress, port: Int(configuration.listenPort)),
+                availableConnectionsDelegate: .maximum(configuration.limits.connections, logger: quiet)),
+            onServerRunning: { channel in
+                let port = channel.localAddress?.port.flatMap { UInt16(exactly: $0) } ?? 0
+                await listening(port)
+            }, eventLoopGroup: group, logger: quiet)
+        let result: Result<Void, any Error>
+        do {
+            try await withTaskCancellationHandler {
+                try await server.run()
+            } onCancel: {
+                Task { try await server.shutdownGracefully() }
+            }
+            result = .success(())
+        } catch let error as IOError {
+            result = .failure(
+                PushEndpointError.listen("\(configuration.listenAddress) port \(configuration.listenPort)", "\(error)"))
+        } catch {
+            result = .failure(error)
+        }
+        try await group.shutdownGracefully()
+        try result.get()
+    }
+}

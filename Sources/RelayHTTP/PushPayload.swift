@@ -1,0 +1,23 @@
+// The body of a request: a JSON object. Pure.
+import FoundationEssentials
+import RelayProtocol
+
+/// What a push carries.
+public enum PushPayload {
+    /// The most bytes.
+    public static let byteCountMaximum = RelayProtocolLimits.pushPayloadByteCountMaximum
+
+    /// A value of any kind, which is not kept.
+    private struct Anything: Decodable {
+        init(from decoder: any Decoder) throws {}
+    }
+
+    /// Throws unless the bytes are a JSON object (RFC 8259) of 1 to 4096 bytes.
+    public static func check(_ bytes: [UInt8]) throws(PushRejection) {
+        guard !bytes.isEmpty else { throw .payloadEmpty }
+        guard bytes.count <= byteCountMaximum else { throw .payloadTooLarge }
+        guard (try? JSONDecoder().decode([String: Anything].self, from: Data(bytes))) != nil else {
+            throw .badPayload
+        }
+    }
+}

@@ -1,0 +1,152 @@
+// From a request to an answer: the checks in their order, then the relay.
+import Cryptography
+import FoundationEssentials
+import HTTPTypes
+import HummingbirdCore
+import Logging
+import MonotonicTime
+import NIOCore
+import NIOSSL
+import RelayProtocol
+import RelayServer
+
+/// Answers the requests of all connections. It holds no state: what it knows of tokens is the relay's.
+struct PushResponder: Sendable {
+    /// Takes a push that is in order; `RelayServer.push`.
+    typealias Deliver = @Sendable (PushRequest) async -> PushVerdict
+
+    let clients: [PublicKeyPin: PushClient]
+    let limits: PushEndpointLimits
+    let deliver: Deliver
+    let logger: Logger
+
+    init(configuration: PushEndpointConfiguration, logger: Logger, deliver: @escaping Deliver) {
+        clients = Dictionary(configuration.clients.map { ($0.pin, $0) }) { first, second in
+            PushClient(pin: first.pin, topics: first.topics + second.topics) ?? first
+        }
+        limits = configuration.limits
+        self.deliver = deliver
+        self.logger = logger
+    }
+
+    /// Answers one request.
+    func respond(_ request: Request, _ writer: consuming ResponseWriter, _ channel: any Channel) async throws {
+        let deadline = channel.eventLoop.scheduleTask(in: TimeAmount(limits.requestTime)) {
+            channel.close(mode: .all, promise: nil)
+        }
+        defer { deadline.cancel() }
+        let messageID = Self.messageID(request)
+        var body = request.body.makeAsyncIterator()
+        var response: Response
+        var unread = true
+        do throws(PushRejection) {
+            let head = try await head(of: request, on: channel)
+            let payload: [UInt8]
+            do {
+                payload = try await Self.payload(&body)
+            } catch let rejection as PushRejection {
+                throw rejection
+            } catch {
+                // The client is gone.
+                return
+            }
+            unread = false
+            try await push(head, payload, messageID)
+            response = Response(status: .ok)
+        } catch {
+            logger.debug(
+                "push refused",
+                metadata: ["apns-id": "\(messageID)", "status": "\(error.status)", "reason": "\(error.reason)"])
+            response = Response(
+                status: .init(code: error.status), headers: [.contentType: "application/json"],
+                body: .init(byteBuffer: ByteBuffer(string: error.body)))
+            switch error {
+            case .methodNotAllowed: response.headers[.allow] = "POST"
+            case .serviceUnavailable: response.headers[.retryAfter] = "30"
+            default: break
+            }
+        }
+        if let name = Self.messageIDName { response.headers[name] = messageID }
+        // The answer to HEAD has no body, whatever its status.
+        if request.method == .head { response = response.createHeadResponse() }
+        try await writer.write(response: response.head, body: response.body)
+        guard unread else { return }
+        var rest = limits.unwantedBodyBytes
+        while let buffer = try await body.next() {
+            rest -= buffer.readableBytes
+            guard rest > 0 else { return channel.close(mode: .all, promise: nil) }
+        }
+    }
+
+    private func head(of request: Request, on channel: any Channel) async throws(PushRejection) -> PushHead {
+        var fields: [String: [String]] = [:]
+        for field in request.head.headerFields where field.name.canonicalName.hasPrefix("apns-") {
+            fields[field.name.canonicalName, default: []].append(field.value)
+        }
+        return try PushHead(
+            method: request.head.method.rawValue, path: request.head.path ?? "", fields: fields,
+            from: await sender(on: channel), now: Int64(Date().timeIntervalSince1970))
+    }
+
+    private func push(_ head: PushHead, _ payload: [UInt8], _ messageID: String) async throws(PushRejection) {
+        try PushPayload.check(payload)
+        guard
+            let request = PushRequest(
+                token: head.token, topic: head.topic, payload: payload, priority: head.priority,
+                lifetime: head.lifetime)
+        else { throw .badPayload }
+        let verdict = await deliver(request)
+        logger.info(
+            "push received",
+            metadata: ["apns-id": "\(messageID)", "token": "\(head.token)", "verdict": "\(verdict)"])
+        switch verdict {
+        case .accepted: return
+        case .unknownToken: throw .badDeviceToken
+        case .unregistered(let died): throw .unregistered(since: Self.wallClock(died))
+        case .otherTopic: throw .deviceTokenNotForTopic
+        case .tooMany: throw .tooManyRequests
+        case .unavailable: throw .serviceUnavailable
+        case .shutDown: throw .shutdown
+        }
+    }
+
+    /// Milliseconds since 1970 of an instant that is past.
+    private static func wallClock(_ instant: Instant) -> Int64 {
+        Int64(Date().timeIntervalSince1970 * 1_000) - (Instant.now - instant).nanoseconds / 1_000_000
+    }
+
+    private static func payload(_ body: inout RequestBody.AsyncIterator) async throws -> [UInt8] {
+        var payload: [UInt8] = []
+        while let buffer = try await body.next() {
+            guard payload.count + buffer.readableBytes <= PushPayload.byteCountMaximum else {
+                throw PushRejection.payloadTooLarge
+            }
+            payload += buffer.readableBytesView
+        }
+        return payload
+    }
+
+    // MARK: Names
+
+    private static let messageIDName = HTTPField.Name("apns-id")
+
+    /// The client's `apns-id`, or a new one when it has none that is in order.
+    private static func messageID(_ request: Request) -> String {
+        guard let name = messageIDName, let given = request.headers[name], PushHead.isMessageID(given) else {
+            return UUID().uuidString
+        }
+        return given
+    }
+
+    // MARK: Certificates
+
+    private func sender(on channel: any Channel) async -> PushSender {
+        // A stream of HTTP/2 is a channel in the connection's.
+        let connection = channel.parent?.parent == nil ? channel : channel.parent ?? channel
+        guard let certificate = try? await connection.nioSSL_peerCertificate().get() else { return .anonymous }
+        guard let bytes = try? certificate.toDERBytes(), let pin = try? PublicKeyPin(certificateDER: bytes),
+            let client = clients[pin]
+        else { return .stranger }
+        return .client(client)
+    }
+}

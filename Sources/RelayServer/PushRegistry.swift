@@ -1,0 +1,227 @@
+// Who gets the push for which token, and what becomes of one that nobody takes right now. Pure rules.
+import MonotonicTime
+import RelayProtocol
+
+/// The push tokens of a relay: live ones with their connections, and dead ones as far as they are remembered.
+///
+/// A token belongs to the member that registered it first and dies with `unregister`, or when it makes room for another.
+/// A push goes to the token's connection at once. One with a lifetime is kept besides, the newest of each token, until its
+/// receipt has come or its lifetime is over, and goes out again when the token is registered anew. Nothing here waits
+/// for a deadline: what is over is found so when it is looked at.
+public struct PushRegistry: Sendable {
+    /// What is to be done.
+    public enum Action: Sendable, Equatable {
+        /// Send a control message.
+        case send(ServerMessage, to: ConnectionID)
+        /// Tell the log.
+        case note(RelayMilestone)
+    }
+
+    private struct Kept: Sendable {
+        let push: ServerMessage.Push
+        let expiresAt: Instant
+    }
+
+    private struct Entry: Sendable {
+        let member: MemberID
+        var topic: PushTopic
+        var connection: ConnectionID?
+        var offlineSince: Instant
+        var bucket: MessageBucket
+        var kept: Kept?
+    }
+
+    private let limits: RelayLimits
+    /// Until when clients of the time before the start may not have come back yet.
+    private let settledAt: Instant
+    private var entries: [PushToken: Entry] = [:]
+    /// In the order registered; at most `limits.pushTokensPerMember` each.
+    private var tokensOfMember: [MemberID: [PushToken]] = [:]
+    private var unconfirmed: [ConnectionID: [PushID: PushToken]] = [:]
+    private var dead: [PushToken: Instant] = [:]
+    /// Where in `deadInOrder` the next one goes, once that is full.
+    private var oldestDead = 0
+    private var deadInOrder: [PushToken] = []
+    private var keptCount = 0
+
+    /// A registry without tokens, of a relay that started at `start`.
+    public init(limits: RelayLimits, startedAt start: Instant) {
+        self.limits = limits
+        settledAt = start + limits.pushGraceTime
+    }
+
+    /// The number of live tokens.
+    public var tokenCount: Int { entries.count }
+
+    /// The number of pushes kept for later.
+    public var keptPushCount: Int { keptCount }
+
+    // MARK: Clients
+
+    /// `member` wants the pushes for a token on `connection`.
+    public mutating func register(
+        _ registration: ClientMessage.PushRegister, by member: MemberID, on connection: ConnectionID, at now: Instant
+    ) -> [Action] {
+        let token = registration.token
+        var actions: [Action] = []
+        let refusal: (PushRefusal, String)? =
+            if registration.topic.application == nil {
+                (.malformed, "the topic does not end in \(PushTopic.suffix)")
+            } else if dead[token] != nil {
+                (.dead, "the token was unregistered")
+            } else if let entry = entries[token] {
+                entry.member == member ? nil : (.taken, "the token is another member's")
+            } else {
+                makeRoom(for: member, &actions, at: now)
+            }
+        if let (cause, phrase) = refusal {
+            return actions + [
+                .send(.pushRefused(.init(token: token, cause: cause, phrase: phrase)), to: connection),
+                .note(.pushTokenRefused(member: member, token, cause)),
+            ]
+        }
+        if entries[token] == nil { tokensOfMember[member, default: []].append(token) }
+        var entry =
+            entries[token]
+            ?? Entry(
+                member: member, topic: registration.topic, connection: nil, offlineSince: now,
+                bucket: MessageBucket(depth: limits.pushBurst, perSecond: limits.pushesPerSecond, at: now))
+        entry.topic = registration.topic
+        entry.connection = connection
+        entries[token] = entry
+        actions += [
+            .send(.pushRegistered(token), to: connection),
+            .note(.pushTokenRegistered(member: member, token, registration.topic)),
+        ]
+        return actions + deliverKept(token, to: connection, at: now)
+    }
+
+    /// `member` declares a token dead.
+    public mutating func unregister(_ token: PushToken, by member: MemberID, at now: Instant) -> [Action] {
+        guard entries[token]?.member == member else { return [] }
+        return kill(token, at: now)
+    }
+
+    /// Whether `connection` owes a receipt for that push. Such receipts do not count as messages: the relay asked for them.
+    public func awaitsReceipt(_ id: PushID, from connection: ConnectionID) -> Bool {
+        unconfirmed[connection]?[id] != nil
+    }
+
+    /// A receipt came.
+    public mutating func receive(
+        _ receipt: ClientMessage.PushReceipt, from connection: ConnectionID, at now: Instant
+    ) -> [Action] {
+        guard let token = unconfirmed[connection]?.removeValue(forKey: receipt.id) else { return [] }
+        guard receipt.outcome != .unknownToken else {
+            return entries[token]?.connection == connection ? kill(token, at: now) : []
+        }
+        if entries[token]?.kept?.push.id == receipt.id { dropKept(token) }
+        return []
+    }
+
+    /// `connection` of `member` is gone.
+    public mutating func disconnected(_ connection: ConnectionID, of member: MemberID, at now: Instant) {
+        unconfirmed[connection] = nil
+        for token in tokensOfMember[member] ?? [] where entries[token]?.connection == connection {
+            entries[token]?.connection = nil
+            entries[token]?.offlineSince = now
+        }
+    }
+
+    // MARK: Pushes
+
+    /// A push came from outside. `id` is what its receipt will name.
+    public mutating func push(_ request: PushRequest, id: PushID, at now: Instant) -> (PushVerdict, [Action]) {
+        let token = request.token
+        if let diedAt = dead[token] { return (.unregistered(at: diedAt), []) }
+        guard let topic = entries[token]?.topic else { return (now < settledAt ? .unavailable : .unknownToken, []) }
+        guard topic == request.topic else { return (.otherTopic, []) }
+        guard entries[token]?.bucket.take(at: now) == true else { return (.tooMany, []) }
+        let lifetime = min(request.lifetime, limits.pushLifetimeMaximum)
+        let push = ServerMessage.Push(
+            id: id, token: token, payload: request.payload, priority: request.priority, lifetime: lifetime)
+        let connection = entries[token]?.connection
+        if let connection, unconfirmed[connection]?.count ?? 0 >= limits.pushesUnconfirmed { return (.tooMany, []) }
+        if lifetime > .zero, !keep(push, until: now + lifetime, at: now) { return (.unavailable, []) }
+        guard let connection else {
+            let fate: PushFate = lifetime > .zero ? .kept : .dropped
+            return (.accepted(fate), [.note(.push(token, id, fate))])
+        }
+        return (.accepted(.sent), [send(push, to: connection), .note(.push(token, id, .sent))])
+    }
+
+    private mutating func send(_ push: ServerMessage.Push, to connection: ConnectionID) -> Action {
+        unconfirmed[connection, default: [:]][push.id] = push.token
+        return .send(.push(push), to: connection)
+    }
+
+    private mutating func keep(_ push: ServerMessage.Push, until expiresAt: Instant, at now: Instant) -> Bool {
+        dropKept(push.token)
+        if keptCount >= limits.pushesKept {
+            for token in entries.keys where entries[token]?.kept.map({ $0.expiresAt <= now }) == true {
+                dropKept(token)
+            }
+            guard keptCount < limits.pushesKept else { return false }
+        }
+        entries[push.token]?.kept = Kept(push: push, expiresAt: expiresAt)
+        keptCount += 1
+        return true
+    }
+
+    private mutating func dropKept(_ token: PushToken) {
+        guard entries[token]?.kept != nil else { return }
+        entries[token]?.kept = nil
+        keptCount -= 1
+    }
+
+    private mutating func deliverKept(_ token: PushToken, to connection: ConnectionID, at now: Instant) -> [Action] {
+        guard let kept = entries[token]?.kept else { return [] }
+        guard kept.expiresAt > now else {
+            dropKept(token)
+            return []
+        }
+        // A registration repeated on one connection does not repeat the push that it has not confirmed.
+        guard !awaitsReceipt(kept.push.id, from: connection) else { return [] }
+        var push = kept.push
+        push.lifetime = kept.expiresAt - now
+        return [send(push, to: connection), .note(.push(token, push.id, .sent))]
+    }
+
+    // MARK: Room
+
+    private mutating func makeRoom(
+        for member: MemberID, _ actions: inout [Action], at now: Instant
+    ) -> (PushRefusal, String)? {
+        let own = tokensOfMember[member] ?? []
+        if own.count >= limits.pushTokensPerMember {
+            // What a program left behind that lost its state.
+            guard let offline = own.first(where: { entries[$0]?.connection == nil }) else {
+                return (.tooMany, "a member has at most \(limits.pushTokensPerMember) tokens")
+            }
+            actions += kill(offline, at: now)
+        }
+        guard entries.count >= limits.pushTokens else { return nil }
+        let oldest = entries.filter { $0.value.connection == nil }.min {
+            $0.value.offlineSince < $1.value.offlineSince
+        }
+        guard let oldest else { return (.relayFull, "the relay has \(limits.pushTokens) tokens") }
+        actions += kill(oldest.key, at: now)
+        return nil
+    }
+
+    private mutating func kill(_ token: PushToken, at now: Instant) -> [Action] {
+        dropKept(token)
+        guard let entry = entries.removeValue(forKey: token) else { return [] }
+        tokensOfMember[entry.member]?.removeAll { $0 == token }
+        if tokensOfMember[entry.member]?.isEmpty == true { tokensOfMember[entry.member] = nil }
+        dead[token] = now
+        if deadInOrder.count < limits.deadPushTokens {
+            deadInOrder.append(token)
+        } else {
+            dead[deadInOrder[oldestDead]] = nil
+            deadInOrder[oldestDead] = token
+            oldestDead = (oldestDead + 1) % limits.deadPushTokens
+        }
+        return [.note(.pushTokenDead(member: entry.member, token))]
+    }
+}

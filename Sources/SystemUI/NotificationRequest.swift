@@ -1,0 +1,69 @@
+// A notification as the server takes it, made of what is to be shown and of what the server can show. Pure.
+import DBus
+import MonotonicTime
+import PushToTalkCore
+
+/// The arguments of `org.freedesktop.Notifications.Notify` (Desktop Notifications Specification 1.2).
+struct NotificationRequest: Equatable {
+    static let applicationName = "Push-to-talk"
+
+    var replacing: UInt32
+    var icon: String
+    var summary: String
+    var body: String
+    /// Keys and labels in turn.
+    var actions: [String]
+    var hints: [String: DBusValue]
+    var expiry: Duration
+
+    /// The request for `view`, with what `capabilities` (of `GetCapabilities`) allow.
+    init(_ view: NotificationView, capabilities: Set<String>, replacing: UInt32, picture: Picture?) {
+        self.replacing = replacing
+        expiry = view.lifetime
+        let headline: String
+        let remark: String?
+        switch view.subject {
+        case .speaking(let name): (headline, remark) = ("\(name) is speaking", nil)
+        case .spoke(let name): (headline, remark) = ("\(name) was speaking", nil)
+        case .failure(let reason): (headline, remark) = ("You cannot talk", reason)
+        }
+        if capabilities.contains("body") {
+            summary = headline
+            let text = [view.channelName, remark].compactMap { $0 }.joined(separator: "\n")
+            body = capabilities.contains("body-markup") ? DisplayText.escapingMarkup(text) : text
+        } else {
+            summary = "\(headline) on \(view.channelName)" + (remark.map { ": \($0)" } ?? "")
+            body = ""
+        }
+        if let action = view.action, capabilities.contains("actions") {
+            actions = [NotificationStateMachine.talkKey, action.label]
+        } else {
+            actions = []
+        }
+        hints = [
+            "urgency": .byte(1),
+            // Who spoke is of no interest afterwards.
+            "transient": .boolean(true),
+            // A chime over a voice would hide its first word.
+            "suppress-sound": .boolean(true),
+        ]
+        let showsIcons = capabilities.contains("icon-static") || capabilities.contains("icon-multi")
+        switch view.subject {
+        case .speaking, .spoke:
+            hints["category"] = .string("im.received")
+            icon = showsIcons ? Activity.receiving.iconName : ""
+        case .failure:
+            hints["category"] = .string("im.error")
+            icon = showsIcons ? "dialog-warning" : ""
+        }
+        if showsIcons, let picture { hints["image-path"] = .string(picture.uri) }
+    }
+
+    /// In the order of the specification.
+    var arguments: [DBusValue] {
+        [
+            .string(Self.applicationName), .uint32(replacing), .string(icon), .string(summary), .string(body),
+            .strings(actions), .properties(hints), .int32(Int32(clamping: expiry.nanoseconds / 1_000_000)),
+        ]
+    }
+}

@@ -1,0 +1,122 @@
+// One notification at a server that may be absent, slow, restarted, or unwilling. Pure.
+import MonotonicTime
+
+/// Keeps at most one notification at the server, replaced and never piled up.
+///
+/// A view is sent once: what the server did with it, or that it died of it, is no reason to send it again. Without a server nothing is asked
+/// for until one appears on the bus.
+struct NotificationStateMachine {
+    /// What happens.
+    enum Event: Sendable {
+        /// What there is to show; nil: nothing.
+        case wanted(NotificationView?)
+        /// The name `org.freedesktop.Notifications` has an owner, or has none any more, or the bus is back.
+        case serverChanged
+        /// The answer to `askCapabilities`; nil: there is no server.
+        case capabilities(Set<String>?, server: Int)
+        /// The answer to `notify`: the notification's number; nil: refused.
+        case notified(UInt32?, server: Int)
+        /// The bus knows nobody to notify.
+        case serverUnknown(server: Int)
+        /// The server took a notification away, or was asked to.
+        case closed(UInt32, reason: UInt32)
+        /// A button of a notification.
+        case actionInvoked(UInt32, key: String)
+        /// `nextDeadline` has come.
+        case deadline
+    }
+
+    /// What is to be done. `server` comes back with the answer, so that an answer of a server that is gone is known as such.
+    enum Action: Hashable, Sendable {
+        case askCapabilities(server: Int)
+        case notify(NotificationView, capabilities: Set<String>, replacing: UInt32, server: Int)
+        case close(UInt32)
+        /// The notification was on the screen and is not any more, by no wish of ours.
+        case gone
+        /// The user clicked Talk or Stop on it.
+        case talkClicked
+    }
+
+    /// The shortest time between two notifications.
+    static let interval = Duration.milliseconds(500)
+    /// The key of the notification's button.
+    static let talkKey = "talk"
+    /// Why a notification was closed: because we asked (Desktop Notifications Specification, "NotificationClosed").
+    private static let closedByCall: UInt32 = 3
+
+    private enum Server: Equatable {
+        /// Perhaps there, perhaps to be started by the bus.
+        case unknown
+        case asked
+        case known(Set<String>)
+        case absent
+    }
+
+    private var server = Server.unknown
+    /// Counts servers.
+    private var generation = 0
+    private var wanted: NotificationView?
+    /// The last view that was sent, whatever became of it; nil after it was taken back.
+    private var sent: NotificationView?
+    /// The notification on the screen.
+    private var shown: UInt32?
+    private var isSending = false
+    private var notBefore: Instant?
+
+    /// When `deadline` must be handled; nil while nothing is pending.
+    var nextDeadline: Instant? {
+        guard case .known = server, !isSending, wanted != nil, wanted != sent else { return nil }
+        return notBefore
+    }
+
+    /// Applies an event.
+    mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        switch event {
+        case .wanted(let view): wanted = view
+        case .serverChanged:
+            generation += 1
+            server = .unknown
+            shown = nil
+            isSending = false
+        case .capabilities(let capabilities, let asked) where asked == generation:
+            server = capabilities.map { .known($0) } ?? .absent
+        case .notified(let number, let asked) where asked == generation:
+            isSending = false
+            shown = number ?? shown
+        case .serverUnknown(let asked) where asked == generation:
+            isSending = false
+            server = .absent
+            shown = nil
+        case .closed(let number, let reason) where number == shown:
+            shown = nil
+            if reason != Self.closedByCall { actions.append(.gone) }
+        case .actionInvoked(let number, Self.talkKey) where number == shown: actions.append(.talkClicked)
+        case .capabilities, .notified, .serverUnknown, .closed, .actionInvoked, .deadline: break
+        }
+        return actions + advance(at: now)
+    }
+
+    private mutating func advance(at now: Instant) -> [Action] {
+        guard !isSending else { return [] }
+        guard let wanted else {
+            sent = nil
+            guard let number = shown else { return [] }
+            shown = nil
+            return [.close(number)]
+        }
+        guard wanted != sent else { return [] }
+        switch server {
+        case .absent, .asked: return []
+        case .unknown:
+            server = .asked
+            return [.askCapabilities(server: generation)]
+        case .known(let capabilities):
+            if let notBefore, now < notBefore { return [] }
+            notBefore = now + Self.interval
+            sent = wanted
+            isSending = true
+            return [.notify(wanted, capabilities: capabilities, replacing: shown ?? 0, server: generation)]
+        }
+    }
+}

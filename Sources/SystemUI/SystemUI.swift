@@ -1,0 +1,137 @@
+// The system user interface: joins the state machine to the notification, the tray icon and its menu.
+import DBus
+import Glibc
+import Logging
+import MonotonicTime
+import PushToTalkCore
+import Reactor
+
+/// Push-to-talk on the user's desktop: a notification of who is speaking, and a tray icon with a menu.
+///
+/// Give it what is so; it tells what the user wants. Nothing is needed: without a notification server, a tray or a bus it waits for one to appear
+/// on the bus, and asks nobody before. It neither connects nor closes the bus. It is meant for the user's session bus: who can call its
+/// menu can talk.
+public actor SystemUI {
+    /// The loop it lives on, which is the bus's.
+    public nonisolated let loop: EventLoop
+    /// The loop, as the actor's executor.
+    public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+
+    private let bus: DBusConnection
+    private let logger: Logger
+    private let runtimeDirectory: String?
+    private let handler: @Sendable (SystemUIEvent) -> Void
+    private var machine = SystemUIStateMachine()
+    private var timer: EventLoop.Timer?
+    private var parts: Parts?
+
+    private struct Parts {
+        let images: [ImageFiles]
+        let notification: NotificationPresenter
+        let tray: StatusNotifierItem
+        let menu: MenuService
+    }
+
+    /// A user interface that shows nothing before `start`.
+    ///
+    /// - Parameters:
+    ///   - bus: The user's session bus, connected or not.
+    ///   - runtimeDirectory: Where pictures are put for the programs that show them; by default `XDG_RUNTIME_DIR`. Without it, or where it
+    ///     cannot be written, icons of the theme take their place.
+    ///   - handler: Called on the loop, in order.
+    public init(
+        bus: DBusConnection, logger: Logger,
+        runtimeDirectory: String? = getenv("XDG_RUNTIME_DIR").map { String(cString: $0) },
+        handler: @escaping @Sendable (SystemUIEvent) -> Void
+    ) {
+        self.bus = bus
+        loop = bus.loop
+        self.logger = logger
+        self.runtimeDirectory = runtimeDirectory
+        self.handler = handler
+    }
+
+    /// Begins to watch for notification servers and trays. No effect when it has begun.
+    ///
+    /// - Throws: `DBusError` when the bus refuses to tell of names, or the tray icon's objects are exported already.
+    public func start() async throws(DBusError) {
+        guard parts == nil else { return }
+        let parts = makeParts()
+        self.parts = parts
+        do {
+            try await parts.menu.start()
+            try await parts.tray.start()
+            try await parts.notification.start()
+        } catch {
+            await stop()
+            throw error
+        }
+    }
+
+    /// Takes everything off the desktop. `start` begins anew.
+    public func stop() async {
+        guard let old = parts else { return }
+        parts = nil
+        await old.notification.stop()
+        await old.tray.stop()
+        await old.menu.stop()
+        for images in old.images { await images.removeAll() }
+        timer?.cancel()
+        timer = nil
+        machine = SystemUIStateMachine()
+    }
+
+    /// What is so from now on.
+    public func update(_ state: SystemUIState) { handle(.stateChanged(state)) }
+
+    /// A begin was refused, or a transmission was cut: shown for a few seconds.
+    ///
+    /// - Parameter explanation: Why, and what to do about it, in words for the user (`PTChannelError.explanation`).
+    public func failed(_ explanation: String) { handle(.failed(explanation)) }
+
+    private func handle(_ event: SystemUIStateMachine.Event) {
+        guard let parts else { return }
+        for action in machine.handle(event, at: .now) {
+            switch action {
+            case .notification(let view): parts.notification.assumeIsolated { $0.show(view) }
+            case .tray(let view): parts.tray.assumeIsolated { $0.show(view) }
+            case .menu(let view): parts.menu.assumeIsolated { $0.show(view) }
+            case .tell(let wish): handler(wish)
+            }
+        }
+        timer?.cancel()
+        timer = machine.nextDeadline.map { deadline in
+            loop.schedule(at: deadline) { [weak self] in self?.assumeIsolated { $0.handle(.deadline) } }
+        }
+    }
+
+    private func makeParts() -> Parts {
+        // Two each: the one that is shown, and the one before it, which may still be loading.
+        let faces = ImageFiles(
+            runtimeDirectory: runtimeDirectory, label: "speakers", countMax: 2, loop: loop, logger: logger)
+        let icons = ImageFiles(
+            runtimeDirectory: runtimeDirectory, label: "channels", countMax: 2, loop: loop, logger: logger)
+        return Parts(
+            images: [faces, icons],
+            notification: NotificationPresenter(bus: bus, images: faces, logger: logger) { [weak self] event in
+                self?.assumeIsolated { ui in
+                    switch event {
+                    case .gone: ui.handle(.notificationGone)
+                    case .talkClicked: ui.handle(.talkClicked)
+                    }
+                }
+            },
+            tray: StatusNotifierItem(SystemUIStateMachine.initialTray, bus: bus, images: icons, logger: logger) {
+                [weak self] in self?.assumeIsolated { $0.handle(.talkClicked) }
+            },
+            menu: MenuService(SystemUIStateMachine.initialMenu, bus: bus) { [weak self] item in
+                self?.assumeIsolated { ui in
+                    switch item {
+                    case .talk: ui.handle(.talkClicked)
+                    case .leave: ui.handle(.leaveClicked)
+                    case .root, .channel, .status, .separator: break
+                    }
+                }
+            })
+    }
+}

@@ -1,0 +1,245 @@
+// What the system user interface shows at what time, and what a click in it means. Pure.
+import MonotonicTime
+import PushToTalkCore
+
+/// From the state of push-to-talk to a notification, a tray icon and a menu; from clicks to what the user wants.
+struct SystemUIStateMachine {
+    /// What happens.
+    enum Event: Sendable {
+        case stateChanged(SystemUIState)
+        /// A begin was refused, or a transmission was cut: why, in words for the user.
+        case failed(String)
+        /// A click on Talk or Stop, wherever it is.
+        case talkClicked
+        case leaveClicked
+        /// The user, or the server's own clock, took the notification away.
+        case notificationGone
+        /// `nextDeadline` has come.
+        case deadline
+    }
+
+    /// What is to be done.
+    enum Action: Hashable, Sendable {
+        /// The notification is this one from now on; nil: none.
+        case notification(NotificationView?)
+        case tray(TrayView)
+        case menu(MenuView)
+        case tell(SystemUIEvent)
+    }
+
+    /// How long a notification stays when its speaker is silent: time to see who it was, and to answer.
+    static let lingerAfterSpeech = Duration.seconds(4)
+    /// How long the reason of a failure can be read.
+    static let failureLifetime = Duration.seconds(6)
+    /// How long a notification stands when this process is not there any more to close it.
+    static let speechLifetime = Duration.seconds(60)
+    /// A click within this time after Talk and Stop changed places was meant for what stood there before.
+    static let clickGuard = Duration.milliseconds(400)
+    /// The shortest time between two changes of the icon, and of the menu.
+    static let redrawInterval = Duration.milliseconds(100)
+
+    private var state = SystemUIState()
+    private var lastSpeaker: (participant: PTParticipant, until: Instant)?
+    private var failure: (text: String, until: Instant)?
+    private var isNotificationGone = false
+    private var notification: NotificationView?
+    private var tray: Throttle<TrayView>
+    private var menu: Throttle<MenuView>
+    /// Pressed here and not ended since.
+    private var isPressed = false
+    /// Ended here, and the transmission goes on for its tail.
+    private var isReleasing = false
+    private var clicksCountFrom: Instant?
+
+    /// Nothing to show.
+    init() {
+        tray = Throttle(Self.trayView(of: SystemUIState()), interval: Self.redrawInterval)
+        menu = Throttle(Self.menuView(of: SystemUIState(), action: .talk), interval: Self.redrawInterval)
+    }
+
+    /// The tray icon and the menu while there is no channel.
+    static let initialTray = trayView(of: SystemUIState())
+    static let initialMenu = menuView(of: SystemUIState(), action: .talk)
+
+    /// When `deadline` must be handled; nil while nothing is pending.
+    var nextDeadline: Instant? {
+        [lastSpeaker?.until, failure?.until, tray.nextDeadline, menu.nextDeadline].compactMap { $0 }.min()
+    }
+
+    /// Applies an event.
+    mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        let shownAction = talkAction
+        let isOwnEnd = isReleasing
+        switch event {
+        case .stateChanged(let new): change(to: new, at: now)
+        case .failed(let text): fail(text, at: now)
+        case .talkClicked: actions += talkClicked(at: now)
+        case .leaveClicked: if state.channel != nil { actions.append(.tell(.leave)) }
+        case .notificationGone: isNotificationGone = true
+        case .deadline: break
+        }
+        switch event {
+        // Talk and Stop changed places under the user's pointer.
+        case .stateChanged, .failed: if talkAction != shownAction, !isOwnEnd { clicksCountFrom = now + Self.clickGuard }
+        default: break
+        }
+        if let until = lastSpeaker?.until, until <= now { lastSpeaker = nil }
+        if let until = failure?.until, until <= now { failure = nil }
+        return actions + redraw(at: now)
+    }
+
+    // MARK: What is so
+
+    private mutating func change(to new: SystemUIState, at now: Instant) {
+        let old = state
+        state = new
+        if new.channel == nil {
+            state.speaker = nil
+            state.isTransmitting = false
+            lastSpeaker = nil
+            failure = nil
+            isPressed = false
+        }
+        if let speaker = state.speaker {
+            if speaker != old.speaker {
+                lastSpeaker = nil
+                failure = nil
+                // Another voice is news, the same one with its picture is not.
+                if speaker.name != old.speaker?.name { isNotificationGone = false }
+            }
+        } else if let speaker = old.speaker, new.channel != nil {
+            lastSpeaker = (speaker, now + Self.lingerAfterSpeech)
+        }
+        if state.isTransmitting, !old.isTransmitting {
+            failure = nil
+            // Answered.
+            lastSpeaker = nil
+        }
+        if !state.isTransmitting, old.isTransmitting { isPressed = false }
+        if !state.isTransmitting { isReleasing = false }
+    }
+
+    private mutating func fail(_ text: String, at now: Instant) {
+        guard state.channel != nil else { return }
+        isPressed = false
+        isNotificationGone = false
+        failure = (text, now + Self.failureLifetime)
+    }
+
+    // MARK: Clicks
+
+    private var talkAction: TalkAction { state.isTransmitting || isPressed ? .stop : .talk }
+
+    private mutating func talkClicked(at now: Instant) -> [Action] {
+        // Without a channel nothing is shown that could be clicked; when it cannot be used, the refusal will say why.
+        guard state.channel != nil else { return [] }
+        if let clicksCountFrom, now < clicksCountFrom { return [] }
+        switch talkAction {
+        case .talk:
+            isPressed = true
+            return [.tell(.talkPressed)]
+        case .stop:
+            isPressed = false
+            isReleasing = state.isTransmitting
+            return [.tell(.talkReleased)]
+        }
+    }
+
+    // MARK: What is shown
+
+    private mutating func redraw(at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        let wanted = isNotificationGone ? nil : notificationView
+        if wanted != notification {
+            notification = wanted
+            actions.append(.notification(wanted))
+        }
+        if let view = tray.set(Self.trayView(of: state), at: now) { actions.append(.tray(view)) }
+        if let view = menu.set(Self.menuView(of: state, action: talkAction), at: now) { actions.append(.menu(view)) }
+        return actions
+    }
+
+    private var notificationView: NotificationView? {
+        guard let channel = state.channel else { return nil }
+        let name = Self.name(of: channel)
+        func view(
+            _ subject: NotificationView.Subject, _ image: PTImage?, _ action: TalkAction?, _ lifetime: Duration
+        ) -> NotificationView {
+            NotificationView(
+                subject: subject, channelName: name, image: image ?? channel.descriptor.image, action: action,
+                lifetime: lifetime)
+        }
+        if let failure {
+            let text = DisplayText.line(failure.text, fallback: "no reason was given")
+            return view(.failure(text), nil, nil, Self.failureLifetime)
+        }
+        let answer = Self.canTalk(on: channel) ? talkAction : nil
+        if let speaker = state.speaker {
+            // In half duplex an answer has to wait for the end.
+            return view(
+                .speaking(Self.name(of: speaker)), speaker.image,
+                channel.transmissionMode == .fullDuplex ? answer : nil, Self.speechLifetime)
+        }
+        if let (speaker, _) = lastSpeaker {
+            return view(.spoke(Self.name(of: speaker)), speaker.image, answer, Self.lingerAfterSpeech)
+        }
+        return nil
+    }
+
+    private static func trayView(of state: SystemUIState) -> TrayView {
+        guard let channel = state.channel else {
+            return TrayView(
+                status: .passive, activity: .idle, image: nil, title: noChannel, text: statusText(of: state))
+        }
+        return TrayView(
+            status: channel.serviceStatus == .unavailable ? .needsAttention : .active, activity: activity(of: state),
+            image: channel.descriptor.image, title: name(of: channel), text: statusText(of: state))
+    }
+
+    private static func menuView(of state: SystemUIState, action: TalkAction) -> MenuView {
+        MenuView(
+            channelLine: state.channel.map(name(of:)) ?? noChannel, statusLine: statusText(of: state), action: action,
+            canTalk: action == .stop || state.channel.map(canTalk(on:)) ?? false, canLeave: state.channel != nil)
+    }
+
+    private static func activity(of state: SystemUIState) -> Activity {
+        // An open microphone is what must not be overlooked.
+        if state.isTransmitting { return .transmitting }
+        if state.speaker != nil { return .receiving }
+        switch state.channel?.serviceStatus {
+        case .unavailable: return .unavailable
+        case .connecting: return .connecting
+        case .ready, nil: return .idle
+        }
+    }
+
+    private static func statusText(of state: SystemUIState) -> String {
+        guard let channel = state.channel else { return "Join a channel to talk" }
+        let detail = DisplayText.line(channel.serviceDetail, fallback: "")
+        let reason = detail.isEmpty ? "" : ": \(detail)"
+        switch (state.isTransmitting, state.speaker) {
+        case (true, let speaker?): return "You and \(name(of: speaker)) are speaking"
+        case (true, nil): return "You are speaking"
+        case (false, let speaker?): return "\(name(of: speaker)) is speaking"
+        case (false, nil): break
+        }
+        switch channel.serviceStatus {
+        case .ready: return channel.transmissionMode == .listenOnly ? "Ready, only to listen" : "Ready"
+        case .connecting: return "Connecting\(reason)"
+        case .unavailable: return "Not available\(reason)"
+        }
+    }
+
+    private static func canTalk(on channel: SystemUIState.Channel) -> Bool {
+        channel.serviceStatus == .ready && channel.transmissionMode != .listenOnly
+    }
+
+    private static let noChannel = "No channel"
+    private static func name(of channel: SystemUIState.Channel) -> String {
+        DisplayText.line(channel.descriptor.name, fallback: "Channel without a name")
+    }
+    private static func name(of participant: PTParticipant) -> String {
+        DisplayText.line(participant.name, fallback: "Somebody")
+    }
+}

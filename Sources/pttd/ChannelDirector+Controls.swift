@@ -1,0 +1,218 @@
+// What callers on the bus ask of the daemon.
+import Accessories
+import Bridge
+import Calls
+import ChannelService
+import DaemonAPI
+import FoundationEssentials
+import PTTBus
+import PushToTalkCore
+import RelayProtocol
+import SystemUI
+
+extension ChannelDirector: DaemonControls {
+    // MARK: The talk key
+
+    func pressTalkKey(caller: String) async throws(PTChannelError) {
+        guard let seat else { throw Self.noChannel }
+        try await seat.bridge.press(.caller(caller))
+    }
+
+    func releaseTalkKey(caller: String) async -> Bool {
+        guard let seat else { return false }
+        return await seat.bridge.release(.caller(caller))
+    }
+
+    /// The accessories' controls, OR-ed by their own room, begin or end. On the loop.
+    func accessoryWants(_ intent: AccessoryIntent) {
+        guard let seat, intent.isEnd || areAccessoriesEnabled else {
+            // Nothing to talk on: what is held is used up.
+            if !intent.isEnd { surroundings?.handler(.endedBySystem) }
+            return
+        }
+        seat.bridge.assumeIsolated { $0.accessoryWants(intent) }
+    }
+
+    /// The user clicked on the desktop. On the loop.
+    func desktopWants(_ event: SystemUIEvent) {
+        guard let seat else { return }
+        switch event {
+        case .talkPressed: seat.bridge.assumeIsolated { $0.press(.userInterface) }
+        case .talkReleased: seat.bridge.assumeIsolated { $0.stop(.userRequest) }
+        case .leave: step(.leave(seat.uuid, caller: ""))
+        }
+    }
+
+    private var areAccessoriesEnabled: Bool {
+        channel.assumeIsolated { $0.snapshot.channel?.accessoryButtonEventsEnabled } ?? false
+    }
+
+    private static var noChannel: PTChannelError {
+        PTChannelError(.channelNotFound, explanation: "no channel is joined; join one first")
+    }
+
+    func bridge(_ uuid: UUID) throws(PTChannelError) -> Bridge {
+        guard let seat, seat.uuid == uuid else { throw PTChannelError(.channelNotFound) }
+        return seat.bridge
+    }
+
+    // MARK: Programs
+
+    func register(_ application: Application) async throws(PTInstantiationError) -> UUID? {
+        let program = BusProgram(busName: application.id.busName, name: application.id.name)
+        delegates[program.busName] = application.delegate
+        if let refusal = step(.registered(program)) {
+            delegates[program.busName] = nil
+            throw PTInstantiationError(.unknown, explanation: refusal.explanation)
+        }
+        guard let seat, seat.owner == program else { return nil }
+        await restorationTold(to: program.busName)
+        return seat.uuid
+    }
+
+    func applicationLeft(_ application: ApplicationID) async {
+        guard delegates.removeValue(forKey: application.busName) != nil else { return }
+        step(.gone(busName: application.busName))
+    }
+
+    // MARK: Joining and leaving
+
+    func join(_ request: JoinRequest) async throws(PTChannelError) -> UUID {
+        do throws(PTChannelError) {
+            return try await admit(request)
+        } catch {
+            fail(request.caller) { .failedToJoinChannel(request.channel ?? UUID(), error) }
+            throw error
+        }
+    }
+
+    private func admit(_ request: JoinRequest) async throws(PTChannelError) -> UUID {
+        var link: InvitationLink?
+        if let text = request.link {
+            do throws(InvitationLinkError) { link = try InvitationLink(text) } catch {
+                throw PTChannelError(.unknown, explanation: "\(error)")
+            }
+        }
+        let isForeground = await isForeground(request.caller)
+        joinsUnderWay += 1
+        let error = join(
+            ChannelJoin(
+                caller: request.caller.busName, isForeground: isForeground, uuid: request.channel,
+                descriptor: request.descriptor, link: link,
+                wantsApplicationMedia: request.media.map { $0 == .application }))
+        // A program that is told of its channel finds it on the bus.
+        if error == nil { await surroundings?.publish() }
+        joinIsOver()
+        if let error { throw error }
+        guard let uuid = request.channel ?? link?.channel.uuid else { throw Self.noChannel }
+        return uuid
+    }
+
+    func leave(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
+        if let error = step(.leave(channel, caller: caller.busName)) {
+            fail(caller) { .failedToLeaveChannel(channel, error) }
+            throw error
+        }
+    }
+
+    private func isForeground(_ caller: BusCaller) async -> Bool {
+        guard caller.application != nil, let surroundings else { return true }
+        return await surroundings.isForeground(caller.busName)
+    }
+
+    /// A program's delegate is told of what was refused before the channel manager was asked.
+    private func fail(_ caller: BusCaller, _ callback: () -> DelegateCallback) {
+        guard let application = caller.application else { return }
+        tell(callback(), to: BusProgram(busName: application.busName, name: application.name))
+    }
+
+    // MARK: Transmissions of programs
+
+    func requestBeginTransmitting(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
+        guard await isForeground(caller) else {
+            let error = PTChannelError(.appNotForeground)
+            fail(caller) { .failedToBeginTransmitting(channel, error) }
+            throw error
+        }
+        try await bridge(channel).requestBegin(program: caller.busName)
+    }
+
+    func requestStopTransmitting(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
+        try await bridge(channel).requestStop(.developerRequest)
+    }
+
+    func requestingCallerLeft(_ caller: BusCaller) async {
+        await seat?.bridge.release(.program(caller.busName))
+    }
+
+    // MARK: Settings
+
+    func setDescriptor(
+        _ descriptor: PTChannelDescriptor, of channel: UUID, by caller: BusCaller
+    ) async throws(PTChannelError) {
+        try await self.channel.setChannelDescriptor(descriptor, channelUUID: channel)
+    }
+
+    func setServiceStatus(
+        _ status: PTServiceStatus, of channel: UUID, by caller: BusCaller
+    ) async throws(PTChannelError) {
+        await (try bridge(channel)).setProgramStatus(status)
+    }
+
+    func setTransmissionMode(
+        _ mode: PTTransmissionMode, of channel: UUID, by caller: BusCaller
+    ) async throws(PTChannelError) {
+        try await self.channel.setTransmissionMode(mode, channelUUID: channel)
+    }
+
+    func setActiveRemoteParticipant(
+        _ participant: PTParticipant?, of channel: UUID, by caller: BusCaller
+    ) async throws(PTChannelError) {
+        try await self.channel.setActiveRemoteParticipant(participant, channelUUID: channel)
+    }
+
+    func setAccessoryButtonEventsEnabled(
+        _ enabled: Bool, of channel: UUID, by caller: BusCaller
+    ) async throws(PTChannelError) {
+        try await self.channel.setAccessoryButtonEventsEnabled(enabled, channelUUID: channel)
+    }
+
+    // MARK: Pushes and calls
+
+    func reportPushToTalkMessage(
+        _ payload: String, to channel: UUID, by caller: BusCaller
+    ) async throws(PTChannelError) {
+        _ = try bridge(channel)
+        guard machine.active?.owner != nil else {
+            throw PTChannelError(
+                .unknown, explanation: "no program has joined this channel, so nobody would take the push")
+        }
+        let checked: PushPayload
+        do throws(PushPayload.Invalid) { checked = try PushPayload(validating: payload) } catch {
+            throw PTChannelError(.unknown, explanation: "\(error)")
+        }
+        await self.channel.push(
+            .received(Push(identifier: "reported by \(caller.busName)", token: nil, payload: checked)))
+    }
+
+    func callsChanged(inhibitors: [Inhibitor]) async { hold(calls.update(inhibitors)) }
+
+    /// Telephone services tell of these calls. On the loop.
+    func callsChanged(_ active: [ActiveCall]) { hold(calls.update(active)) }
+
+    private func hold(_ changes: [CallHolders.Change]) {
+        for change in changes {
+            channel.assumeIsolated { $0.setCallActive(holder: change.holder, description: change.description) }
+        }
+    }
+}
+
+extension AccessoryIntent {
+    /// Whether it is a release, which is never lost.
+    fileprivate var isEnd: Bool {
+        switch self {
+        case .transmitBegan: false
+        case .transmitEnded: true
+        }
+    }
+}

@@ -1,0 +1,273 @@
+// Carries out what `ChannelDirectorStateMachine` says: channels, links, programs and the record of what to restore.
+import Bridge
+import Calls
+import ChannelService
+import DBus
+import DaemonAPI
+import FoundationEssentials
+import Logging
+import MonotonicTime
+import PTTBus
+import PushToTalkCore
+import Reactor
+import RelayClient
+import RelayProtocol
+
+/// The one active channel of the device, and the program behind it. It is what `org.pttd` asks, and lives on the daemon's loop.
+actor ChannelDirector {
+    /// What it needs of the rest of the daemon.
+    struct Surroundings: Sendable {
+        /// A link to a relay that is not started.
+        var makeLink: @Sendable (InvitationLink, RelayClientMode) -> RelayClient
+        /// The sound devices, as a program is told of them.
+        var audio: AudioSessionDescription
+        /// Has the bus start the program of this name.
+        var startProgram: @Sendable (String) async throws(DBusError) -> Void
+        /// Shows on the bus what is so, and returns when that is done.
+        var publish: @Sendable () async -> Void
+        /// Whether the program of this unique name is in the foreground.
+        var isForeground: @Sendable (String) async -> Bool
+        /// Told on the loop, in order, what those who show or press things have to know.
+        var handler: @Sendable (BridgeEvent) -> Void
+    }
+
+    /// The channel that is open now.
+    struct Seat {
+        let uuid: UUID
+        let bridge: Bridge
+        let client: RelayClient?
+        let isPushOnly: Bool
+        /// The program behind it, while it is registered.
+        var owner: BusProgram?
+        var token: PushToTalkCore.PushToken?
+        /// What pushes to it are addressed to.
+        let topic: PushTopic
+    }
+
+    nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+
+    let channel: ChannelService
+    let logger: Logger
+    var seat: Seat?
+    var delegates: [String: ApplicationDelegate] = [:]
+    private(set) var machine: ChannelDirectorStateMachine
+    private(set) var surroundings: Surroundings?
+    private let store: RestorationStore
+    private var timer: EventLoop.Timer?
+    private var isClosing = false
+    private var openError: PTChannelError?
+    private var isBusReady = false
+    private var programsToStart: [String] = []
+    private var saveIsDue = false
+    var calls = CallHolders()
+    /// Joins whose channel is not on the bus yet: callbacks wait for that.
+    var joinsUnderWay = 0
+    var heldCallbacks: [HeldCallback] = []
+    var restorations: [String: Restoration] = [:]
+
+    init(
+        configured: ChannelMembership?, policy: JoinPolicy, isOpen: Bool, channel: ChannelService,
+        store: RestorationStore,
+        logger: Logger
+    ) {
+        loop = channel.loop
+        machine = ChannelDirectorStateMachine(configured: configured, policy: policy, isOpen: isOpen)
+        self.channel = channel
+        self.store = store
+        self.logger = logger
+    }
+
+    /// What there is to show, and the program that the channel belongs to, as `ChannelProperties.owner` has it.
+    var shown: (snapshot: ChannelServiceSnapshot, detail: String, owner: String) {
+        let owner = machine.active?.owner
+        return (
+            channel.assumeIsolated { $0.snapshot }, seat?.bridge.assumeIsolated { $0.serviceDetail } ?? "",
+            owner.map { $0.name.isEmpty ? $0.busName ?? "" : $0.name } ?? ""
+        )
+    }
+
+    // MARK: Start and end
+
+    /// Joins the channel of the last run, or the configured one.
+    func start(_ surroundings: Surroundings) async {
+        self.surroundings = surroundings
+        _ = await channel.addObserver { [weak self] event in self?.assumeIsolated { $0.observed(event) } }
+        let kept = store.load()
+        if let problem = kept.problem { logger.error("\(problem)") }
+        step(.started(restoring: kept.record.map { ChannelMembership($0) }))
+    }
+
+    /// `org.pttd` is served: programs that are started find it.
+    func busIsReady() {
+        isBusReady = true
+        for name in programsToStart { startProgram(name) }
+        programsToStart = []
+    }
+
+    /// Ends what goes on. The channel is not left, but restored at the next start.
+    func stop() async {
+        timer?.cancel()
+        await channel.shutdown()
+        guard let seat else { return }
+        await seat.bridge.close(nil)
+        if seat.isPushOnly { await seat.client?.leave() }
+        self.seat = nil
+    }
+
+    /// The policy's hours began or ended.
+    func hoursChanged(isOpen: Bool) { step(.hoursChanged(isOpen: isOpen)) }
+
+    // MARK: The rules
+
+    /// Takes an event in and carries out what follows.
+    ///
+    /// - Returns: Why it was not granted.
+    @discardableResult
+    func step(_ event: ChannelDirectorStateMachine.Event) -> PTChannelError? {
+        var refusal: PTChannelError?
+        for action in machine.handle(event, at: .now) {
+            if case .refuse(let error) = action { refusal = error } else { perform(action) }
+        }
+        timer?.cancel()
+        timer = machine.nextDeadline.map { deadline in
+            loop.schedule(at: deadline) { [weak self] in self?.assumeIsolated { _ = $0.step(.deadlineReached) } }
+        }
+        surroundings?.handler(.changed)
+        return refusal
+    }
+
+    /// Joins, and tells why it did not work.
+    func join(_ join: ChannelJoin) -> PTChannelError? {
+        openError = nil
+        return step(.join(join)) ?? openError
+    }
+
+    private func perform(_ action: ChannelDirectorStateMachine.Action) {
+        switch action {
+        case .open(let membership, let reason): open(membership, reason)
+        case .close(let uuid, let reason): close(uuid, reason)
+        case .remember: remember()
+        case .forget: forget()
+        case .startProgram(let name):
+            if isBusReady { startProgram(name) } else { programsToStart.append(name) }
+        case .hand(let program): hand(to: program)
+        case .orphan:
+            seat?.owner = nil
+            channel.assumeIsolated { $0.push(.programLeft) }
+        case .release(let busName): seat?.bridge.assumeIsolated { _ = $0.release(.program(busName)) }
+        case .restorationFailed(let why): logger.error("the channel of the last run is not restored: \(why)")
+        case .refuse: break
+        }
+    }
+
+    // MARK: Channels
+
+    private func open(_ membership: ChannelMembership, _ reason: PTChannelJoinReason) {
+        guard let surroundings else { return }
+        let isPushOnly = membership.hasApplicationMedia
+        let client = machine.link(of: membership).map { surroundings.makeLink($0, isPushOnly ? .pushOnly : .member) }
+        let bridge = Bridge(
+            channelUUID: membership.uuid, channel: channel, link: isPushOnly ? nil : client,
+            logger: Logger(label: "pttd.bridge"))
+        seat = Seat(
+            uuid: membership.uuid, bridge: bridge, client: client, isPushOnly: isPushOnly, owner: machine.owner,
+            topic: PushTopic(program: membership.owner?.name ?? ""))
+        client?.assumeIsolated { client in
+            client.setPushHandler { [weak self] event in self?.assumeIsolated { $0.pushed(event) } }
+            if isPushOnly { client.join() }
+        }
+        bridge.assumeIsolated { bridge in
+            bridge.open(membership.joining(reason), handler: surroundings.handler) { [weak self] error in
+                guard let error else { return }
+                self?.assumeIsolated { $0.notOpened(membership.uuid, error) }
+            }
+        }
+    }
+
+    private func notOpened(_ uuid: UUID, _ error: PTChannelError) {
+        logger.error("the channel cannot be joined", metadata: ["channel": "\(uuid)", "why": "\(error)"])
+        openError = error
+        later { $0.step(.openFailed(uuid)) }
+    }
+
+    private func close(_ uuid: UUID, _ reason: PTChannelLeaveReason?) {
+        guard let seat, seat.uuid == uuid else { return }
+        isClosing = true
+        seat.bridge.assumeIsolated { $0.close(reason) }
+        isClosing = false
+        if seat.isPushOnly { seat.client?.assumeIsolated { $0.leave() } }
+        self.seat = nil
+    }
+
+    /// The channel manager has left by itself, which was told from within its work.
+    func left(_ uuid: UUID) {
+        guard !isClosing else { return }
+        later { $0.step(.left(uuid)) }
+    }
+
+    private func later(_ work: @escaping @Sendable (isolated ChannelDirector) -> Void) {
+        loop.execute { [weak self] in self?.assumeIsolated { work($0) } }
+    }
+
+    // MARK: Programs
+
+    func startProgram(_ name: String) {
+        guard let surroundings else { return }
+        logger.info("the channel's program is started", metadata: ["program": "\(name)"])
+        Task {
+            do throws(DBusError) {
+                try await surroundings.startProgram(name)
+            } catch {
+                logger.warning(
+                    "the channel's program does not start", metadata: ["program": "\(name)", "why": "\(error)"])
+                await channel.push(.programNotStarted(reason: "\(error)"))
+            }
+        }
+    }
+
+    /// The program is needed for a push or a begin.
+    func programWanted() {
+        guard let name = machine.active?.owner?.name, !name.isEmpty else { return }
+        if isBusReady { startProgram(name) } else { programsToStart.append(name) }
+    }
+
+    private func hand(to program: BusProgram) {
+        seat?.owner = program
+        guard let restored = channel.assumeIsolated({ $0.snapshot.channel }) else { return }
+        if restored.descriptor.name.isEmpty { askDescriptor(restored.uuid, program) }
+        tellRestoration(channel.assumeIsolated { $0.restorationCallbacks }, to: program)
+        channel.assumeIsolated { $0.push(.programCame) }
+    }
+
+    // MARK: The record
+
+    /// Keeps what restores the channel: at once, or when nobody talks any more, for the disk may take its time.
+    func remember() {
+        guard let active = machine.active, !active.isConfigured else { return }
+        let snapshot = channel.assumeIsolated { $0.snapshot }
+        guard let joined = snapshot.channel, joined.uuid == active.uuid else { return }
+        saveIsDue = snapshot.transmission != nil || snapshot.activeRemoteParticipant != nil || snapshot.isCapturing
+        guard !saveIsDue else { return }
+        let record = RestorationRecord(
+            channel: joined, token: snapshot.pushToken, application: active.owner?.recordName ?? "",
+            invitation: active.link?.text)
+        do throws(RestorationStoreError) {
+            try store.save(record)
+        } catch {
+            logger.error("the channel will not be there after a restart", metadata: ["why": "\(error)"])
+        }
+    }
+
+    /// Somebody stopped talking.
+    func rememberIfDue() { if saveIsDue { later { $0.remember() } } }
+
+    private func forget() {
+        saveIsDue = false
+        do throws(RestorationStoreError) {
+            try store.remove()
+        } catch {
+            logger.error("a channel that was left may be there after a restart", metadata: ["why": "\(error)"])
+        }
+    }
+}

@@ -1,0 +1,190 @@
+// The rooms of a running daemon, and how they hear of each other. No rules.
+import Accessories
+import Audio
+import Bridge
+import Calls
+import ChannelService
+import Cryptography
+import DBus
+import DaemonAPI
+import Logging
+import PTTBus
+import PushToTalkCore
+import Reactor
+import RelayClient
+import RelayProtocol
+import SystemUI
+
+extension Daemon {
+    /// Everything between the buses, the relay and the sound devices.
+    struct Parts: Sendable {
+        let director: ChannelDirector
+        private let channel: ChannelService
+        private let bus: DBusConnection
+        private let systemBus: DBusConnection
+        private let api: DaemonAPI
+        private let publisher: StatusPublisher
+        private let accessories: AccessoryService
+        private let calls: CallMonitor
+        private let foreground: ForegroundMonitor
+        private let clock: PolicyClock
+        private let desktop: SystemUI?
+        private let surroundings: ChannelDirector.Surroundings
+
+        /// The rooms, joined; nothing runs before `start`.
+        init(
+            _ configuration: Configuration, invitation: InvitationLink?, store: String, identity: Identity,
+            channel service: ChannelServiceConfiguration, bus address: DBusAddress,
+            systemBus systemAddress: DBusAddress,
+            loop: EventLoop
+        ) async throws {
+            let channel = ChannelService(configuration: service, loop: loop, logger: Logger(label: "pttd.channel"))
+            let clock = PolicyClock(configuration.policy, loop: loop)
+            let director = ChannelDirector(
+                configured: invitation.map { ChannelMembership(configured: $0) }, policy: configuration.policy,
+                isOpen: await clock.isOpen, channel: channel, store: RestorationStore(path: store),
+                logger: Logger(label: "pttd.director"))
+            let bus = DBusConnection(to: address, on: loop, logger: Logger(label: "pttd.bus"))
+            let systemBus = DBusConnection(to: systemAddress, on: loop, logger: Logger(label: "pttd.bluez"))
+            let api = DaemonAPI(bus: bus, controls: director, logger: Logger(label: "pttd.api"))
+            let publisher = StatusPublisher(api: api, director: director)
+            let foreground = ForegroundMonitor(on: systemBus, logger: Logger(label: "pttd.sessions"))
+            let accessories = AccessoryService(
+                settings: configuration.accessories, bus: systemBus, logger: Logger(label: "pttd.accessories")
+            ) { event in
+                if case .intent(let intent, _) = event { director.assumeIsolated { $0.accessoryWants(intent) } }
+                publisher.assumeIsolated { $0.changed() }
+            }
+            await publisher.follow(accessories)
+            calls = CallMonitor(on: systemBus, logger: Logger(label: "pttd.calls")) { active in
+                director.assumeIsolated { $0.callsChanged(active) }
+            }
+            // Who can reach the session bus is the user.
+            desktop =
+                configuration.desktop ?? (address == .session)
+                ? SystemUI(bus: bus, logger: Logger(label: "pttd.desktop")) { event in
+                    director.assumeIsolated { $0.desktopWants(event) }
+                } : nil
+            surroundings = ChannelDirector.Surroundings(
+                makeLink: { link, mode in
+                    RelayClient(
+                        invitation: link, identity: identity,
+                        displayName: DisplayName(configuration.displayName) ?? link.channelName, mode: mode, loop: loop,
+                        logger: Logger(label: "pttd.relay"))
+                },
+                audio: AudioSessionDescription(
+                    inputDevice: service.microphone.programName, outputDevice: service.speaker.programName,
+                    sampleRateHertz: 48_000),
+                startProgram: { name throws(DBusError) in try await api.startApplication(name) },
+                publish: { await publisher.published() },
+                isForeground: { name in await foreground.isForeground(name, on: bus) },
+                handler: { event in
+                    switch event {
+                    case .changed: publisher.assumeIsolated { $0.changed() }
+                    case .failed(let error): publisher.assumeIsolated { $0.failed(error) }
+                    case .endedBySystem: accessories.assumeIsolated { $0.transmissionEnded() }
+                    }
+                })
+            (self.channel, self.director, self.clock, self.bus, self.systemBus) = (
+                channel, director, clock, bus, systemBus
+            )
+            (self.api, self.publisher, self.foreground, self.accessories) = (api, publisher, foreground, accessories)
+        }
+
+        /// Starts everything. A bus that is not there may come later: no error.
+        func start(_ logger: Logger) async {
+            await director.start(surroundings)
+            await clock.start { isOpen in director.assumeIsolated { $0.hoursChanged(isOpen: isOpen) } }
+            do {
+                try await api.start()
+            } catch {
+                logger.error("org.pttd is not on the bus; buttons work all the same", metadata: ["why": "\(error)"])
+            }
+            await director.busIsReady()
+            await showOnDesktop(logger)
+            do {
+                try await systemBus.connect(retrying: true)
+            } catch {
+                logger.warning("no Bluetooth yet: BlueZ's bus is tried again and again", metadata: ["why": "\(error)"])
+            }
+            await attempt("no Bluetooth: the bus does not tell of BlueZ", logger) { try await accessories.start() }
+            await attempt("telephone calls are not noticed", logger) { try await calls.start() }
+            await attempt("programs count as being in the foreground", logger) {
+                try await foreground.start()
+            }
+            await attempt("the machine's sleep is not noticed", logger) {
+                try await SleepMonitor.follow(systemBus) { sleeps($0) }
+            }
+        }
+
+        /// Ends everything. The channel is not left: the next start restores it.
+        func stop() async {
+            await clock.stop()
+            await accessories.stop()
+            await calls.stop()
+            await foreground.stop()
+            await systemBus.close()
+            await director.stop()
+            await desktop?.stop()
+            await api.stop()
+        }
+
+        private func showOnDesktop(_ logger: Logger) async {
+            guard let desktop else { return }
+            await attempt("the desktop does not show push to talk", logger) {
+                try await desktop.start()
+            }
+            await publisher.show(on: desktop)
+        }
+
+        /// What is held when the machine falls asleep must not be held when it wakes.
+        private func sleeps(_ isComing: Bool) {
+            if isComing { accessories.assumeIsolated { $0.prepareForSleep() } }
+            channel.assumeIsolated { $0.setInterruption(isComing ? "the machine is going to sleep" : nil) }
+            if !isComing { clock.assumeIsolated { $0.look() } }
+        }
+
+        private func attempt(
+            _ failure: String, _ logger: Logger, _ body: () async throws -> Void
+        ) async {
+            do {
+                try await body()
+            } catch {
+                logger.warning("\(failure)", metadata: ["why": "\(error)"])
+            }
+        }
+    }
+}
+
+extension ChannelMembership {
+    /// The channel of the configuration.
+    init(configured link: InvitationLink) {
+        self.init(
+            uuid: link.channel.uuid, descriptor: PTChannelDescriptor(name: link.channelName.text, image: nil),
+            owner: nil,
+            isConfigured: true, link: link)
+    }
+}
+
+extension AudioDevice {
+    /// What a program opens to use the same device.
+    fileprivate var programName: String {
+        switch self {
+        case .alsa(let name): name
+        default: "\(self)"
+        }
+    }
+}
+
+extension ForegroundMonitor {
+    /// Whether the program of this unique name is in the foreground; one that is gone is not asked about any more.
+    fileprivate func isForeground(_ name: String, on bus: DBusConnection) async -> Bool {
+        do throws(DBusError) {
+            return await isForeground(
+                processIdentifier: try await bus.processIdentifier(of: name),
+                userIdentifier: try await bus.userIdentifier(of: name))
+        } catch {
+            return true
+        }
+    }
+}

@@ -1,0 +1,72 @@
+// pttrelay push-certificate and push-server-certificate: what both ends of the HTTP endpoint need.
+import ArgumentParser
+import Cryptography
+import RelayProtocol
+import Terminal
+
+/// Makes a client's certificate.
+struct PushCertificateCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "push-certificate", abstract: "Make a certificate for a program that sends pushes.",
+        discussion: """
+            Prints the certificate and its key as one PEM text, for curl's --cert, and on standard error the lines that let it \
+            push to the topics: add them to pttrelay.toml and restart the relay. Who has the PEM text may push: keep it secret. \
+            To take the right away, remove the lines and restart the relay.
+            """)
+
+    @Argument(
+        help: ArgumentHelp(
+            "What the pushes are for: the application's identifier and .voip-ptt; may be repeated.", valueName: "topic"),
+        transform: { text in
+            do throws(TopicRefusal) {
+                return try PushTopic(written: text)
+            } catch {
+                throw ValidationError("\(error.problem); \(error.advice)")
+            }
+        })
+    var topics: [PushTopic]
+
+    func run() async throws {
+        let identity: Identity
+        do {
+            identity = try Identity(generating: topics[0].text)
+        } catch {
+            Console.complain("pttrelay: \(error)")
+            throw ExitCode.failure
+        }
+        // The PEM text ends with a line's end of its own.
+        Console.say(identity.pem.hasSuffix("\n") ? String(identity.pem.dropLast()) : identity.pem)
+        let list = topics.map { "\"\($0)\"" }.joined(separator: ", ")
+        Console.complain(
+            """
+            Add to pttrelay.toml, and restart the relay:
+
+            [[push.client]]
+            pin = "\(Base64URL.encode(identity.pin.bytes))"
+            topics = [\(list)]
+            """)
+    }
+}
+
+/// Prints the certificate that the relay made for itself.
+struct PushServerCertificateCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "push-server-certificate",
+        abstract: "Print the certificate by which programs that send pushes know the relay.",
+        discussion: """
+            It is the one that the relay makes when [push] names none; give it to curl with --cacert. It is not secret.
+            """)
+
+    @OptionGroup var relay: RelayOptions
+
+    func run() async throws {
+        do {
+            let state = try RelayState.existing(relay.stateDirectory(try relay.settings()))
+            let text = try state.existingPushServerIdentity().certificatePEM
+            Console.say(text.hasSuffix("\n") ? String(text.dropLast()) : text)
+        } catch {
+            Console.complain("pttrelay: \(error)")
+            throw configurationMistake
+        }
+    }
+}

@@ -1,0 +1,140 @@
+// [push] of pttrelay.toml: where pushes come in, and who may send them.
+import Cryptography
+import Glibc
+import Logging
+import RelayHTTP
+import RelayProtocol
+import Settings
+
+/// The endpoint for pushes as the configuration has it.
+struct PushSettings {
+    /// The TCP address and port.
+    var listen = ListenAddress(address: "::", port: PushEndpointConfiguration.defaultPort)
+    /// The files of the server's certificate and key in PEM; nil: the relay makes its own.
+    var files: (certificate: String, key: String)?
+    /// Who may push what.
+    var clients: [PushClient] = []
+
+    /// The most clients.
+    static let clientsMaximum = 256
+    /// The most topics of one client.
+    static let topicsMaximum = 64
+
+    static func read(_ table: SettingsTable) -> PushSettings {
+        var result = PushSettings()
+        result.listen = (table.optional("listen", RelaySettings.listenAddress) ?? nil) ?? result.listen
+        let certificate = table.optional("certificate", .string)
+        let key = table.optional("key", .string)
+        switch (certificate, key) {
+        case (let certificate?, let key?): result.files = (certificate, key)
+        case (nil, nil): break
+        case (.some, nil):
+            table.problem("certificate", "has no key", "name the file of its key as 'key', or remove 'certificate'")
+        case (nil, .some):
+            table.problem(
+                "key", "has no certificate", "name the file of its certificate as 'certificate', or remove 'key'")
+        }
+        result.clients = table.tables("client", countMax: clientsMaximum).compactMap { client in
+            // For people: whose certificate it is.
+            _ = client.optional("name", .string)
+            let pin = client.required("pin", pin)
+            let topics = client.required("topics", .array(of: topic, count: 1...topicsMaximum)).compactMap(\.self)
+            // What cannot be read was reported.
+            return pin.flatMap { PushClient(pin: $0, topics: topics) }
+        }
+        return result
+    }
+
+    private static var pin: SettingType<PublicKeyPin?> {
+        SettingType<String>.string.map(placeholder: nil) { text throws(SettingRefusal) in
+            guard let pin = Base64URL.decode(text).flatMap({ PublicKeyPin($0) }) else {
+                throw SettingRefusal(
+                    "\"\(text)\" is not the pin of a certificate",
+                    "copy what 'pttrelay push-certificate' prints")
+            }
+            return pin
+        }
+    }
+
+    private static var topic: SettingType<PushTopic?> {
+        SettingType<String>.string.map(placeholder: nil) { text throws(SettingRefusal) in
+            do throws(TopicRefusal) {
+                return try PushTopic(written: text)
+            } catch {
+                throw SettingRefusal(error.problem, error.advice)
+            }
+        }
+    }
+
+    // MARK: Use
+
+    /// What the endpoint is started with.
+    func endpoint(_ state: RelayState, logger: Logger) throws -> PushEndpointConfiguration {
+        if clients.isEmpty {
+            logger.warning(
+                "nobody may push: [push] has no client; 'pttrelay push-certificate TOPIC' makes a certificate for one")
+        }
+        let (certificate, key) = try certificate(state, logger: logger)
+        return PushEndpointConfiguration(
+            listenAddress: listen.address, listenPort: listen.port, certificatePEM: certificate, privateKeyPEM: key,
+            clients: clients)
+    }
+
+    private func certificate(_ state: RelayState, logger: Logger) throws -> (String, String) {
+        if let files {
+            return (
+                String(decoding: try SettingsFile.contents(of: files.certificate), as: UTF8.self),
+                String(decoding: try SettingsFile.contents(of: files.key), as: UTF8.self)
+            )
+        }
+        let identity = try state.pushServerIdentity(serverNames(state), logger: logger)
+        logger.notice(
+            """
+            pushes come in under a certificate that the relay made; so that clients trust it: \
+            pttrelay push-server-certificate > relay.pem, then curl --cacert relay.pem
+            """)
+        return (identity.certificatePEM, identity.privateKeyPEM)
+    }
+
+    /// The names and addresses by which a client on this machine or in its network may know it.
+    private func serverNames(_ state: RelayState) -> [Identity.ServerName] {
+        let own = ListenAddress(address: "::", port: 0).invitationHost
+        var names: [Identity.ServerName] = []
+        for text in [state.host, listen.invitationHost, own, "localhost", "127.0.0.1", "::1"] {
+            guard let text else { continue }
+            let name: Identity.ServerName = Self.addressBytes(text).map { .address($0) } ?? .host(text)
+            if !names.contains(name) { names.append(name) }
+        }
+        return names
+    }
+
+    /// A numeric IP address in network order; nil for a name.
+    private static func addressBytes(_ text: String) -> [UInt8]? {
+        var four = in_addr()
+        if inet_pton(AF_INET, text, &four) == 1 { return withUnsafeBytes(of: four) { [UInt8]($0) } }
+        var six = in6_addr()
+        return inet_pton(AF_INET6, text, &six) == 1 ? withUnsafeBytes(of: six) { [UInt8]($0) } : nil
+    }
+}
+
+/// What is wrong with a topic that somebody wrote.
+struct TopicRefusal: Error {
+    let problem: String
+    let advice: String
+}
+
+extension PushTopic {
+    /// The topic as written in a configuration or on a command line.
+    init(written text: String) throws(TopicRefusal) {
+        guard let topic = PushTopic(text) else {
+            throw TopicRefusal(
+                problem: "\"\(text)\" is not a topic", advice: "write 1 to 255 letters, digits, dots and dashes")
+        }
+        guard topic.application != nil else {
+            throw TopicRefusal(
+                problem: "\"\(text)\" is not a topic of push to talk",
+                advice: "write the application's identifier and \(PushTopic.suffix): \"\(text)\(PushTopic.suffix)\"")
+        }
+        self = topic
+    }
+}
