@@ -216,6 +216,18 @@ import Testing
         }
     }
 
+    @Test("a channel that is joined in another mode than asked for is told as such")
+    func joinedInAnotherMode() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon.start(fixture)
+            await daemon.refuse(.unknown, "the microphone is somebody else's", only: "mode")
+            let outcome = try await Program.run(fixture, "join", link, "--mode", "full-duplex")
+            #expect(outcome.status == 1 && outcome.output.isEmpty)
+            let words = "the channel is joined, but its mode is not full-duplex: the microphone is somebody else's"
+            #expect(outcome.errors == "pttctl: \(words)\n")
+        }
+    }
+
     @Test(
         "a wrong command line ends with 64 and says what is right",
         arguments: [
