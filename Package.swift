@@ -164,6 +164,12 @@ let package = Package(
                 log,
             ], path: "Benchmarks/RelayForward", swiftSettings: swiftSettings),
 
+        // Not a product: what asking the daemon over D-Bus costs, and that nothing is kept of it (Benchmarks/cycles).
+        .executableTarget(
+            name: "bus-cycles",
+            dependencies: ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log],
+            path: "Benchmarks/BusCycles", swiftSettings: swiftSettings),
+
         // Tests, one target a room.
         tests("Reactor", named: "Reactor", ["MonotonicTime", "CLinux"]),
         tests("Cryptography", named: "Cryptography"),
