@@ -15,8 +15,8 @@ actor ScriptedDaemon: DaemonControls {
     nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
     nonisolated let asked = Recorder<String>()
     nonisolated let inhibitors = Recorder<[Inhibitor]>()
-    /// What is thrown by everything.
     private var refusal: PTChannelError?
+    private var refused: String?
     private(set) var channel: ChannelProperties?
     private(set) var api: DaemonAPI?
 
@@ -49,7 +49,11 @@ actor ScriptedDaemon: DaemonControls {
         api = nil
     }
 
-    func refuse(_ code: PTChannelError.Code, _ words: String) { refusal = PTChannelError(code, explanation: words) }
+    /// - Parameter only: What is refused; nil: everything.
+    func refuse(_ code: PTChannelError.Code, _ words: String, only: String? = nil) {
+        refused = only
+        refusal = PTChannelError(code, explanation: words)
+    }
 
     /// Changes what the channel's object says.
     func show(_ change: @Sendable (inout ChannelProperties?) -> Void) async {
@@ -59,7 +63,7 @@ actor ScriptedDaemon: DaemonControls {
 
     private func note(_ text: String) throws(PTChannelError) {
         asked.record(text)
-        if let refusal { throw refusal }
+        if let refusal, refused.map({ text.hasPrefix($0) }) ?? true { throw refusal }
     }
 
     // MARK: DaemonControls
