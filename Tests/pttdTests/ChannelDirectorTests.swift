@@ -189,6 +189,7 @@ import Testing
             try await program.expect(["DidJoinChannel", "ReceivedEphemeralPushToken"])
             let token = try #require(program.token.flatMap { RelayProtocol.PushToken($0) })
             await program.client.close()
+            #expect(try await eventually { await daemon.parts.director.machine.owner == nil })
             // By the relay, as the HTTP endpoint does it.
             let topic = try #require(PushTopic(application: name))
             let payload = Array(#"{"speaker":"Ann"}"#.utf8)

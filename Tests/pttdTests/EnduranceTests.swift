@@ -68,12 +68,13 @@ import Testing
 
     private func transmit(_ program: TestProgram, times: Int) async throws {
         let uuid = try await program.client.joinChannel(UUID(), name: "Alpha")
+        try await program.told.wait { $0.last?.member == "ReceivedEphemeralPushToken" }
         for turn in 1...times {
             try await program.client.requestBeginTransmitting(uuid)
             try await program.client.requestStopTransmitting(uuid)
             // A program that does not read its callbacks counts as gone.
             if turn.isMultiple(of: 8) {
-                try await program.told.wait { $0.last?.member == "DidDeactivateAudioSession" }
+                try await program.told.wait { $0.count { $0.member == "DidEndTransmitting" } == 8 }
                 program.told.clear()
             }
         }
