@@ -31,6 +31,8 @@ actor DaemonLink {
     static let queueLimit = Duration.seconds(5)
     /// Requests that have not been handed to the bus; beyond it they fail.
     static let outboxMax = 256
+    /// How long the answer to a push waits for pttd to take a stop that the app asked for before it.
+    static let stopLimit = Duration.seconds(1)
     static let firstRetry = Duration.milliseconds(100)
     static let longestRetry = Duration.seconds(10)
 
@@ -44,6 +46,7 @@ actor DaemonLink {
     /// Whether the first registration is over: from then on pttd's coming and going is this actor's business.
     private var isStarted = false
     private var retry: EventLoop.Timer?
+    private var stopWaiters: [CheckedContinuation<Void, Never>] = []
     private var retryDelay = DaemonLink.firstRetry
 
     init(settings: LinkSettings, caller: DelegateCaller, logger: Logger) throws(PTInstantiationError) {
@@ -245,6 +248,23 @@ actor DaemonLink {
 
     private func answered(_ request: DelegateStateMachine.Request, _ uuid: UUID, _ error: PTChannelError?) {
         caller.post(machine.handle(.answered(request, uuid, error), at: .now))
+        if !machine.isWaiting(for: .stop) { resumeStopWaiters() }
+    }
+
+    private func resumeStopWaiters() {
+        let waiters = stopWaiters
+        stopWaiters = []
+        for waiter in waiters { waiter.resume() }
+    }
+
+    /// "Stop, then receive" is one thing to pttd only when it has taken the stop before it gets the answer.
+    func stopsTaken() async {
+        guard machine.isWaiting(for: .stop) else { return }
+        let limit = loop.schedule(after: Self.stopLimit) { [weak self] in
+            self?.assumeIsolated { $0.resumeStopWaiters() }
+        }
+        await withCheckedContinuation { stopWaiters.append($0) }
+        limit.cancel()
     }
 
     /// Calls a method of a channel, in order with the other things the app wants.
