@@ -52,6 +52,8 @@ install:
 	install -Dm 644 systemd/pttd.sysusers $(DESTDIR)/usr/lib/sysusers.d/pttd.conf
 	install -Dm 644 systemd/pttd.tmpfiles $(DESTDIR)/usr/lib/tmpfiles.d/pttd.conf
 	install -Dm 644 systemd/org.pttd.conf $(DESTDIR)/usr/share/dbus-1/system.d/org.pttd.conf
+	install -Dm 644 -t $(DESTDIR)/usr/share/dbus-1/system-services systemd/org.pttd.service
+	install -Dm 644 -t $(DESTDIR)/usr/share/dbus-1/services systemd/org.pttd.service
 	install -Dm 644 udev/60-pttd.rules $(DESTDIR)/usr/lib/udev/rules.d/60-pttd.rules
 ifeq ($(DESTDIR),)
 	systemd-sysusers pttd.conf && systemd-tmpfiles --create pttd.conf && systemctl daemon-reload && systemctl reload dbus && udevadm control --reload

@@ -146,7 +146,9 @@ let package = Package(
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "MonotonicTime",
                 "Reactor", "PTTBus", "Calls", "SystemUI", "Logs", "Terminal", arguments, log,
             ]),
-        executable("pttctl", ["PTTBus", "DBus", "Terminal", "MonotonicTime", "Reactor", "Logs", arguments, log]),
+        executable(
+            "pttctl",
+            ["PTTBus", "PushToTalkCore", "DBus", "Terminal", "MonotonicTime", "Reactor", "Logs", arguments, log]),
         executable(
             "pttrelay",
             [
@@ -192,6 +194,9 @@ let package = Package(
             ["FakeBlueZ", "BusTestSupport", "BlueZ", "DBus", "Settings", "MonotonicTime", "Reactor", log],
             exclude: ["Traces"]),
         tests("ChannelService", named: "ChannelService", ["PushToTalkCore", "Audio", "MonotonicTime", "Reactor"]),
+        .executableTarget(
+            name: "restoration-writer", dependencies: ["ChannelService", "PushToTalkCore"],
+            path: "Tests/Support/restoration-writer", swiftSettings: swiftSettings),
         tests(
             "RelayServer", named: "Relay",
             [
@@ -206,7 +211,11 @@ let package = Package(
             ]),
         tests(
             "pttd", named: "pttd",
-            ["BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "Accessories", "MonotonicTime", "Reactor"]),
+            [
+                "BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "RelayServer", "Accessories", "Bridge",
+                "Calls", "ChannelService", "Cryptography", "PTTBus", "PushToTalkCore", "SystemUI", "MonotonicTime",
+                "Reactor", log,
+            ]),
         tests(
             "Bridge", named: "Bridge",
             [
@@ -230,6 +239,11 @@ let package = Package(
             [
                 "PushToTalkSamples", "PushToTalkApp", "pttd", "BusTestSupport", "PTTBus", "DBus", "PushToTalkCore",
                 "MonotonicTime", "Reactor", log,
+            ]),
+        tests(
+            "pttctl", named: "pttctl",
+            [
+                "BusTestSupport", "DaemonAPI", "PTTBus", "PushToTalkCore", "DBus", "MonotonicTime", "Reactor", log,
             ]),
 
         // What the tests of several rooms, the demonstration and the benchmark stand on.

@@ -95,6 +95,9 @@ final class DeviceAudioSession: AudioSession {
         closeDevices()
     }
 
+    /// Whether an engine holds a device, or may.
+    var hasOpenDevices: Bool { microphone != nil || speaker != nil }
+
     private func closeDevices() {
         microphoneWatch?.cancel()
         microphone?.close()
@@ -304,18 +307,6 @@ final class DeviceAudioSession: AudioSession {
             return try loop.watch(descriptor, for: .readable) { _ in drain() }
         } catch {
             throw .device(device.description, operation: "watch its events", code: error.code)
-        }
-    }
-}
-
-extension Tone {
-    /// How a tone of the channel manager sounds.
-    fileprivate init(_ tone: ChannelTone) {
-        switch tone {
-        case .microphoneOn: self = .micOn
-        case .microphoneOff: self = .micOff
-        case .denied: self = .deny
-        case .talkTimeWarning: self = .warning
         }
     }
 }

@@ -17,6 +17,8 @@ final class Registration {
 
     let application: Application
     var state = State.coming
+    /// Whether the controls have been told of it, and not refused it.
+    var isKnown = false
 
     init(_ application: Application) { self.application = application }
 }
@@ -91,21 +93,23 @@ extension DaemonAPI {
 
     private func restored(_ registration: Registration) async throws -> UUID? {
         let controls = try controls
+        registration.isKnown = true
         do throws(PTInstantiationError) {
             return try await controls.register(registration.application)
         } catch {
+            registration.isKnown = false
             throw PTTBus.reply(error)
         }
     }
 
-    /// A registration that was not completed: the controls know of it all the same.
+    /// Ends a registration that was not completed.
     private func abandon(_ registration: Registration) async {
         let id = registration.application.id
         if applications[id.busName] === registration { applications[id.busName] = nil }
         registration.state = .over
         await registration.application.delegate.end()
         await drop(.application, for: id.busName)
-        await (try? controls)?.applicationLeft(id)
+        if registration.isKnown { await (try? controls)?.applicationLeft(id) }
     }
 
     /// The program's delegate is not called any more.

@@ -19,13 +19,16 @@ struct WatchedCaller {
     var uses: Set<Use>
     /// nil while it is being set up.
     var watch: DBusNameWatch?
+    /// Later calls of the same caller, which wait for that.
+    var waiting: [CheckedContinuation<Void, Never>] = []
 }
 
 extension DaemonAPI {
-    /// Notes that `caller` is about to hold something.
+    /// Notes that `caller` is about to hold something; without a pause when it is watched already.
     ///
     /// Holding comes after this, and `isHolding` has to be looked at again when it is done: the caller may have left meanwhile.
     func hold(_ use: WatchedCaller.Use, for caller: String) async throws {
+        await settled(caller)
         if callers[caller] != nil {
             callers[caller]?.uses.insert(use)
             return
@@ -41,20 +44,26 @@ extension DaemonAPI {
                 self?.assumeIsolated { $0.gone(caller) }
             }
         } catch {
-            callers[caller] = nil
+            for call in callers.removeValue(forKey: caller)?.waiting ?? [] { call.resume() }
             throw error
         }
         // A caller may be gone before its watch was there; then nobody would ever let go for it.
-        guard callers[caller] != nil, await bus.uniqueName != nil else {
-            callers[caller] = nil
+        let isConnected = await bus.uniqueName != nil
+        guard isConnected, callers[caller] != nil else {
+            for call in callers.removeValue(forKey: caller)?.waiting ?? [] { call.resume() }
             await bus.unwatchName(watch)
             throw Self.callerLeft
         }
-        if callers[caller]?.uses.isEmpty == true {
-            callers[caller] = nil
-            await bus.unwatchName(watch)
-        } else {
-            callers[caller]?.watch = watch
+        callers[caller]?.watch = watch
+        // They run after what this call does now.
+        for call in callers[caller]?.waiting ?? [] { call.resume() }
+        callers[caller]?.waiting = []
+    }
+
+    /// Waits until an earlier call of `caller` has its watch, so that calls take effect in the order they came.
+    func settled(_ caller: String) async {
+        while let entry = callers[caller], entry.watch == nil {
+            await withCheckedContinuation { callers[caller]?.waiting.append($0) }
         }
     }
 
@@ -68,7 +77,6 @@ extension DaemonAPI {
     /// `caller` does not hold this any more.
     func drop(_ use: WatchedCaller.Use, for caller: String) async {
         guard callers[caller]?.uses.remove(use) != nil else { return }
-        // One that is being set up is ended by whoever sets it up.
         guard let entry = callers[caller], entry.uses.isEmpty, let watch = entry.watch else { return }
         callers[caller] = nil
         await bus.unwatchName(watch)
@@ -76,6 +84,7 @@ extension DaemonAPI {
 
     private func gone(_ caller: String) {
         guard let entry = callers.removeValue(forKey: caller) else { return }
+        for call in entry.waiting { call.resume() }
         let identity = identity(of: caller)
         // At once, so that nothing waits for a delegate that is not there.
         if entry.uses.contains(.application) { detach(caller) }

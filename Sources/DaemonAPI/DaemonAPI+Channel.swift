@@ -42,6 +42,7 @@ extension DaemonAPI {
                 try await api.requestBegin(uuid, caller)
             },
             "RequestStopTransmitting": owners { api, _, caller in
+                await api.settled(caller.busName)
                 try await api.perform { controls throws(PTChannelError) in
                     try await controls.requestStopTransmitting(uuid, by: caller)
                 }
@@ -133,6 +134,7 @@ extension DaemonAPI {
     }
 
     private func end(_ caller: String) async throws {
+        await settled(caller)
         await drop(.talkKey, for: caller)
         guard try await controls.releaseTalkKey(caller: caller) else {
             throw PTTBus.reply(

@@ -84,7 +84,8 @@ public protocol DaemonControls: Actor {
 
     /// A program has a channel manager from now on. Returns when the restoration of its channel has been told to its delegate.
     ///
-    /// A program with the name of one that is registered takes its place, after `applicationLeft` of that one.
+    /// A program that registers again, or with the name of another one, takes its place after `applicationLeft` of that one. When the
+    /// program leaves meanwhile, its delegate answers with `.gone` at once, and `applicationLeft` comes after this has returned.
     /// - Returns: The program's channel; nil while it has none.
     func register(_ application: Application) async throws(PTInstantiationError) -> UUID?
 

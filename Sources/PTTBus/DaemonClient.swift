@@ -30,6 +30,12 @@ public actor DaemonClient {
     public private(set) var snapshot = DaemonSnapshot()
     /// The daemon's unique name; nil while it is not running.
     private(set) var owner: String?
+    /// What was told since each `refresh` that is under way began.
+    private var changesMeanwhile: [UInt64: [Change]] = [:]
+    private var nextReading: UInt64 = 0
+    private typealias Change = (inout DaemonSnapshot) -> Void
+    /// The most changes that may come during a `refresh`.
+    private static let changesMax = 4_096
 
     private init(_ bus: DBusConnection, loop: EventLoop) {
         self.bus = bus
@@ -38,6 +44,9 @@ public actor DaemonClient {
 
     /// Whether the daemon is on the bus.
     public var isRunning: Bool { owner != nil }
+
+    /// This client's unique name; nil while there is no bus.
+    public var uniqueName: String? { get async { await bus.uniqueName } }
 
     /// Finds the daemon: on the given bus, or else on the session bus and then on the system bus.
     ///
@@ -74,11 +83,17 @@ public actor DaemonClient {
     }
 
     /// Reads everything anew.
+    ///
+    /// - Throws: What made reading fail; `.limitReached` when too much changed meanwhile.
     public func refresh() async throws(DBusError) {
+        let reading = nextReading
+        nextReading += 1
+        changesMeanwhile[reading] = []
+        defer { changesMeanwhile[reading] = nil }
+        var new = DaemonSnapshot()
         let answer = try await bus.call(
             destination: PTTBus.name, path: Self.root, interface: "org.freedesktop.DBus.ObjectManager",
             method: "GetManagedObjects", startsService: false)
-        var new = DaemonSnapshot()
         for (path, interfaces) in answer.first?.dictionaryValue ?? [:] {
             guard let path = path.objectPathValue, let interfaces = interfaces.dictionaryValue else { continue }
             for (interface, properties) in interfaces {
@@ -88,6 +103,10 @@ public actor DaemonClient {
         let manager = try await bus.getProperties(
             of: PTTBus.managerInterface, destination: PTTBus.name, path: Self.root)
         new.set(PTTBus.managerInterface, manager, at: Self.root)
+        // What was told between the two answers is in neither; told again, what came before them does no harm.
+        let changes = changesMeanwhile[reading] ?? []
+        guard changes.count < Self.changesMax else { throw .limitReached("\(Self.changesMax) changes while reading") }
+        for change in changes { change(&new) }
         snapshot = new
     }
 
@@ -153,7 +172,10 @@ public actor DaemonClient {
         }
     }
 
-    private func tell(_ change: (inout DaemonSnapshot) -> Void) {
+    private func tell(_ change: @escaping Change) {
+        for (reading, changes) in changesMeanwhile where changes.count < Self.changesMax {
+            changesMeanwhile[reading, default: []].append(change)
+        }
         let old = snapshot
         change(&snapshot)
         if old != snapshot { handler?(.changed(from: old, to: snapshot)) }

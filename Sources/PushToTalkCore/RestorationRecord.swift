@@ -22,7 +22,8 @@ public struct RestorationRecord: Hashable, Sendable {
     public var accessoryButtonEventsEnabled: Bool
     /// Whose the sound is.
     public var media: MediaOwner
-    /// The well-known bus name of the program that joined; empty: it has none, or a user or the configuration joined.
+    /// The well-known bus name of the program that joined; empty: it has none, or a user or the configuration joined. A
+    /// unique name (`:1.42`) may be kept, too; nothing can be started by it.
     public var application: String
     /// The invitation of the join; nil: it had none.
     public var invitation: String?
@@ -61,10 +62,11 @@ public struct RestorationRecord: Hashable, Sendable {
     /// - Parameter status: How the service is at the start.
     public func joinRequest(status: PTServiceStatus) -> ChannelManagerStateMachine.Request {
         let program = token == nil ? ChannelProgram.none : .absent
+        let canStart = !application.isEmpty && !application.hasPrefix(":")
         return .join(
             channelUUID: channelUUID, descriptor, reason: .channelRestoration, mode: mode, status: status,
             options: .init(
-                media: media, program: program, canStartProgram: !application.isEmpty,
+                media: media, program: program, canStartProgram: canStart,
                 accessoryButtonEventsEnabled: accessoryButtonEventsEnabled, restoredToken: token))
     }
 }

@@ -27,6 +27,8 @@ actor StatusNotifierItem {
     private var ownsName = false
     private var isExported = false
     private var watcherOwner: String?
+    /// What is on the bus.
+    private var told: [String: DBusValue] = [:]
 
     /// An icon that nobody can see yet. `activated` is called on the loop, when the icon is clicked.
     init(
@@ -46,7 +48,8 @@ actor StatusNotifierItem {
 
     /// Puts the icon on the bus and watches for watchers.
     func start() async throws(DBusError) {
-        try await bus.export([try export()], at: Self.path)
+        told = properties
+        try await bus.export([try export(told)], at: Self.path)
         isExported = true
         // What changed meanwhile.
         show(view)
@@ -63,8 +66,7 @@ actor StatusNotifierItem {
         if isExported { await bus.unexport(at: Self.path) }
         isExported = false
         // Giving the name back is how an icon is unregistered.
-        if ownsName { try? await bus.releaseName(name) }
-        ownsName = false
+        await releaseName()
     }
 
     private func watcherChanged(_ owner: String?) {
@@ -74,13 +76,12 @@ actor StatusNotifierItem {
 
     private func register(with owner: String) async {
         do throws(DBusError) {
-            if !ownsName {
-                try await bus.requestName(name)
-                ownsName = true
-            }
+            let service = try await serviceName()
+            // Stopped meanwhile, or there is another watcher.
+            guard watcherOwner == owner else { return }
             try await bus.call(
                 destination: owner, path: "/StatusNotifierWatcher", interface: Self.watcher,
-                method: "RegisterStatusNotifierItem", arguments: [.string(name)], timeout: Self.timeout,
+                method: "RegisterStatusNotifierItem", arguments: [.string(service)], timeout: Self.timeout,
                 startsService: false)
         } catch {
             // The next watcher is asked again; this one is not.
@@ -88,14 +89,35 @@ actor StatusNotifierItem {
         }
     }
 
+    private func serviceName() async throws(DBusError) -> String {
+        if ownsName { return name }
+        do throws(DBusError) {
+            try await bus.requestName(name)
+            ownsName = true
+            if !isExported { await releaseName() }
+            return name
+        } catch .nameTaken {
+            // Process numbers repeat in containers; the bus's own names do not.
+            guard let unique = await bus.uniqueName else { throw .disconnected }
+            return unique
+        }
+    }
+
+    private func releaseName() async {
+        guard ownsName else { return }
+        ownsName = false
+        try? await bus.releaseName(name)
+    }
+
     // MARK: What is shown
 
     /// The icon from now on.
     func show(_ new: TrayView) {
-        let old = properties
         view = new
-        let now = properties
         guard isExported else { return }
+        let old = told
+        let now = properties
+        told = now
         let isSeen = watcherOwner != nil
         bus.assumeIsolated { bus in
             do throws(DBusError) {
@@ -140,7 +162,7 @@ actor StatusNotifierItem {
 
     // MARK: Calls
 
-    private func export() throws(DBusError) -> DBusExport {
+    private func export(_ properties: [String: DBusValue]) throws(DBusError) -> DBusExport {
         try DBusExport(
             Self.declaration, properties: properties,
             methods: [

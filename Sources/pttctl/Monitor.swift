@@ -48,8 +48,17 @@ struct Monitor: AsyncParsableCommand {
         case .transmissionFailed(_, let code, let message):
             return [Happening("failed", "not transmitted: \(message)", detail: "PTChannelError \(code)")]
         case .changed(let old, let new):
-            return channels(old, new) + accessories(old, new)
+            return channels(old, new) + calls(old, new) + accessories(old, new)
         }
+    }
+
+    private static func calls(_ old: DaemonSnapshot, _ new: DaemonSnapshot) -> [Happening] {
+        guard old.manager.call != new.manager.call else { return [] }
+        // A call that takes another's place ends nothing for push-to-talk.
+        guard new.manager.call.isEmpty else {
+            return [Happening("call", "silent during a call: \(new.manager.call)", detail: new.manager.call)]
+        }
+        return [Happening("callEnded", "the call is over: \(old.manager.call)", detail: old.manager.call)]
     }
 
     private static func channels(_ old: DaemonSnapshot, _ new: DaemonSnapshot) -> [Happening] {
@@ -65,6 +74,13 @@ struct Monitor: AsyncParsableCommand {
                 let detail = channel.serviceStatusDetail.isEmpty ? "" : ": \(channel.serviceStatusDetail)"
                 result.append(
                     Happening("service", "service \(channel.serviceStatus)\(detail)", detail: channel.serviceStatus))
+            }
+            if channel.name != before.name {
+                result.append(Happening("renamed", "\(before.name) is now \(channel.name)", detail: channel.name))
+            }
+            if channel.transmissionMode != before.transmissionMode {
+                let mode = ModeName.text(channel.transmissionMode)
+                result.append(Happening("mode", "mode \(mode)", detail: mode))
             }
             if channel.transmitting != before.transmitting {
                 result.append(

@@ -12,15 +12,37 @@ import Terminal
 struct Pttctl: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "pttctl", abstract: "Talk, listen and look after push-to-talk on this machine.",
-        discussion: "The daemon is looked for on the session bus, then on the system bus.",
+        discussion: """
+            The daemon is looked for on the session bus, then on the system bus.
+
+            Exit status: 0 when it was done, 1 when it was not (standard error says why and what to do), 64 when the command line \
+            is wrong. 'pttctl inhibit' ends with the status of its command.
+            """,
         version: PTTBus.version,
-        subcommands: [Status.self, Monitor.self, Talk.self, AccessoryCommand.self], defaultSubcommand: Status.self)
+        subcommands: [
+            Status.self, Monitor.self, Join.self, Leave.self, Talk.self, Mode.self, Inhibit.self, AccessoryCommand.self,
+        ], defaultSubcommand: Status.self)
+
+    static func main() async { await main(Inhibit.separated(Array(CommandLine.arguments.dropFirst()))) }
+
+    // Here, too, so that it may stand before the sub-command.
+    @OptionGroup var options: BusOptions
 }
 
 /// What every sub-command takes.
 struct BusOptions: ParsableArguments {
-    @Option(help: "The bus to use: 'session', 'system', or an address such as unix:path=/run/bus.")
+    @Option(
+        help: "The bus to use: 'session', 'system', or an address such as unix:path=/run/bus.",
+        completion: .list(["session", "system"]))
     var bus: String?
+
+    func validate() throws {
+        guard let bus, bus != "session", bus != "system" else { return }
+        guard bus.contains(":"), bus.contains("=") else {
+            throw ValidationError(
+                "'\(bus)' is no bus: give 'session', 'system', or an address such as unix:path=/run/bus.")
+        }
+    }
 
     private var address: DBusAddress? {
         switch bus {
@@ -47,4 +69,15 @@ struct BusOptions: ParsableArguments {
             throw ExitCode.failure
         }
     }
+}
+
+/// What is wrong, and what to do: told on standard error, with exit status 1.
+struct Failure: Error, CustomStringConvertible {
+    var description: String
+
+    init(_ description: String) { self.description = description }
+
+    /// For everything that needs a channel.
+    static let noChannel = Failure(
+        "no channel is joined; join one: 'pttctl join LINK', with the ptt:// link that you were given")
 }

@@ -25,14 +25,16 @@ struct Status: AsyncParsableCommand {
     static func lines(_ snapshot: DaemonSnapshot) -> [String] {
         var lines: [String] = []
         if let (_, channel) = snapshot.activeChannel {
-            lines.append("Channel      \(channel.name)")
+            lines.append("Channel      \(channel.name) (\(channel.uuid))")
             let detail = channel.serviceStatusDetail.isEmpty ? "" : ": \(channel.serviceStatusDetail)"
             lines.append("Service      \(channel.serviceStatus)\(detail)")
-            if channel.transmissionMode != "halfDuplex" { lines.append("Mode         \(channel.transmissionMode)") }
+            lines.append("Mode         \(ModeName.text(channel.transmissionMode))")
+            if !channel.owner.isEmpty { lines.append("Joined by    \(channel.owner)") }
             lines.append("Now          \(doing(channel))")
         } else {
             lines.append("Channel      none joined")
         }
+        if !snapshot.manager.call.isEmpty { lines.append("Call         \(snapshot.manager.call)") }
         let accessories = snapshot.accessories.sorted { $0.key < $1.key }.map(\.value)
         if accessories.isEmpty { lines.append("Accessories  none configured") }
         for (index, accessory) in accessories.enumerated() {
@@ -53,11 +55,17 @@ struct Status: AsyncParsableCommand {
 /// The shape of `pttctl status --json`.
 struct StatusDocument: Codable {
     var version: String
+    /// Who has the audio instead of push-to-talk; empty while nobody has.
+    var call: String
+    /// The UUID of the channel that is joined; absent while there is none.
+    var activeChannel: String?
     var channels: [ChannelProperties]
     var accessories: [AccessoryProperties]
 
     init(_ snapshot: DaemonSnapshot) {
         version = snapshot.manager.version
+        call = snapshot.manager.call
+        activeChannel = snapshot.activeChannel?.properties.uuid
         channels = snapshot.channels.sorted { $0.key < $1.key }.map(\.value)
         accessories = snapshot.accessories.sorted { $0.key < $1.key }.map(\.value)
     }

@@ -29,8 +29,7 @@ struct Talk: AsyncParsableCommand {
     func run() async throws {
         try await options.withDaemon { daemon in
             guard let channel = await daemon.snapshot.activeChannel?.properties else {
-                Console.complain("pttctl: no channel is joined")
-                throw ExitCode.failure
+                throw Failure.noChannel
             }
             if let seconds {
                 try await talk(daemon, for: .seconds(seconds))

@@ -45,6 +45,9 @@ actor PolicyClock {
         look()
     }
 
+    /// Whether anything is going to wake the loop for it.
+    var isWaiting: Bool { timer?.isPending ?? false }
+
     func stop() {
         timer?.cancel()
         handler = nil

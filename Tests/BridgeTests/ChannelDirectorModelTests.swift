@@ -109,9 +109,7 @@ private struct Listener {
                 #expect(director.nextDeadline.map { $0 > now } ?? true, "a deadline stays due")
             }
         }
-        for kind in [
-            "open", "close", "remember", "forget", "hand", "orphan", "startProgram", "programMissing", "refuse",
-        ] {
+        for kind in ["open", "close", "remember", "forget", "hand", "orphan", "release", "refuse"] {
             #expect((counts[kind] ?? 0) > 0, "never seen: \(kind)")
         }
     }

@@ -110,7 +110,7 @@ final class ServiceUnderTest: Sendable {
     func start(
         mode: PTTransmissionMode = .halfDuplex, options: ChannelManagerStateMachine.JoinOptions = .init()
     ) async throws {
-        let token = await service.addObserver { [self] event in log.withLock { $0.append(event) } }
+        let token = await service.addObserver { [self] event in keep(event) }
         self.token.withLock { $0 = token }
         await service.setFrameHandler { [self] frame in keep(frame) }
         try await service.join(channelUUID: Self.channel, descriptor: Self.descriptor, mode: mode, options: options)
@@ -122,6 +122,7 @@ final class ServiceUnderTest: Sendable {
         events.compactMap { if case .callback(let callback) = $0 { callback } else { nil } }
     }
 
+    func keep(_ event: ChannelServiceEvent) { log.withLock { $0.append(event) } }
     func keep(_ frame: EncodedFrame) { frameLog.withLock { $0.append(frame) } }
 
     func begin(_ source: PTChannelTransmitRequestSource = .userRequest) async throws(PTChannelError) {

@@ -1,3 +1,4 @@
+// Objects, properties and the talk key on a real bus.
 import BusTestSupport
 import DBus
 import DaemonAPI
@@ -6,68 +7,6 @@ import PTTBus
 import PushToTalkCore
 import Reactor
 import Testing
-
-/// Stands for the rest of the daemon: notes who presses, and refuses when told to.
-private actor Controls: DaemonControls {
-    let loop: EventLoop
-    nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
-    var holders: [String] = []
-    var refusal: PTChannelError?
-
-    init(_ loop: EventLoop) { self.loop = loop }
-
-    func refuse(_ error: PTChannelError?) { refusal = error }
-
-    func pressTalkKey(caller: String) async throws(PTChannelError) {
-        // As in the daemon, a refused press is a press until it is let go.
-        holders.append(caller)
-        if let refusal { throw refusal }
-    }
-
-    func releaseTalkKey(caller: String) async -> Bool {
-        guard let index = holders.firstIndex(of: caller) else { return false }
-        holders.remove(at: index)
-        return true
-    }
-}
-
-/// A served `org.pttd` with one channel and one accessory, and a client of it.
-private struct Served {
-    let api: DaemonAPI
-    let controls: Controls
-    let client: DaemonClient
-
-    init(_ fixture: BusFixture) async throws {
-        controls = Controls(fixture.loop)
-        let bus = DBusConnection(to: .address(fixture.bus.address), on: fixture.loop, logger: fixture.logger)
-        api = DaemonAPI(bus: bus, controls: controls, logger: fixture.logger)
-        try await api.start()
-        await api.update(channel: Self.channel)
-        await api.update(accessories: [Self.accessory])
-        client = try await DaemonClient.find(
-            on: .address(fixture.bus.address), loop: fixture.loop, logger: fixture.logger)
-    }
-
-    static var channel: ChannelProperties {
-        var channel = ChannelProperties()
-        channel.uuid = "127face1-cb21-11e5-93d0-0002a5d5c51b"
-        channel.name = "Local"
-        channel.serviceStatus = "ready"
-        return channel
-    }
-
-    static var accessory: AccessoryProperties {
-        var accessory = AccessoryProperties()
-        accessory.name = "PTT-Z"
-        accessory.battery = 77
-        return accessory
-    }
-
-    func close() async {
-        await client.close()
-        await api.stop()
-    }
-}
 
 @Suite(.timeLimit(.minutes(1))) struct DaemonAPITests {
     @Test func aClientReadsWhatTheDaemonSays() async throws {

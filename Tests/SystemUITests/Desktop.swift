@@ -26,10 +26,17 @@ final class NotificationServer: Sendable {
     let notifications = Recorder<Notification>()
     let closed = Recorder<UInt32>()
     let questions = Recorder<Void>()
+    private let capabilities: [String]
     private let next = Mutex<UInt32>(0)
 
     init(on connection: DBusConnection, capabilities: [String] = ["body", "actions", "icon-static"]) async throws {
         self.connection = connection
+        self.capabilities = capabilities
+        try await connection.export([try interface()], at: Self.path)
+        try await connection.requestName(Self.name)
+    }
+
+    private func interface() throws -> DBusExport {
         let interface = DBusInterface(
             Self.name,
             methods: [
@@ -42,10 +49,10 @@ final class NotificationServer: Sendable {
                     ].map { .init("", $0) }, out: [.init("", .uint32)]),
                 .init("CloseNotification", in: [.init("", .uint32)]),
             ])
-        let export = try DBusExport(
+        return try DBusExport(
             interface,
             methods: [
-                "GetCapabilities": { [questions] _ in
+                "GetCapabilities": { [questions, capabilities] _ in
                     questions.record(())
                     return [.strings(capabilities)]
                 },
@@ -55,8 +62,6 @@ final class NotificationServer: Sendable {
                     return []
                 },
             ])
-        try await connection.export([export], at: Self.path)
-        try await connection.requestName(Self.name)
     }
 
     private func notify(_ arguments: [DBusValue]) throws -> [DBusValue] {
@@ -76,8 +81,13 @@ final class NotificationServer: Sendable {
         return [.uint32(number)]
     }
 
+    /// Sends a signal of the right form, or of any other.
     func emit(_ signal: String, _ arguments: [DBusValue]) async throws {
+        // What is exported may only send what it declares; nonsense goes out from a bare path.
+        let export = try interface()
+        await connection.unexport(at: Self.path)
         try await connection.emitSignal(signal, of: Self.name, at: Self.path, arguments)
+        try await connection.export([export], at: Self.path)
     }
 
     func leave() async { await connection.close() }

@@ -2,6 +2,7 @@
 import BusTestSupport
 import DBus
 import Glibc
+import MonotonicTime
 import PushToTalkCore
 import TestSupport
 import Testing
@@ -194,6 +195,62 @@ import Testing
             }
             #expect(desktop.wishes.all == [.talkPressed])
             await desktop.end()
+            await watcher.leave()
+        }
+    }
+
+    @Test func `where the icon's name is taken it registers under the bus's own`() async throws {
+        try await withBus { fixture in
+            let other = try await fixture.connect()
+            let desktop = try await Desktop(fixture)
+            let watcher = try await Watcher(on: fixture.connect())
+            let mine = try #require(try await watcher.items.wait(for: 1).first)
+            await desktop.end()
+            // The next icon of this process has the next number, or one soon after it.
+            let number = try #require(Int(mine.split(separator: "-").last ?? ""))
+            for next in 1...50 {
+                try await other.requestName("org.kde.StatusNotifierItem-\(getpid())-\(number + next)")
+            }
+            let next = try await Desktop(fixture)
+            let unique = await next.connection.uniqueName
+            #expect(try await watcher.items.wait(for: 2).last == unique)
+            await next.end()
+            await watcher.leave()
+            await other.close()
+        }
+    }
+
+    @Test func `a storm of changes does not flood notification server, tray and menu`() async throws {
+        try await withBus { fixture in
+            let server = try await NotificationServer(on: fixture.connect())
+            let watcher = try await Watcher(on: fixture.connect())
+            let desktop = try await Desktop(fixture)
+            let item = try #require(try await watcher.items.wait(for: 1).first)
+            let updates = Recorder<Void>()
+            try await watcher.connection.addMatch(DBusMatchRule(interface: MenuService.interface)) { _ in
+                updates.record(())
+            }
+            _ = try await watcher.connection.call(
+                destination: item, path: MenuService.path, interface: MenuService.interface, method: "GetLayout",
+                arguments: [.int32(0), .int32(-1), .strings([])])
+            let begin = Instant.now
+            for step in 0..<3_000 {
+                await desktop.ui.update(
+                    Desktop.state(
+                        speaker: step.isMultiple(of: 3) ? nil : "Speaker \(step)", isTransmitting: step % 100 > 50))
+                if step.isMultiple(of: 10) { try await Task.sleep(for: .milliseconds(3)) }
+            }
+            await desktop.ui.update(Desktop.state(speaker: "Anna"))
+            #expect(try await server.notifications.wait { $0.last?.summary == "Anna is speaking" }.last != nil)
+            let seconds = (Instant.now - begin).milliseconds / 1_000
+            print(
+                "3001 changes in \(seconds) s: \(server.notifications.all.count) notifications,",
+                "\(watcher.signals.all.count) signals of the icon, \(updates.all.count) of the menu")
+            #expect(server.notifications.all.count <= Int(seconds * 2) + 2)
+            #expect(watcher.signals.all.count <= (Int(seconds * 10) + 2) * 4)
+            #expect(updates.all.count <= Int(seconds * 10) + 2)
+            await desktop.end()
+            await server.leave()
             await watcher.leave()
         }
     }

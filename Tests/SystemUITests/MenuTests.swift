@@ -13,13 +13,13 @@ import Testing
         let connection: DBusConnection
         let item: String
 
-        func call(_ method: String, _ arguments: [DBusValue]) async throws(DBusError) -> [DBusValue] {
+        func call(_ method: String, _ arguments: [DBusValue]) async throws -> [DBusValue] {
             try await connection.call(
                 destination: item, path: MenuService.path, interface: MenuService.interface, method: method,
                 arguments: arguments, timeout: .seconds(5))
         }
 
-        func click(_ item: MenuLayout.Item, event: String = "clicked") async throws(DBusError) {
+        func click(_ item: MenuLayout.Item, event: String = "clicked") async throws {
             _ = try await call(
                 "Event", [.int32(item.rawValue), .string(event), .variant(.int32(0)), .uint32(0)])
         }
@@ -49,7 +49,7 @@ import Testing
     }
 
     @Test func `the menu shows channel and status, and its clicks reach the user's wishes`() async throws {
-        try await withMenu { desktop, host in
+        try await withMenu { (desktop, host) async throws in
             await desktop.ui.update(Desktop.state())
             #expect(try await host.labels() == [1: "Kitchen", 2: "Ready", 4: "Talk", 5: "Leave channel"])
             try await host.click(.channel)
@@ -69,7 +69,7 @@ import Testing
     }
 
     @Test func `a host that has read the menu is told what changes in it`() async throws {
-        try await withMenu { desktop, host in
+        try await withMenu { (desktop, host) async throws in
             let updates = Recorder<DBusValue>()
             try await host.connection.addMatch(
                 DBusMatchRule(interface: MenuService.interface, member: "ItemsPropertiesUpdated")
@@ -88,7 +88,7 @@ import Testing
     }
 
     @Test func `parts of the menu can be asked for`() async throws {
-        try await withMenu { desktop, host in
+        try await withMenu { (desktop, host) async throws in
             await desktop.ui.update(Desktop.state())
             let root = try await host.call("GetLayout", [.int32(0), .int32(0), .strings([])])
             #expect(root[1].structureValue?[2] == .array(.variant, []))
@@ -115,7 +115,7 @@ import Testing
     }
 
     @Test func `nonsense is answered with an error and changes nothing`() async throws {
-        try await withMenu { desktop, host in
+        try await withMenu { (desktop, host) async throws in
             await desktop.ui.update(Desktop.state())
             let event = DBusType.structure([.int32, .string, .variant, .uint32])
             func click(_ item: Int32) -> DBusValue {
@@ -142,7 +142,7 @@ import Testing
     }
 
     @Test func `random events from a host never disturb the menu`() async throws {
-        try await withMenu { desktop, host in
+        try await withMenu { (desktop, host) async throws in
             var random = SeededGenerator()
             await desktop.ui.update(Desktop.state())
             for _ in 0..<500 {
@@ -160,7 +160,7 @@ import Testing
                 let (method, arguments) = calls[Int.random(in: 0..<calls.count, using: &random)]
                 do {
                     _ = try await host.call(method, arguments)
-                } catch {
+                } catch let error as DBusError {
                     #expect(error.remoteName == "org.freedesktop.DBus.Error.InvalidArgs")
                 }
             }

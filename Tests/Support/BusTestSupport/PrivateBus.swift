@@ -9,6 +9,7 @@ public final class PrivateBus: Sendable {
     /// A folder of this bus's own, for sockets and the like of the test.
     public let directory: String
     private let process = Mutex<pid_t?>(nil)
+    private let services = Mutex<[String]>([])
 
     /// What went wrong while starting.
     public struct Failure: Error, CustomStringConvertible {
@@ -29,6 +30,7 @@ public final class PrivateBus: Sendable {
               <type>session</type>
               <listen>\(address)</listen>
               <auth>EXTERNAL</auth>
+              <servicedir>\(directory)/services</servicedir>
               <policy context="default">
                 <allow send_destination="*" eavesdrop="false"/>
                 <allow eavesdrop="false"/>
@@ -37,14 +39,28 @@ public final class PrivateBus: Sendable {
               <limit name="max_replies_per_connection">50000</limit>
             </busconfig>
             """
-        guard let file = fopen(directory + "/bus.conf", "w") else { throw Failure(description: "fopen: \(errno)") }
-        fputs(configuration, file)
-        fclose(file)
+        mkdir(directory + "/services", 0o700)
+        try write(configuration, to: directory + "/bus.conf")
         try start()
+    }
+
+    private func write(_ text: String, to path: String) throws {
+        guard let file = fopen(path, "w") else { throw Failure(description: "fopen \(path): \(errno)") }
+        fputs(text, file)
+        fclose(file)
+    }
+
+    /// Lets the bus start `command` when somebody wants the well-known `name`.
+    public func addService(_ name: String, command: String) throws {
+        try write(
+            "[D-BUS Service]\nName=\(name)\nExec=\(command)\n", to: "\(directory)/services/\(name).service")
+        services.withLock { $0.append(name) }
     }
 
     deinit {
         stop()
+        for name in services.withLock({ $0 }) { unlink("\(directory)/services/\(name).service") }
+        rmdir(directory + "/services")
         for name in ["bus", "bus.conf"] { unlink("\(directory)/\(name)") }
         rmdir(directory)
     }

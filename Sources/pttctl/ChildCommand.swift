@@ -1,0 +1,82 @@
+// Runs a command in the foreground as a shell does, and waits for its end.
+import Glibc
+import Synchronization
+import Terminal
+
+/// The command of `pttctl inhibit`.
+enum ChildCommand {
+    /// The process that signals are passed on to; 0 while there is none.
+    private static let process = Atomic<Int32>(0)
+
+    /// Runs the command with this process's terminal, environment and folder.
+    ///
+    /// A Ctrl-C reaches the command from the terminal, and ends this process only by the command's end; a request to end that
+    /// is sent to this process alone is passed on.
+    /// - Returns: Its exit status as a shell tells it.
+    static func run(_ command: [String]) async throws -> Int32 {
+        var attributes = posix_spawnattr_t()
+        posix_spawnattr_init(&attributes)
+        defer { posix_spawnattr_destroy(&attributes) }
+        var ignored = sigset_t()
+        sigemptyset(&ignored)
+        for number in [SIGINT, SIGQUIT] {
+            sigaddset(&ignored, number)
+            signal(number, SIG_IGN)
+        }
+        // What is ignored here is not to be ignored there.
+        posix_spawnattr_setsigdefault(&attributes, &ignored)
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF))
+        for number in [SIGTERM, SIGHUP] { signal(number) { Self.passOn($0) } }
+
+        var texts: [UnsafeMutablePointer<CChar>?] = command.map { strdup($0) } + [nil]
+        defer { for text in texts { free(text) } }
+        var identifier: pid_t = 0
+        let result = posix_spawnp(&identifier, command[0], nil, &attributes, &texts, environ)
+        guard result == 0 else {
+            Console.complain("pttctl: \(command[0]): \(String(cString: strerror(result)))")
+            return result == ENOENT ? 127 : 126
+        }
+        process.store(identifier, ordering: .sequentiallyConsistent)
+        let raw = await end(of: identifier)
+        process.store(0, ordering: .sequentiallyConsistent)
+        return raw & 0x7F == 0 ? (raw >> 8) & 0xFF : 128 + (raw & 0x7F)
+    }
+
+    private static func passOn(_ number: Int32) {
+        let identifier = process.load(ordering: .sequentiallyConsistent)
+        if identifier > 0 { kill(identifier, number) }
+    }
+
+    /// The status that waitpid(2) tells. It waits on a thread of its own: the runtime's are few.
+    private static func end(of identifier: pid_t) async -> Int32 {
+        await withCheckedContinuation { (continuation: CheckedContinuation<Int32, Never>) in
+            let box = Unmanaged.passRetained(Waiter(identifier, continuation))
+            var thread = pthread_t()
+            let result = pthread_create(
+                &thread, nil,
+                {
+                    Unmanaged<Waiter>.fromOpaque($0!).takeRetainedValue().wait()
+                    return nil
+                }, box.toOpaque())
+            // Without a thread it waits here.
+            guard result == 0 else { return box.takeRetainedValue().wait() }
+            pthread_detach(thread)
+        }
+    }
+
+    private final class Waiter: Sendable {
+        private let identifier: pid_t
+        private let continuation: CheckedContinuation<Int32, Never>
+
+        init(_ identifier: pid_t, _ continuation: CheckedContinuation<Int32, Never>) {
+            self.identifier = identifier
+            self.continuation = continuation
+        }
+
+        func wait() {
+            var raw: Int32 = 0
+            while waitpid(identifier, &raw, 0) < 0, errno == EINTR {}
+            continuation.resume(returning: raw)
+        }
+    }
+}

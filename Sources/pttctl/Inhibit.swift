@@ -1,0 +1,122 @@
+// pttctl inhibit: a command has the audio instead of push-to-talk while it runs.
+import ArgumentParser
+import DBus
+import Glibc
+import PTTBus
+import Terminal
+
+/// `pttctl inhibit`.
+struct Inhibit: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Run a command, and keep push-to-talk silent meanwhile as during a telephone call.",
+        discussion: """
+            A transmission that goes on ends, and none begins before the command has ended; reception is silent. Options of pttctl \
+            stand before the command. The exit status is the command's: 127 when there is no such command, 126 when it cannot be \
+            run, 128 and the signal's number when a signal ended it. After a restart of pttd the lock is taken again.
+            """)
+
+    @OptionGroup var options: BusOptions
+    @Option(help: "The program that has the audio, for people; without it, the command's name.") var who: String?
+    @Option(help: "Why, for people.") var why = "a call"
+    @Flag(help: "List the locks that are held, and run nothing.") var list = false
+    @Flag(help: "With --list: print JSON, for scripts.") var json = false
+    @Argument(help: "The command and its arguments.", completion: .shellCommand(""))
+    var command: [String] = []
+
+    func validate() throws {
+        if list, !command.isEmpty { throw ValidationError("--list runs no command; leave '\(command[0])' out.") }
+        if json, !list { throw ValidationError("--json goes with --list.") }
+        if !list, command.isEmpty {
+            throw ValidationError("Give the command that has the audio, as in: pttctl inhibit --who Linphone linphone.")
+        }
+        for (option, text, maximum) in [
+            ("--who", name, PTTBusLimits.whoBytes), ("--why", why, PTTBusLimits.whyBytes),
+        ] where text.utf8.count > maximum {
+            throw ValidationError("\(option) has \(text.utf8.count) bytes; at most \(maximum) are taken.")
+        }
+        if let who, who.isEmpty { throw ValidationError("--who is empty; leave it out for the command's name.") }
+    }
+
+    private var name: String {
+        who ?? command.first.flatMap { $0.split(separator: "/").last.map(String.init) } ?? "pttctl"
+    }
+
+    func run() async throws {
+        try await options.withDaemon { daemon in
+            guard !list else {
+                let locks = try await daemon.inhibitors()
+                return json ? Console.say(try jsonText(locks)) : Self.lines(locks).forEach { Console.say($0) }
+            }
+            let keeper = LockKeeper(daemon, who: name, why: why)
+            try await keeper.take()
+            let status = try await ChildCommand.run(command)
+            await keeper.release()
+            await daemon.close()
+            throw ExitCode(status)
+        }
+    }
+
+    /// The command line with the command's own part behind `--`, so that its options are not taken for pttctl's.
+    ///
+    /// - Parameter arguments: Those of pttctl, without its name.
+    static func separated(_ arguments: [String]) -> [String] {
+        let withValue: Set = ["--bus", "--who", "--why"]
+        var isInhibit = false
+        var index = 0
+        while index < arguments.count {
+            let argument = arguments[index]
+            if argument == "--" { return arguments }
+            if argument.hasPrefix("-") {
+                index += withValue.contains(argument) ? 2 : 1
+            } else if isInhibit {
+                return arguments[..<index] + ["--"] + arguments[index...]
+            } else {
+                guard argument == "inhibit" else { return arguments }
+                isInhibit = true
+                index += 1
+            }
+        }
+        return arguments
+    }
+
+    static func lines(_ locks: [Inhibitor]) -> [String] {
+        guard !locks.isEmpty else { return ["No locks are held."] }
+        return locks.map { "\($0.who)  \($0.why)  (process \($0.processID))" }
+    }
+}
+
+/// Holds the lock, and takes it again from a daemon that was started anew.
+private actor LockKeeper {
+    private let daemon: DaemonClient
+    private let (who, why): (String, String)
+    private var lock: DBusDescriptor?
+    private var isReleased = false
+
+    init(_ daemon: DaemonClient, who: String, why: String) {
+        self.daemon = daemon
+        (self.who, self.why) = (who, why)
+    }
+
+    func take() async throws {
+        lock = try await daemon.inhibit(who: who, why: why)
+        try await daemon.watch { [weak self] event in
+            guard case .running(true) = event else { return }
+            Task { await self?.takeAgain() }
+        }
+    }
+
+    private func takeAgain() async {
+        guard !isReleased else { return }
+        do {
+            let new = try await daemon.inhibit(who: who, why: why)
+            if !isReleased { lock = new }
+        } catch {
+            Console.complain("pttctl: pttd has been started again, and the lock is lost: \(error)")
+        }
+    }
+
+    func release() {
+        isReleased = true
+        lock = nil
+    }
+}

@@ -1,0 +1,97 @@
+// pttctl join: makes a channel the active one.
+import ArgumentParser
+import FoundationEssentials
+import PTTBus
+import PushToTalkCore
+import Terminal
+
+/// `pttctl join`.
+struct Join: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Join a channel, by the ptt:// link of an invitation or by its UUID.",
+        discussion: """
+            A channel of pttd.toml yields, and returns after 'pttctl leave'. Whoever has a link may enter the channel: give '-' to \
+            read it from standard input, where other users' 'ps' does not see it. A UUID is enough for a channel whose link \
+            pttd knows.
+            """)
+
+    @OptionGroup var options: BusOptions
+    @Argument(help: "The link (in quotes: it has characters that the shell takes for its own), a UUID, or '-'.")
+    var channel: String
+    @Option(help: "What to call the channel; a link has a name of its own.") var name: String?
+    @Option(help: "Who may talk at once, as in 'pttctl mode'.") var mode: ModeName?
+    @Flag(help: "Print the channel as JSON, for scripts.") var json = false
+
+    func validate() throws {
+        if channel != "-" { try Self.check(channel) }
+        if let name {
+            guard !name.isEmpty else { throw ValidationError("--name is empty; leave it out to keep the link's name.") }
+            guard name.utf8.count <= PTTBusLimits.nameBytes else {
+                throw ValidationError(
+                    "--name has \(name.utf8.count) bytes; at most \(PTTBusLimits.nameBytes) are taken.")
+            }
+        }
+    }
+
+    static func check(_ channel: String) throws {
+        guard !channel.lowercased().hasPrefix("ptt:"), UUID(uuidString: channel) == nil else { return }
+        throw ValidationError(
+            "'\(channel.prefix(64))' is neither a ptt:// link nor a UUID like 127face1-cb21-11e5-93d0-0002a5d5c51b.")
+    }
+
+    func run() async throws {
+        var channel = channel
+        if channel == "-" {
+            // A link has no spaces; they come with copying.
+            channel = String((readLine() ?? "").drop { $0.isWhitespace }.prefix { !$0.isWhitespace })
+            guard !channel.isEmpty else { throw ValidationError("standard input has no link.") }
+            try Self.check(channel)
+        }
+        let uuid = UUID(uuidString: channel)
+        let (link, text) = (uuid == nil ? channel : nil, name ?? "")
+        try await options.withDaemon { daemon in
+            try await daemon.watch { _ in }
+            let joined = try await daemon.joinChannel(uuid, name: text, link: link, media: .pttd)
+            if let mode { try await daemon.setTransmissionMode(mode.mode, joined) }
+            try await daemon.refresh()
+            guard let (_, properties) = await daemon.snapshot.activeChannel else {
+                throw Failure("joined \(joined.uuidString.lowercased()), and left it again at once")
+            }
+            if json { return Console.say(try jsonText(properties)) }
+            Console.say("joined \(properties.name) (\(properties.uuid))")
+        }
+    }
+}
+
+/// `pttctl leave`.
+struct Leave: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Leave the channel.", discussion: "A channel of pttd.toml that had yielded to it returns.")
+
+    @OptionGroup var options: BusOptions
+    @Argument(help: "The UUID of the channel, to be sure which one is left; without it, whichever is joined.")
+    var channel: String?
+    @Flag(help: "Print the channel that was left as JSON, for scripts.") var json = false
+
+    func validate() throws {
+        guard let channel, UUID(uuidString: channel) == nil else { return }
+        throw ValidationError(
+            "'\(channel.prefix(64))' is no UUID; write it like 127face1-cb21-11e5-93d0-0002a5d5c51b, as 'pttctl status' shows it."
+        )
+    }
+
+    func run() async throws {
+        try await options.withDaemon { daemon in
+            guard let (_, properties) = await daemon.snapshot.activeChannel else { throw Failure.noChannel }
+            let uuid = channel.flatMap { UUID(uuidString: $0) }
+            if let uuid, uuid != UUID(uuidString: properties.uuid) {
+                throw Failure(
+                    "the channel that is joined is another one: \(properties.name) (\(properties.uuid)); "
+                        + "'pttctl leave' without a UUID leaves it")
+            }
+            try await daemon.leaveChannel(uuid ?? UUID(uuidString: properties.uuid))
+            if json { return Console.say(try jsonText(properties)) }
+            Console.say("left \(properties.name) (\(properties.uuid))")
+        }
+    }
+}

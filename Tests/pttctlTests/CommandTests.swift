@@ -1,0 +1,242 @@
+// Every sub-command of the real program against the real org.pttd: what it prints, what it asks, and how it ends.
+import BusTestSupport
+import DBus
+import DaemonAPI
+import PTTBus
+import PushToTalkCore
+import Testing
+
+@testable import pttctl
+
+@Suite struct CommandTests {
+    private let link = "ptt://relay.example:7443/Crew?channel=\(ScriptedDaemon.uuid)&token=abc&pin=def"
+
+    @Test("joining by a link tells the channel's name and UUID")
+    func joinLink() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon.start(fixture)
+            let outcome = try await Program.run(fixture, "join", link)
+            #expect(outcome == Outcome(status: 0, output: "joined Crew (\(ScriptedDaemon.uuid))\n"))
+            #expect(daemon.asked.all == ["join - \(link) pttd"])
+        }
+    }
+
+    @Test("joining by a UUID, with a name and a mode, as JSON")
+    func joinUUID() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon.start(fixture)
+            let outcome = try await Program.run(
+                fixture, "join", ScriptedDaemon.uuid.uppercased(), "--name", "Bergwacht ⛰", "--mode", "full-duplex",
+                "--json")
+            #expect(outcome.status == 0, "\(outcome)")
+            let channel = try outcome.json(ChannelProperties.self)
+            #expect(channel.name == "Bergwacht ⛰" && channel.transmissionMode == "fullDuplex")
+            #expect(daemon.asked.all == ["join \(ScriptedDaemon.uuid) - pttd", "mode fullDuplex"])
+        }
+    }
+
+    @Test("a link can come by standard input, where nobody else sees it; spaces around it do not matter")
+    func joinStandardInput() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon.start(fixture)
+            let outcome = try await Program.run(fixture, "join", "-", input: "  \(link) ")
+            #expect(outcome.status == 0, "\(outcome)")
+            #expect(daemon.asked.all == ["join - \(link) pttd"])
+            #expect(try await Program.run(fixture, "join", "-").status == 64)
+            #expect(try await Program.run(fixture, "join", "-", input: "http://x").status == 64)
+        }
+    }
+
+    @Test("leaving tells what was left; another UUID than the joined one is not left")
+    func leave() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon.start(fixture, joined: true)
+            let other = try await Program.run(fixture, "leave", "00000000-0000-0000-0000-000000000001")
+            #expect(other.status == 1 && other.errors.contains("Crew (\(ScriptedDaemon.uuid))"), "\(other)")
+            #expect(daemon.asked.all.isEmpty)
+            let outcome = try await Program.run(fixture, "leave")
+            #expect(outcome == Outcome(status: 0, output: "left Crew (\(ScriptedDaemon.uuid))\n"))
+            #expect(daemon.asked.all == ["leave \(ScriptedDaemon.uuid)"])
+            await daemon.show { $0 = ChannelProperties(properties: ["UUID": .string(ScriptedDaemon.uuid)]) }
+            let json = try await Program.run(fixture, "leave", ScriptedDaemon.uuid, "--json")
+            #expect(try json.json(ChannelProperties.self).uuid == ScriptedDaemon.uuid)
+        }
+    }
+
+    @Test("the mode is shown, set and told as JSON")
+    func mode() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon.start(fixture, joined: true)
+            #expect(try await Program.run(fixture, "mode") == Outcome(status: 0, output: "half-duplex\n"))
+            #expect(try await Program.run(fixture, "mode", "listen-only") == Outcome(status: 0))
+            #expect(daemon.asked.all == ["mode listenOnly"])
+            #expect(
+                try await Program.run(fixture, "mode", "--json")
+                    == Outcome(status: 0, output: "{\"channel\":\"\(ScriptedDaemon.uuid)\",\"mode\":\"listen-only\"}\n")
+            )
+        }
+    }
+
+    @Test("the status names channel, service, mode, call and accessories, and so does its JSON")
+    func status() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon.start(fixture, joined: true)
+            await daemon.api?.update(call: "oFono: +49301234")
+            var accessory = AccessoryProperties()
+            accessory.name = "Button"
+            accessory.problem = "it sleeps: press it"
+            await daemon.api?.update(accessories: [accessory])
+            let text = try await Program.run(fixture)
+            for line in [
+                "Channel      Crew (\(ScriptedDaemon.uuid))", "Service      ready", "Mode         half-duplex",
+                "Call         oFono: +49301234", "Accessories  Button", "             it sleeps: press it",
+            ] {
+                #expect(text.output.contains(line), "\(line) in \(text)")
+            }
+            let document = try await Program.run(fixture, "status", "--json").json(StatusDocument.self)
+            #expect(document.call == "oFono: +49301234" && document.activeChannel == ScriptedDaemon.uuid)
+            #expect(document.channels.map(\.name) == ["Crew"] && document.accessories == [accessory])
+            let list = try await Program.run(fixture, "accessory", "list", "--json").json([AccessoryProperties].self)
+            #expect(list == [accessory])
+        }
+    }
+
+    @Test("talking for a time presses and lets go; a refusal ends it with the daemon's words")
+    func talk() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon.start(fixture, joined: true)
+            #expect(try await Program.run(fixture, "talk", "--for", "0.05") == Outcome(status: 0))
+            #expect(daemon.asked.all == ["press", "release"])
+            await daemon.refuse(.callActive, "a call is active")
+            #expect(
+                try await Program.run(fixture, "talk", "--for", "1")
+                    == Outcome(status: 1, errors: "pttctl: a call is active\n"))
+            #expect(try await Program.run(fixture, "talk").errors.contains("talk --for"), "no terminal")
+        }
+    }
+
+    @Test("monitoring tells joining, speaking, modes, calls and leaving as they happen, in JSON with their times")
+    func monitor() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon.start(fixture)
+            let process = try Program.start(fixture, ["monitor", "--json"])
+            let text = try Program.start(fixture, ["monitor"])
+            #expect(try await eventually { text.output.contains("none joined") })
+            // The JSON monitor says nothing at first: it listens once its match is there.
+            #expect(
+                try await eventually {
+                    await daemon.show {
+                        $0 = $0 == nil ? ChannelProperties(properties: ["UUID": .string(ScriptedDaemon.uuid)]) : nil
+                    }
+                    return process.output.contains("joined")
+                })
+            await daemon.show {
+                $0 = ChannelProperties()
+                $0?.uuid = ScriptedDaemon.uuid
+                $0?.name = "Crew"
+            }
+            await daemon.show { $0?.activeRemoteParticipant = "Anna" }
+            await daemon.show { $0?.activeRemoteParticipant = "" }
+            await daemon.show { $0?.transmissionMode = "listenOnly" }
+            await daemon.api?.update(call: "oFono: 110")
+            await daemon.api?.update(call: "")
+            await daemon.show { $0 = nil }
+            for line in [
+                "Anna is speaking", "Anna has finished", "mode listen-only", "silent during a call: oFono: 110",
+                "the call is over: oFono: 110", "left Crew",
+            ] {
+                #expect(try await eventually { text.output.contains(line) }, "\(line) in \(text.output)")
+                #expect(try await eventually { process.output.contains("\"text\":\"\(line)\"") })
+            }
+            await daemon.stop()
+            #expect(try await eventually { process.output.contains("\"event\":\"daemon\"") })
+            for line in process.output.split(separator: "\n") {
+                let event = try Outcome(output: String(line)).json(Event.self)
+                #expect(event.t > 0 && !event.text.isEmpty)
+            }
+        }
+    }
+
+    private struct Event: Decodable {
+        var event, text, detail: String
+        var t: Int64
+    }
+
+    @Test("where there is no daemon, every command says so and how to start it")
+    func noDaemon() async throws {
+        try await withBus { fixture in
+            for arguments in [
+                ["status"], ["monitor"], ["join", link], ["leave"], ["talk", "--for", "1"], ["mode"],
+                ["inhibit", "true"],
+                ["inhibit", "--list"], ["accessory", "list"],
+            ] {
+                let process = try Program.start(fixture, arguments)
+                #expect(try await process.end() == 1, "\(arguments)")
+                #expect(
+                    process.errors.contains("systemctl --user start pttd") && process.output.isEmpty, "\(arguments)")
+            }
+        }
+    }
+
+    @Test("where no channel is joined, what needs one says how to join")
+    func noChannel() async throws {
+        try await withBus { fixture in
+            _ = try await ScriptedDaemon.start(fixture)
+            for arguments in [["leave"], ["talk", "--for", "1"], ["mode"], ["mode", "half-duplex"]] {
+                let process = try Program.start(fixture, arguments)
+                #expect(try await process.end() == 1, "\(arguments)")
+                #expect(process.errors.contains("pttctl join LINK"), "\(arguments): \(process.errors)")
+            }
+        }
+    }
+
+    @Test("what the daemon refuses is told in its words, with status 1")
+    func refusals() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon.start(fixture, joined: true)
+            await daemon.refuse(.channelLimitReached, "Field Radio has joined Crew; leave it there first")
+            for arguments in [["join", link], ["leave"], ["mode", "full-duplex"]] {
+                let process = try Program.start(fixture, arguments)
+                #expect(try await process.end() == 1, "\(arguments)")
+                #expect(process.errors == "pttctl: Field Radio has joined Crew; leave it there first\n", "\(arguments)")
+            }
+        }
+    }
+
+    @Test(
+        "a wrong command line ends with 64 and says what is right",
+        arguments: [
+            (["join"], "Missing expected argument '<channel>'"),
+            (["join", "relay.example"], "neither a ptt:// link nor a UUID"),
+            (["join", "ptt://x", "--name", ""], "--name is empty"),
+            (["join", "ptt://x", "--mode", "loud"], "'half-duplex', 'full-duplex' or 'listen-only'"),
+            (["join", "ptt://x", "--name", String(repeating: "x", count: 300)], "at most 256"),
+            (["leave", "crew"], "is no UUID"), (["mode", "duplex"], "'half-duplex', 'full-duplex' or 'listen-only'"),
+            (["talk", "--for", "0"], "more than 0"), (["talk", "--for", "x"], "'x' is invalid"),
+            (["inhibit"], "Give the command"), (["inhibit", "--list", "ls"], "leave 'ls' out"),
+            (["inhibit", "--json", "ls"], "--json goes with --list"),
+            (["inhibit", "--who", "", "ls"], "--who is empty"),
+            (["inhibit", "--why", String(repeating: "x", count: 600), "ls"], "at most 512"),
+            (["--bus", "sesion"], "'sesion' is no bus"), (["sing"], "Unexpected argument 'sing'"),
+            (["status", "--jsn"], "Did you mean '--json'"),
+        ])
+    func usage(arguments: [String], words: String) async throws {
+        let process = try ChildProcess([try Program.path()] + arguments)
+        #expect(try await process.end() == 64)
+        #expect(process.errors.contains(words), "\(process.errors)")
+        #expect(process.output.isEmpty)
+    }
+
+    @Test("the bus may be named before and after the sub-command", arguments: [true, false])
+    func bus(before: Bool) async throws {
+        try await withBus { fixture in
+            _ = try await ScriptedDaemon.start(fixture, joined: true)
+            let bus = ["--bus", fixture.bus.address]
+            let process = try ChildProcess(
+                [try Program.path()] + (before ? bus + ["mode"] : ["mode"] + bus),
+                environment: ["DBUS_SESSION_BUS_ADDRESS": "unix:path=/nowhere"])
+            #expect(try await process.end() == 0)
+            #expect(process.output == "half-duplex\n")
+        }
+    }
+}

@@ -1,0 +1,142 @@
+// The daemon's rooms within the test: a private bus, a relay on loopback, files for sound; and a program that joins.
+import Audio
+import BusTestSupport
+import ChannelService
+import Cryptography
+import DBus
+import FoundationEssentials
+import Glibc
+import Logging
+import PTTBus
+import PushToTalkCore
+import RelayProtocol
+import RelayServer
+import Synchronization
+import Testing
+
+@testable import pttd
+
+/// Everything of `pttd` but its process.
+struct RunningDaemon {
+    let parts: Daemon.Parts
+    let relay: RelayServer
+    let invitation: InvitationLink
+
+    /// A daemon that has started, with its state in `directory`; its configured channel is that of the relay.
+    init(
+        _ fixture: BusFixture, in directory: TemporaryDirectory, configure: (inout Configuration) -> Void = { _ in }
+    ) async throws {
+        let (identity, _) = try Identity.loadOrCreate(at: directory.path + "/identity.pem", commonName: "test")
+        var server = RelayServerConfiguration(
+            listenAddress: "127.0.0.1", listenPort: 0, identity: identity, channels: [.local(of: identity)])
+        server.acceptsPushes = true
+        relay = try RelayServer(configuration: server, logger: fixture.logger)
+        _ = try await relay.start()
+        invitation = try await relay.invitation(
+            for: RelayChannelConfiguration.local(of: identity).id, host: "127.0.0.1")
+        var configuration = Configuration()
+        configuration.microphone = .wav(path: try directory.silence())
+        configuration.speaker = .wav(path: directory.path + "/heard.wav")
+        configuration.desktop = false
+        configure(&configuration)
+        let service = ChannelServiceConfiguration(
+            microphone: configuration.microphone, speaker: configuration.speaker, playsTones: false)
+        parts = try await Daemon.Parts(
+            configuration, invitation: invitation, store: directory.path + "/channel", identity: identity,
+            channel: service, bus: .address(fixture.bus.address), systemBus: .address(fixture.bus.address),
+            loop: fixture.loop)
+        await parts.start(fixture.logger)
+    }
+
+    /// The configured channel.
+    var configured: UUID { invitation.channel.uuid }
+
+    func stop() async {
+        await parts.stop()
+        await relay.stop()
+    }
+}
+
+/// A folder of a test's own, which goes with the object.
+final class TemporaryDirectory: Sendable {
+    let path: String
+
+    init() throws {
+        var template = Array("/tmp/pttd-test-XXXXXX".utf8CString)
+        try #require(mkdtemp(&template) != nil)
+        path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: path) }
+
+    /// A file of ten silent seconds.
+    func silence() throws -> String {
+        let rate: UInt32 = 48_000
+        let count = 10 * rate * 2
+        var bytes = Array("RIFF".utf8) + Self.little(36 + count) + Array("WAVEfmt ".utf8) + Self.little(16)
+        bytes += [1, 0, 1, 0] + Self.little(rate) + Self.little(rate * 2) + [2, 0, 16, 0] + Array("data".utf8)
+        bytes += Self.little(count) + [UInt8](repeating: 0, count: Int(count))
+        let file = path + "/silence.wav"
+        try Data(bytes).write(to: URL(filePath: file))
+        return file
+    }
+
+    private static func little(_ value: UInt32) -> [UInt8] { withUnsafeBytes(of: value.littleEndian) { Array($0) } }
+}
+
+/// A program with a channel manager: what it is told is recorded, and pushes are answered as told beforehand.
+final class TestProgram: Sendable {
+    let client: DaemonClient
+    let told = Recorder<DelegateCall>()
+    /// What its registration returned.
+    let channel: UUID?
+
+    /// A program that has registered under `name`.
+    init(_ fixture: BusFixture, name: String = "", answer: PTPushResult = .leaveChannel) async throws {
+        client = try await DaemonClient.find(
+            on: .address(fixture.bus.address), loop: fixture.loop, logger: fixture.logger)
+        if !name.isEmpty { try await client.takeName(name) }
+        let told = told
+        try await client.serveDelegate { call in
+            told.record(call)
+            return switch call {
+            case .incomingPush: .pushResult(answer)
+            case .channelDescriptor: .descriptor(PTChannelDescriptor(name: "named by its program", image: nil))
+            default: .done
+            }
+        }
+        channel = try await client.registerApplication(name: name)
+    }
+
+    /// The push token it was told last.
+    var token: [UInt8]? {
+        for case .receivedEphemeralPushToken(let token) in told.all.reversed() { return token }
+        return nil
+    }
+
+    /// Waits until these methods have been called, in this order, since the last `told.clear()`.
+    func expect(_ methods: [String], _ comment: Comment? = nil, location: SourceLocation = #_sourceLocation)
+        async throws
+    {
+        let all = try await told.wait(for: methods.count).map(\.member)
+        #expect(all == methods, comment, sourceLocation: location)
+    }
+}
+
+extension DaemonClient {
+    /// The active channel's properties, asked for now.
+    func active() async throws -> ChannelProperties? {
+        try await refresh()
+        return snapshot.activeChannel?.properties
+    }
+}
+
+/// The code of the channel error that `body` is refused with.
+func refusal(_ body: () async throws -> Void) async -> PTChannelError.Code? {
+    do {
+        try await body()
+        return nil
+    } catch {
+        return (error as? DaemonClientError)?.channelError?.code
+    }
+}
