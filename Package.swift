@@ -237,8 +237,8 @@ let package = Package(
         tests(
             "PushToTalk", named: "PushToTalk",
             [
-                "PushToTalkSamples", "PushToTalkApp", "pttd", "BusTestSupport", "PTTBus", "DBus", "PushToTalkCore",
-                "MonotonicTime", "Reactor", log,
+                "PushToTalkSamples", "PushToTalkApp", "pttd", "RelayServer", "RelayProtocol", "Cryptography",
+                "BusTestSupport", "PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log,
             ]),
         tests(
             "pttctl", named: "pttctl",
