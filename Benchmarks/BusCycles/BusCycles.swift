@@ -65,8 +65,8 @@ struct BusCycles {
     }
 
     /// Does it `count` times; prints the rate, and what the daemon came to hold. True: it grew.
-    private static func measure(
-        _ what: String, _ count: Int, _ process: String, _ body: () async throws -> Void
+    private nonisolated(nonsending) static func measure(
+        _ what: String, _ count: Int, _ process: String, _ body: nonisolated(nonsending) () async throws -> Void
     ) async throws -> Bool {
         let warmUp = max(1, count / 10)
         for _ in 0..<warmUp { try await body() }
