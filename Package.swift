@@ -216,7 +216,8 @@ let package = Package(
         tests(
             "Bridge", named: "Bridge",
             [
-                "Accessories", "ChannelService", "RelayClient", "RelayProtocol", "Cryptography", "PushToTalkCore", "Audio",
+                "Accessories", "ChannelService", "RelayClient", "RelayProtocol", "Cryptography", "PushToTalkCore",
+                "Audio",
                 "MonotonicTime", "Reactor",
             ]),
         tests(
