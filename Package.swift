@@ -53,6 +53,7 @@ let package = Package(
         .executable(name: "pttd", targets: ["pttd"]),
         .executable(name: "pttctl", targets: ["pttctl"]),
         .executable(name: "pttrelay", targets: ["pttrelay"]),
+        .library(name: "PushToTalk", targets: ["PushToTalk"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -114,6 +115,7 @@ let package = Package(
             "Accessories", ["BlueZ", "Settings", "MonotonicTime", "Reactor", log], resources: [.embedInCode("Profiles")]
         ),
         room("ChannelService", ["PushToTalkCore", "Audio", "MonotonicTime", "Reactor", log]),
+        room("PushToTalk", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         room(
             "RelayServer",
             ["CLinux", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
@@ -162,6 +164,12 @@ let package = Package(
                 log,
             ], path: "Benchmarks/RelayForward", swiftSettings: swiftSettings),
 
+        // Not a product: what asking the daemon over D-Bus costs, and that nothing is kept of it (Benchmarks/cycles).
+        .executableTarget(
+            name: "bus-cycles",
+            dependencies: ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log],
+            path: "Benchmarks/BusCycles", swiftSettings: swiftSettings),
+
         // Tests, one target a room.
         tests("Reactor", named: "Reactor", ["MonotonicTime", "CLinux"]),
         tests("Cryptography", named: "Cryptography"),
@@ -208,10 +216,13 @@ let package = Package(
                 log,
             ]),
         tests(
+            "pttrelay", named: "pttrelay", ["RelayHTTP", "RelayProtocol", "Cryptography", "Settings"]),
+        tests(
             "pttd", named: "pttd",
             [
                 "BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "RelayServer", "Accessories", "Bridge",
-                "Calls", "ChannelService", "Cryptography", "PTTBus", "PushToTalkCore", "MonotonicTime", "Reactor", log,
+                "Calls", "ChannelService", "Cryptography", "PTTBus", "PushToTalkCore", "SystemUI", "MonotonicTime",
+                "Reactor", log,
             ]),
         tests(
             "Bridge", named: "Bridge",
@@ -228,6 +239,19 @@ let package = Package(
             "pttctl", named: "pttctl",
             [
                 "BusTestSupport", "DaemonAPI", "PTTBus", "PushToTalkCore", "DBus", "MonotonicTime", "Reactor", log,
+            ]),
+        // Compiled as an app's code is: without the settings of this package.
+        .target(
+            name: "PushToTalkSamples", dependencies: ["PushToTalk"], path: "Tests/PushToTalkSamples",
+            swiftSettings: [.swiftLanguageMode(.v6)]),
+        .executableTarget(
+            name: "PushToTalkApp", dependencies: ["PushToTalk", arguments], path: "Tests/PushToTalkApp",
+            swiftSettings: swiftSettings),
+        tests(
+            "PushToTalk", named: "PushToTalk",
+            [
+                "PushToTalkSamples", "PushToTalkApp", "pttd", "BusTestSupport", "PTTBus", "DBus", "PushToTalkCore",
+                "MonotonicTime", "Reactor", log,
             ]),
 
         // What the tests of several rooms, the demonstration and the benchmark stand on.

@@ -1,3 +1,4 @@
+import Accessories
 import Bridge
 import BusTestSupport
 import DBus
@@ -7,6 +8,7 @@ import PTTBus
 import PushToTalkCore
 import RelayProtocol
 import RelayServer
+import SystemUI
 import Testing
 
 @testable import pttd
@@ -32,6 +34,7 @@ import Testing
             #expect(active.media == .application)
             #expect(
                 await refusal { _ = try await program.client.joinChannel(UUID(), name: "B") } == .channelLimitReached)
+            try await program.expect(["DidJoinChannel", "ReceivedEphemeralPushToken", "FailedToJoinChannel"])
             program.told.clear()
             try await program.client.leaveChannel(uuid)
             try await program.expect(["DidLeaveChannel"])
@@ -206,7 +209,106 @@ import Testing
         }
     }
 
+    @Test func aChannelWhoseNameIsLostIsNamedByItsProgram() async throws {
+        try await withBus { fixture in
+            let directory = try TemporaryDirectory()
+            var daemon = try await RunningDaemon(fixture, in: directory)
+            let program = try await TestProgram(fixture, name: name)
+            let uuid = try await program.client.joinChannel(UUID(), name: "Alpha")
+            try await program.client.setDescriptor(PTChannelDescriptor(name: "", image: nil), uuid)
+            await program.client.close()
+            await daemon.stop()
+            daemon = try await RunningDaemon(fixture, in: directory)
+            let again = try await TestProgram(fixture, name: name)
+            #expect(
+                again.told.all.prefix(2) == [
+                    .channelDescriptor(uuid), .didJoinChannel(uuid, reason: .channelRestoration),
+                ])
+            #expect(try await eventually { try await again.client.active()?.name == "named by its program" })
+            await daemon.stop()
+        }
+    }
+
     // MARK: Transmissions, pushes, calls
+
+    @Test func buttonsThatAreSwitchedOffBeginNothingAndTheirReleaseIsNotLost() async throws {
+        try await withBus { fixture in
+            let directory = try TemporaryDirectory()
+            let daemon = try await RunningDaemon(fixture, in: directory)
+            let director = daemon.parts.director
+            let program = try await TestProgram(fixture, name: name)
+            let uuid = try await program.client.joinChannel(UUID(), name: "Alpha")
+            let source = AccessorySource(accessory: AccessoryID("vest"), control: .ptt)
+            try await program.client.setAccessoryButtonEventsEnabled(false, uuid)
+            await director.accessoryWants(.transmitBegan(source))
+            #expect(try await program.client.active()?.transmitting == false)
+            try await program.client.setAccessoryButtonEventsEnabled(true, uuid)
+            await director.accessoryWants(.transmitBegan(source))
+            #expect(try await program.client.active()?.transmitSource == "handsfreeButton")
+            try await program.client.setAccessoryButtonEventsEnabled(false, uuid)
+            #expect(try await program.client.active()?.transmitting == true)
+            await director.accessoryWants(.transmitEnded(source, .released))
+            #expect(try await program.client.active()?.transmitting == false)
+            await daemon.stop()
+        }
+    }
+
+    @Test func theDesktopTalksEndsWhatAnybodyBeganAndLeaves() async throws {
+        try await withBus { fixture in
+            let directory = try TemporaryDirectory()
+            let daemon = try await RunningDaemon(fixture, in: directory)
+            let director = daemon.parts.director
+            let program = try await TestProgram(fixture, name: name)
+            let uuid = try await program.client.joinChannel(UUID(), name: "Alpha")
+            await director.desktopWants(.talkPressed)
+            #expect(try await program.client.active()?.transmitSource == "userRequest")
+            await director.desktopWants(.talkReleased)
+            #expect(try await program.client.active()?.transmitting == false)
+            try await program.client.requestBeginTransmitting(uuid)
+            await director.desktopWants(.talkReleased)
+            #expect(try await program.client.active()?.transmitting == false)
+            await director.desktopWants(.leave)
+            try await program.told.wait { $0.contains(.didLeaveChannel(uuid, reason: .userRequest)) }
+            #expect(program.told.all.contains(.didLeaveChannel(uuid, reason: .userRequest)))
+            await daemon.stop()
+        }
+    }
+
+    @Test func whenTheHoursEndTheProgramIsToldSystemPolicy() async throws {
+        try await withBus { fixture in
+            let directory = try TemporaryDirectory()
+            let daemon = try await RunningDaemon(fixture, in: directory)
+            let program = try await TestProgram(fixture, name: name)
+            let uuid = try await program.client.joinChannel(UUID(), name: "Alpha")
+            await daemon.parts.director.hoursChanged(isOpen: false)
+            try await program.told.wait { $0.contains(.didLeaveChannel(uuid, reason: .systemPolicy)) }
+            #expect(program.told.all.last == .didLeaveChannel(uuid, reason: .systemPolicy))
+            #expect(try await program.client.active() == nil)
+            let code = await refusal { _ = try await program.client.joinChannel(uuid, name: "Alpha") }
+            #expect(code == .screenTimeRestriction)
+            #expect(await refusal { try await program.client.beginTransmitting() } == .channelNotFound)
+            await daemon.stop()
+        }
+    }
+
+    @Test func theServiceIsNoBetterThanTheProgramSays() async throws {
+        try await withBus { fixture in
+            let directory = try TemporaryDirectory()
+            let daemon = try await RunningDaemon(fixture, in: directory)
+            let program = try await TestProgram(fixture, name: name)
+            let uuid = try await program.client.joinChannel(daemon.configured, name: "Mine")
+            #expect(try await eventually { try await program.client.active()?.serviceStatus == "ready" })
+            try await program.client.setServiceStatus(.unavailable, uuid)
+            let active = try #require(await program.client.active())
+            #expect(active.serviceStatus == "unavailable")
+            #expect(!active.serviceStatusDetail.isEmpty)
+            #expect(
+                await refusal { try await program.client.requestBeginTransmitting(uuid) } == .transmissionNotAllowed)
+            try await program.client.setServiceStatus(.ready, uuid)
+            try await program.client.requestBeginTransmitting(uuid)
+            await daemon.stop()
+        }
+    }
 
     @Test func whileAUserTalksAProgramMayNotBeginButEndsIt() async throws {
         try await withBus { fixture in

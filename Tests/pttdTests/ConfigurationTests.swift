@@ -1,5 +1,6 @@
 import Accessories
 import Audio
+import Bridge
 import RelayProtocol
 import Settings
 import Testing
@@ -27,6 +28,8 @@ import Testing
         #expect(configuration.releaseTail == .milliseconds(200))
         #expect(configuration.talkTimeLimit == .seconds(60))
         #expect(configuration.tones)
+        #expect(configuration.policy == JoinPolicy())
+        #expect(configuration.desktop == nil)
         #expect(configuration.accessories.takesKnownDevices)
         #expect(!configuration.displayName.isEmpty)
     }
@@ -47,6 +50,12 @@ import Testing
             speaker = "wav:/tmp/heard.wav"
             release-tail = "350ms"
             tones = false
+            [policy]
+            join = false
+            applications = ["com.example.*", "org.talk"]
+            hours = ["08:00-18:00", "22:00-06:00"]
+            [ui]
+            desktop = false
             [accessories]
             automatic = false
             [accessory.vest]
@@ -63,6 +72,10 @@ import Testing
         #expect(configuration.speaker == .wav(path: "/tmp/heard.wav"))
         #expect(configuration.releaseTail == .milliseconds(350))
         #expect(!configuration.tones)
+        #expect(!configuration.policy.allowsJoining)
+        #expect(configuration.policy.applications == ["com.example.*", "org.talk"])
+        #expect(configuration.policy.hours == [JoinPolicy.Hours("08:00-18:00"), JoinPolicy.Hours("22:00-06:00")])
+        #expect(configuration.desktop == false)
         #expect(!configuration.accessories.takesKnownDevices)
         #expect(configuration.accessories.accessories.first?.address == "C4:11:22:33:44:55")
         #expect(configuration.accessories.accessories.first?.gesture == .toggle)
@@ -82,6 +95,10 @@ import Testing
         ("[accessory.vest]\naddress = \"C4:11\"", "pttd.toml:2:11", "00:11:22:33:44:55"),
         ("[accessory.vest]\ngesture = \"hold\"", "pttd.toml:1:", "address"),
         ("[accessory.vest]\nname = \"x\"\nprofile = \"pttz\"", "pttd.toml:3:11", "ptt-z"),
+        ("[policy]\nhours = [\"8-18\"]", "pttd.toml:2:10", "08:00-18:00"),
+        ("[policy]\napplications = [\"com.*.Talk\"]", "pttd.toml:2:17", "com.example.*"),
+        ("[policy]\njoin = \"no\"", "pttd.toml:2:8", "true"),
+        ("[ui]\ndesktop = \"auto\"", "pttd.toml:2:11", "true"),
         ("[daemon\n", "pttd.toml:1:", "toml.io"),
     ])
     func aMistakeIsPlacedAndExplained(text: String, place: String, advice: String) throws {

@@ -1,0 +1,90 @@
+import Bridge
+import FoundationEssentials
+import PushToTalkCore
+import RelayClient
+import Testing
+
+/// What the program behind a channel asks of its bridge.
+@Suite struct ProgramRequestTests {
+    private let channel = UUID()
+
+    /// A bridge without a link on which `source` is transmitting.
+    private func transmitting(_ press: BridgeStateMachine.Event, _ source: PTChannelTransmitRequestSource)
+        -> BridgeStateMachine
+    {
+        var bridge = BridgeStateMachine(hasLink: false)
+        #expect(bridge.handle(press) == [.beginTransmitting(source)])
+        _ = bridge.handle(.callback(.didBeginTransmitting(channel, source: source)))
+        return bridge
+    }
+
+    @Test func aProgramBeginsAndStops() {
+        var bridge = transmitting(.requestedBegin(program: ":1.5"), .developerRequest)
+        #expect(
+            bridge.handle(.requestedStop(.developerRequest)) == [.endedBySystem, .stopTransmitting(.developerRequest)])
+        #expect(bridge.handle(.notice(.transmissionEnding(.stopped(.developerRequest)))) == [])
+        #expect(bridge.handle(.requestedBegin(program: ":1.5")) == [.beginTransmitting(.developerRequest)])
+    }
+
+    @Test func aProgramDoesNotJoinATransmissionOfOthers() {
+        var bridge = transmitting(.pressed(.accessories), .handsfreeButton)
+        #expect(bridge.handle(.requestedBegin(program: ":1.5")) == [.refuseBegin(.program(":1.5"))])
+        // And did not become a holder by it.
+        #expect(bridge.handle(.released(.accessories)) == [.stopTransmitting(.handsfreeButton)])
+    }
+
+    @Test func aBeginThatWasGrantedAfterAllHasAHolder() {
+        var bridge = transmitting(.pressed(.accessories), .handsfreeButton)
+        _ = bridge.handle(.requestedBegin(program: ":1.5"))
+        _ = bridge.handle(.notice(.transmissionEnding(.talkTimeLimit)))
+        #expect(bridge.handle(.beganAfterAll(.program(":1.5"))) == [])
+        #expect(bridge.handle(.released(.program(":1.5"))) == [.stopTransmitting(.developerRequest)])
+    }
+
+    @Test func itsStopEndsWhoeverTalksAndTheirKeysAreUsedUp() {
+        var bridge = transmitting(.pressed(.caller(":1.7")), .userRequest)
+        _ = bridge.handle(.pressed(.accessories))
+        #expect(
+            bridge.handle(.requestedStop(.developerRequest)) == [.endedBySystem, .stopTransmitting(.developerRequest)])
+        #expect(bridge.handle(.released(.caller(":1.7"))) == [])
+        #expect(bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton)])
+    }
+
+    @Test func aButtonKeepsAProgramsTransmissionAlive() {
+        var bridge = transmitting(.requestedBegin(program: ":1.5"), .developerRequest)
+        #expect(bridge.handle(.pressed(.accessories)) == [.answer(.accessories, nil)])
+        #expect(bridge.handle(.released(.program(":1.5"))) == [])
+        #expect(bridge.handle(.released(.accessories)) == [.stopTransmitting(.handsfreeButton)])
+    }
+
+    @Test func whatTheLimitEndedAProgramMayBeginAgainAtOnce() {
+        var bridge = transmitting(.requestedBegin(program: ":1.5"), .developerRequest)
+        _ = bridge.handle(.notice(.transmissionEnding(.talkTimeLimit)))
+        #expect(bridge.handle(.requestedBegin(program: ":1.5")) == [.beginTransmitting(.developerRequest)])
+    }
+
+    @Test func aClickOnTheDesktopIsTheUsersRequest() {
+        var bridge = transmitting(.pressed(.userInterface), .userRequest)
+        _ = bridge.handle(.notice(.transmissionEnding(.talkTimeLimit)))
+        #expect(bridge.handle(.pressed(.userInterface)) == [.beginTransmitting(.userRequest)])
+    }
+
+    @Test func withoutALinkOnlyTheProgramsWordCounts() {
+        var bridge = BridgeStateMachine(hasLink: false)
+        #expect(bridge.serviceStatus == .ready)
+        #expect(bridge.handle(.programStatus(.connecting)) == [.setServiceStatus(.connecting)])
+        #expect(!bridge.serviceDetail.isEmpty)
+        #expect(bridge.handle(.programStatus(.ready)) == [.setServiceStatus(.ready)])
+        #expect(bridge.serviceDetail.isEmpty)
+    }
+
+    @Test func withALinkTheWorseOfTheTwoCounts() {
+        var bridge = BridgeStateMachine()
+        #expect(bridge.serviceStatus == .connecting)
+        #expect(bridge.handle(.programStatus(.unavailable)) == [.setServiceStatus(.unavailable)])
+        #expect(bridge.handle(.link(.state(.ready(channelName: "x")))) == [.setServiceStatus(.unavailable)])
+        #expect(bridge.handle(.programStatus(.ready)) == [.setServiceStatus(.ready)])
+        #expect(bridge.handle(.link(.state(.connecting))) == [.setServiceStatus(.connecting)])
+        #expect(bridge.handle(.programStatus(.ready)) == [.setServiceStatus(.connecting)])
+    }
+}

@@ -1,0 +1,133 @@
+// The rules between pttd's calls and the app's delegate, without any bus.
+import Foundation
+import MonotonicTime
+import PushToTalkCore
+import TestSupport
+import Testing
+
+@testable import PushToTalk
+
+@Suite struct DelegateStateMachineTests {
+    private let first = UUID()
+    private let second = UUID()
+
+    private func told(_ actions: [DelegateStateMachine.Action]) -> [DelegateCallback] {
+        actions.compactMap { if case .tell(let callback) = $0 { callback } else { nil } }
+    }
+
+    @Test func anotherChannelAfterARestartLeavesTheLostOneFirst() {
+        var machine = DelegateStateMachine()
+        _ = machine.handle(.called(.didJoinChannel(first, reason: .developerRequest)), at: .zero)
+        _ = machine.handle(.daemonGone, at: .zero)
+        #expect(
+            told(machine.handle(.registered(activeChannel: second), at: .zero)) == [
+                .didLeaveChannel(first, reason: .unknown), .didJoinChannel(second, reason: .channelRestoration),
+            ])
+    }
+
+    @Test func aChannelThatIsLeftWhileItIsRestoredIsLeftOnce() {
+        var machine = DelegateStateMachine()
+        _ = machine.handle(.called(.didJoinChannel(first, reason: .developerRequest)), at: .zero)
+        _ = machine.handle(.daemonGone, at: .zero)
+        #expect(
+            told(machine.handle(.called(.didLeaveChannel(first, reason: .systemPolicy)), at: .zero)) == [
+                .didLeaveChannel(first, reason: .systemPolicy)
+            ])
+        #expect(machine.handle(.registered(activeChannel: nil), at: .zero).isEmpty)
+    }
+
+    @Test func aBeginThatBeganAndThenFailedToRecordIsNotAFailureAsWell() {
+        var machine = DelegateStateMachine()
+        _ = machine.handle(.called(.didJoinChannel(first, reason: .developerRequest)), at: .zero)
+        _ = machine.handle(.requested(.begin, first), at: .zero)
+        _ = machine.handle(.called(.didBeginTransmitting(first, source: .developerRequest)), at: .zero)
+        _ = machine.handle(.called(.didEndTransmitting(first, source: .unknown)), at: .zero)
+        #expect(machine.handle(.answered(.begin, first, PTChannelError(.unknown)), at: .zero).isEmpty)
+    }
+
+    @Test func theSameFailureCountsAsNewAfterItsLimit() {
+        var machine = DelegateStateMachine()
+        let error = PTChannelError(.callActive)
+        _ = machine.handle(.requested(.begin, first), at: .zero)
+        #expect(told(machine.handle(.answered(.begin, first, error), at: .zero)).count == 1)
+        let later = Instant.zero + DelegateStateMachine.repetitionLimit
+        #expect(told(machine.handle(.called(.failedToBeginTransmitting(first, error)), at: later)).count == 1)
+    }
+
+    /// Whatever comes in, the delegate sees the documented order, and every request has at most one failure.
+    @Test(.shows("order.any")) func anyEventsAtAllKeepTheDocumentedOrder() {
+        var random = SeededGenerator()
+        for _ in 0..<400 {
+            var machine = DelegateStateMachine()
+            var order = DelegateCallbackOrder()
+            var joined: UUID?
+            var lost: UUID?
+            var waiting: [(DelegateStateMachine.Request, UUID)] = []
+            var asked = 0
+            var now = Instant.zero
+            for _ in 0..<250 {
+                now = now + .milliseconds(Int.random(in: 0...3_000, using: &random))
+                let event = Self.event(&random, [first, second], &waiting)
+                if case .requested = event { asked += 1 }
+                if case .daemonGone = event, joined != nil {
+                    lost = joined
+                }
+                for action in machine.handle(event, at: now) {
+                    switch action {
+                    case .activeChannelChanged(let uuid): joined = uuid
+                    case .refuse:
+                        guard case .called = event else {
+                            Issue.record("refused \(event)")
+                            return
+                        }
+                    case .tell(.didLeaveChannel(let uuid, _))
+                    where uuid == lost && joined == nil && !isOpen(order, uuid):
+                        lost = nil
+                    case .tell(let callback):
+                        let isInOrder = order.accept(callback)
+                        #expect(isInOrder, "\(callback) after \(event)")
+                    }
+                }
+                if case .daemonGone = event {
+                    #expect(!order.isTransmitting && !order.isSessionActive)
+                    order = DelegateCallbackOrder()
+                }
+            }
+            #expect(machine.waitingCount == waiting.count)
+        }
+    }
+
+    /// Whether the order knows the channel as joined: then a leave is an ordinary one.
+    private func isOpen(_ order: DelegateCallbackOrder, _ uuid: UUID) -> Bool {
+        var copy = order
+        return copy.accept(.didLeaveChannel(uuid, reason: .unknown))
+    }
+
+    private static func event(
+        _ random: inout SeededGenerator, _ channels: [UUID],
+        _ waiting: inout [(DelegateStateMachine.Request, UUID)]
+    ) -> DelegateStateMachine.Event {
+        let uuid = channels.randomElement(using: &random)!
+        let request = [DelegateStateMachine.Request.join, .leave, .begin, .stop].randomElement(using: &random)!
+        let error = PTChannelError(.callActive)
+        switch Int.random(in: 0..<16, using: &random) {
+        case 0, 1: return .called(.didJoinChannel(uuid, reason: .developerRequest))
+        case 2: return .called(.didLeaveChannel(uuid, reason: .userRequest))
+        case 3, 4: return .called(.didBeginTransmitting(uuid, source: .developerRequest))
+        case 5: return .called(.didEndTransmitting(uuid, source: .userRequest))
+        case 6, 7: return .called(.didActivateAudioSession)
+        case 8: return .called(.didDeactivateAudioSession)
+        case 9: return .called(.failedToBeginTransmitting(uuid, error))
+        case 10: return .called(.failedToJoinChannel(uuid, error))
+        case 11, 12:
+            waiting.append((request, uuid))
+            return .requested(request, uuid)
+        case 13:
+            guard let index = waiting.indices.randomElement(using: &random) else { return .daemonGone }
+            let (request, uuid) = waiting.remove(at: index)
+            return .answered(request, uuid, random.chance(50) ? error : nil)
+        case 14: return .daemonGone
+        default: return .registered(activeChannel: random.chance(50) ? uuid : nil)
+        }
+    }
+}
