@@ -9,7 +9,7 @@ DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
 TEST_PACKAGES := pulseaudio pulseaudio-utils alsa-utils sox strace procps python3-venv opus-tools protobuf-compiler systemd \
   ofono modemmanager mandoc
 
-.PHONY: demo test deps demo-deps test-deps build release unit vm lint format bench install
+.PHONY: demo test deps demo-deps test-deps build release test-programs unit vm lint format bench install
 
 # Builds, runs the whole line from a simulated button to the ear, and shows what came out.
 demo: demo-deps release
@@ -33,11 +33,15 @@ release:
 	swift build -c release $(SWIFT_STATIC) --product pttctl
 	swift build -c release $(SWIFT_STATIC) --product pttrelay
 	swift build -c release $(SWIFT_STATIC) --product fake-bluez
+test-programs:
+	swift build -c release $(SWIFT_STATIC) --product PushToTalkApp
+	swift build -c release $(SWIFT_STATIC) --product bus-cycles
 
 unit:
 	swift test --no-parallel $(CHECKED_IMPORTS)
-vm: release
+vm: release test-programs
 	Tests/VM/run
+	Tests/VM/run-system
 
 lint:
 	swift format lint --strict --recursive --configuration .swift-format Package.swift Sources Tests
@@ -55,11 +59,22 @@ install:
 	install -Dm 644 -t $(DESTDIR)/usr/share/dbus-1/system-services systemd/org.pttd.service
 	install -Dm 644 -t $(DESTDIR)/usr/share/dbus-1/services systemd/org.pttd.service
 	install -Dm 644 udev/60-pttd.rules $(DESTDIR)/usr/lib/udev/rules.d/60-pttd.rules
+	install -Dm 644 -t $(DESTDIR)/usr/share/man/man1 docs/man/pttctl.1
+	install -Dm 644 -t $(DESTDIR)/usr/share/man/man8 docs/man/pttd.8 docs/man/pttrelay.8
+	for program in pttctl pttd pttrelay; do \
+	    .build/release/$$program --generate-completion-script bash | \
+	        install -Dm 644 /dev/stdin $(DESTDIR)/usr/share/bash-completion/completions/$$program && \
+	    .build/release/$$program --generate-completion-script zsh | \
+	        install -Dm 644 /dev/stdin $(DESTDIR)/usr/share/zsh/site-functions/_$$program && \
+	    .build/release/$$program --generate-completion-script fish | \
+	        install -Dm 644 /dev/stdin $(DESTDIR)/usr/share/fish/vendor_completions.d/$$program.fish || exit 1; \
+	done
 ifeq ($(DESTDIR),)
 	systemd-sysusers pttd.conf && systemd-tmpfiles --create pttd.conf && systemctl daemon-reload && systemctl reload dbus && udevadm control --reload
 endif
 
 # Figures, by hand: nothing asserts them.
-bench: release
+bench: release test-programs
 	Benchmarks/latency
 	Benchmarks/idle
+	Benchmarks/cycles

@@ -71,6 +71,7 @@ public struct ChannelDirectorStateMachine: Sendable {
     /// Programs that have a channel manager, by unique name.
     public private(set) var programs: [String: BusProgram] = [:]
 
+    private let relayCarriesPushes: Bool
     private var isOpen: Bool
     /// The configured channel is to be there when nothing else is.
     private var wantsConfigured = true
@@ -82,8 +83,13 @@ public struct ChannelDirectorStateMachine: Sendable {
     ///
     /// - Parameters:
     ///   - configured: The channel to be on unless something else is; it has a link.
+    ///   - relayCarriesPushes: Whether pushes may come by the configured relay; by the daemon's own, nobody sends any.
     ///   - isOpen: Whether the policy's hours allow push to talk now.
-    public init(configured: ChannelMembership?, policy: JoinPolicy = JoinPolicy(), isOpen: Bool = true) {
+    public init(
+        configured: ChannelMembership?, policy: JoinPolicy = JoinPolicy(), relayCarriesPushes: Bool = true,
+        isOpen: Bool = true
+    ) {
+        self.relayCarriesPushes = relayCarriesPushes
         self.configured = configured
         self.policy = policy
         self.isOpen = isOpen
@@ -99,8 +105,8 @@ public struct ChannelDirectorStateMachine: Sendable {
     /// program's it is the way for pushes only.
     public func link(of membership: ChannelMembership) -> InvitationLink? {
         if let link = membership.link { return link }
-        guard membership.hasApplicationMedia || membership.uuid == configured?.uuid else { return nil }
-        return configured?.link
+        let isServed = membership.hasApplicationMedia ? relayCarriesPushes : membership.uuid == configured?.uuid
+        return isServed ? configured?.link : nil
     }
 
     /// Takes an event in, and tells what is to be done about it, in order.
@@ -170,7 +176,10 @@ public struct ChannelDirectorStateMachine: Sendable {
 
     private func admit(_ join: ChannelJoin) throws(PTChannelError) -> ChannelMembership {
         let program = programs[join.caller]
-        guard let uuid = join.uuid ?? join.link?.channel.uuid, join.link.map({ $0.channel.uuid == uuid }) ?? true else {
+        guard let uuid = join.uuid ?? join.link?.channel.uuid else {
+            throw PTChannelError(.unknown, explanation: "name the channel by its UUID, or give its ptt:// link")
+        }
+        guard join.link.map({ $0.channel.uuid == uuid }) ?? true else {
             throw PTChannelError(.unknown, explanation: "the invitation is one to another channel than the UUID names")
         }
         guard isOpen else {

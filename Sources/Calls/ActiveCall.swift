@@ -7,7 +7,7 @@ public enum CallService: String, CaseIterable, Hashable, Sendable, Comparable {
     case ofono = "oFono"
     /// ModemManager: modems.
     case modemManager = "ModemManager"
-    /// BlueZ from 5.83 on: the calls of a connected phone (`org.bluez.Call1`, experimental).
+    /// BlueZ, where it has `org.bluez.Call1` (since 2025, with `--experimental`): the calls of a connected phone.
     case bluez = "Bluetooth"
 
     /// Its well-known bus name.

@@ -1,4 +1,4 @@
-// The calls of a connected phone as BlueZ tells them: org.bluez.Telephony1 and org.bluez.Call1 (BlueZ's doc/, from 5.83 on).
+// The calls of a connected phone as BlueZ tells them: org.bluez.Telephony1 and org.bluez.Call1 (BlueZ's doc/).
 import DBus
 
 /// A line is a phone's `Telephony1` object; the calls lie below it. An older BlueZ, or one without `--experimental`, has neither.

@@ -53,8 +53,9 @@ enum AudioSessionEvent {
     case captureEnded
     /// The microphone failed; nothing more comes of this transmission.
     case captureFailed(reason: String)
-    /// The tones have been heard, or could not be, and the speaker is closed. Told for a program's media only.
-    case tonesFinished
+    /// The tones have been heard, or not: they were dropped, or there is no speaker. It is closed. Told for a program's
+    /// media only.
+    case tonesFinished(heard: Bool)
     /// A received burst has been heard to its end, as far as it came.
     case played
     /// The speaker failed; it is tried again with the next sound.

@@ -87,7 +87,9 @@ extension ChannelService {
             }
             frameHandler?(frame)
         case .captureEnded: handle(.captureEnded)
-        case .tonesFinished: handle(.tonesFinished)
+        case .tonesFinished(let heard):
+            if heard { audioProblem = nil }
+            handle(.tonesFinished)
         case .captureFailed(let reason):
             audioProblem = reason
             handle(.captureFailed(reason: reason))

@@ -78,7 +78,7 @@ final class DeviceAudioSession: AudioSession {
             speaker?.flush()
             tonesPlaying = 0
             speechPlaying = false
-            tonesFinished()
+            tonesFinished(heard: false)
         }
         finishDeactivating()
     }
@@ -102,6 +102,8 @@ final class DeviceAudioSession: AudioSession {
         microphoneWatch?.cancel()
         microphone?.close()
         microphone = nil
+        captureBurst = nil
+        cutBurst = nil
         closeSpeaker()
     }
 
@@ -201,7 +203,7 @@ final class DeviceAudioSession: AudioSession {
 
     func play(_ tone: ChannelTone) {
         guard configuration.playsTones, !speakerBlocked else {
-            if tonesPlaying == 0 { tonesFinished() }
+            if tonesPlaying == 0 { tonesFinished(heard: false) }
             return
         }
         do throws(AudioError) {
@@ -210,12 +212,12 @@ final class DeviceAudioSession: AudioSession {
         } catch {
             speakerBlocked = true
             handler?(.playbackFailed(reason: "\(error)"))
-            tonesFinished()
+            tonesFinished(heard: false)
         }
     }
 
     /// The last tone was heard, or will not be: a program may have the speaker.
-    private func tonesFinished() {
+    private func tonesFinished(heard: Bool) {
         guard isForProgram else { return }
         // A file is nobody else's, and would begin anew.
         if case .alsa = configuration.speaker { closeSpeaker() }
@@ -223,7 +225,7 @@ final class DeviceAudioSession: AudioSession {
             activating = false
             handler?(.activated)
         }
-        handler?(.tonesFinished)
+        handler?(.tonesFinished(heard: heard))
     }
 
     func play(_ packet: ReceivedPacket) -> Bool {
@@ -289,14 +291,14 @@ final class DeviceAudioSession: AudioSession {
         case .failed(let error):
             tonesPlaying = 0
             handler?(.playbackFailed(reason: "\(error)"))
-            tonesFinished()
+            tonesFinished(heard: false)
         }
         finishDeactivating()
     }
 
     private func toneHeard() {
         tonesPlaying = max(0, tonesPlaying - 1)
-        if tonesPlaying == 0 { tonesFinished() }
+        if tonesPlaying == 0 { tonesFinished(heard: true) }
         finishDeactivating()
     }
 

@@ -87,18 +87,30 @@ extension DBusConnection {
         do {
             switch try answer(message, sender: sender, path: path, member: member) {
             case .now(let arguments): reply(to: message, .success(arguments))
-            case .later(let work, let signature): run(work, for: message, returning: signature)
+            case .call(let handler, let call, let signature):
+                run(message, returning: signature) { _ in try await handler(call) }
+            case .start(let starter, let call, let signature):
+                run(message, returning: signature) { _ in try await starter(call).value }
+            case .set(let setter, let call):
+                run(message, returning: "") { connection in
+                    let accepted = try await setter(call)
+                    try connection.setProperties([call.member: accepted], of: call.interface, at: call.path)
+                    return []
+                }
             }
         } catch {
             reply(to: message, .failure(error))
         }
     }
 
-    private typealias Work = nonisolated(nonsending) @Sendable () async throws -> [DBusValue]
+    /// Runs on the loop from its start, so that calls are begun in the order they came.
+    private typealias Work = @Sendable (isolated DBusConnection) async throws -> [DBusValue]
 
     private enum Answer {
         case now([DBusValue])
-        case later(Work, returning: String)
+        case call(DBusMethodHandler, DBusMethodCall, returning: String)
+        case start(DBusMethodStarter, DBusMethodCall, returning: String)
+        case set(DBusPropertySetter, DBusMethodCall)
     }
 
     private func answer(
@@ -123,12 +135,14 @@ extension DBusConnection {
             throw DBusErrorReply.unknownInterface("no interface \(interface) at \(path)")
         }
         for export in named {
-            guard let method = export.interface.method(member), let handler = export.methods[member] else { continue }
+            guard let method = export.interface.method(member) else { continue }
             try expect(method.input.map(\.type), message)
             let call = DBusMethodCall(
                 sender: sender, path: path, interface: export.interface.name, member: member,
                 arguments: message.arguments)
-            return .later({ try await handler(call) }, returning: method.output.map(\.type.code).joined())
+            let signature = method.output.map(\.type.code).joined()
+            if let starter = export.starters[member] { return .start(starter, call, returning: signature) }
+            if let handler = export.methods[member] { return .call(handler, call, returning: signature) }
         }
         throw DBusErrorReply.unknownMethod("no method \(member) at \(path)")
     }
@@ -173,12 +187,7 @@ extension DBusConnection {
             }
             let call = DBusMethodCall(
                 sender: sender, path: path, interface: interface, member: name, arguments: [value])
-            return .later(
-                { [weak self] in
-                    let accepted = try await setter(call)
-                    try await self?.setProperties([name: accepted], of: interface, at: path)
-                    return []
-                }, returning: "")
+            return .set(setter, call)
         default: throw DBusErrorReply.unknownMethod("no method \(member)")
         }
     }
@@ -198,10 +207,7 @@ extension DBusConnection {
         }
     }
 
-    private func run(
-        _ work: @escaping Work, for message: DBusMessage,
-        returning signature: String
-    ) {
+    private func run(_ message: DBusMessage, returning signature: String, _ work: @escaping Work) {
         guard runningHandlers < DBusLimits.runningHandlers else {
             return reply(to: message, .failure(DBusErrorReply.limitsExceeded("too many calls at once")))
         }
@@ -209,7 +215,7 @@ extension DBusConnection {
         let current = generation
         Task {
             let result: Result<[DBusValue], any Error>
-            do { result = .success(try await work()) } catch { result = .failure(error) }
+            do { result = .success(try await work(self)) } catch { result = .failure(error) }
             runningHandlers -= 1
             // The caller was on a bus that is gone.
             guard current == generation else { return }

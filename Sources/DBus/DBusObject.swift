@@ -18,6 +18,10 @@ public struct DBusMethodCall: Sendable {
 /// a `DBusErrorReply` by its name, anything else as `org.freedesktop.DBus.Error.Failed`.
 public typealias DBusMethodHandler = nonisolated(nonsending) @Sendable (DBusMethodCall) async throws -> [DBusValue]
 
+/// Begins to answer a call: called on the loop, one after the other in the order the calls came. What the task does and throws is as
+/// for `DBusMethodHandler`, which may be begun in another order than the calls came.
+public typealias DBusMethodStarter = @Sendable (DBusMethodCall) -> Task<[DBusValue], any Error>
+
 /// Accepts or refuses a new value (`arguments[0]`, of the declared type) for a property and returns the value it then
 /// has; that is stored, and the change signalled.
 public typealias DBusPropertySetter = nonisolated(nonsending) @Sendable (DBusMethodCall) async throws -> DBusValue
@@ -29,6 +33,7 @@ public struct DBusExport: Sendable {
     /// The properties' values: one for each that is declared.
     public internal(set) var values: [String: DBusValue]
     let methods: [String: DBusMethodHandler]
+    let starters: [String: DBusMethodStarter]
     let setters: [String: DBusPropertySetter]
 
     /// An implementation of `interface`.
@@ -36,19 +41,22 @@ public struct DBusExport: Sendable {
     /// - Parameters:
     ///   - properties: A value for each declared property.
     ///   - setters: A setter for each declared property with write access.
-    ///   - methods: A handler for each declared method.
+    ///   - methods: A handler for each declared method that has no starter.
+    ///   - starters: A starter for each declared method whose calls must not overtake each other.
     /// - Throws: `DBusError.invalid` when something declared is missing, something given is not declared, or a
     ///   value is of another type than declared.
     public init(
         _ interface: DBusInterface, properties: [String: DBusValue] = [:],
-        setters: [String: DBusPropertySetter] = [:], methods: [String: DBusMethodHandler] = [:]
+        setters: [String: DBusPropertySetter] = [:], methods: [String: DBusMethodHandler] = [:],
+        starters: [String: DBusMethodStarter] = [:]
     ) throws(DBusError) {
         try interface.check()
         let name = interface.name
-        for declared in interface.methods where methods[declared.name] == nil {
+        for declared in interface.methods
+        where methods[declared.name] == nil && starters[declared.name] == nil {
             throw .invalid("no handler for method \(name).\(declared.name)")
         }
-        for given in methods.keys where interface.method(given) == nil {
+        for given in Array(methods.keys) + starters.keys where interface.method(given) == nil {
             throw .invalid("a handler for method \(given), which \(name) does not declare")
         }
         for declared in interface.properties {
@@ -70,6 +78,7 @@ public struct DBusExport: Sendable {
         values = properties
         self.setters = setters
         self.methods = methods
+        self.starters = starters
     }
 
     static func check(_ value: DBusValue, _ property: DBusInterface.Property) throws(DBusError) {

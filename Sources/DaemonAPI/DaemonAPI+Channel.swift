@@ -11,11 +11,11 @@ extension DaemonAPI {
         }
         return try DBusExport(
             try PTTBus.declaration(of: PTTBus.channelInterface), properties: properties.properties,
-            methods: talking(uuid).merging(settings(uuid)) { first, _ in first })
+            starters: talking(uuid).merging(settings(uuid)) { first, _ in first })
     }
 
     /// Everybody's: talking and leaving.
-    private func talking(_ uuid: UUID) -> [String: DBusMethodHandler] {
+    private func talking(_ uuid: UUID) -> [String: DBusMethodStarter] {
         [
             "BeginTransmitting": method { api, call in
                 try await api.begin(call.sender)
@@ -36,7 +36,7 @@ extension DaemonAPI {
     }
 
     /// The owner's: everything else.
-    private func settings(_ uuid: UUID) -> [String: DBusMethodHandler] {
+    private func settings(_ uuid: UUID) -> [String: DBusMethodStarter] {
         [
             "RequestBeginTransmitting": owners { api, _, caller in
                 try await api.requestBegin(uuid, caller)
@@ -99,7 +99,7 @@ extension DaemonAPI {
     /// A handler for the program that joined; for everybody when no program did.
     private func owners(
         _ body: @escaping @Sendable (isolated DaemonAPI, Arguments, BusCaller) async throws -> Void
-    ) -> DBusMethodHandler {
+    ) -> DBusMethodStarter {
         method { api, call in
             let caller = try api.owner(call.sender)
             try await body(api, Arguments(call), caller)

@@ -9,7 +9,7 @@ extension DaemonAPI {
     func managerExport(_ properties: ManagerProperties) throws(DBusError) -> DBusExport {
         try DBusExport(
             try PTTBus.declaration(of: PTTBus.managerInterface), properties: properties.properties,
-            methods: [
+            starters: [
                 "RegisterApplication": method { try await $0.registerApplication($1) },
                 "UnregisterApplication": method {
                     await $0.endRegistration(of: $1.sender)
@@ -30,13 +30,14 @@ extension DaemonAPI {
             ])
     }
 
-    /// A handler that is given this API, and holds it weakly.
-    func method(
-        _ body: @escaping @Sendable (isolated DaemonAPI, DBusMethodCall) async throws -> [DBusValue]
-    ) -> DBusMethodHandler {
+    /// What a method does, given this API.
+    typealias Method = @Sendable (isolated DaemonAPI, DBusMethodCall) async throws -> [DBusValue]
+
+    /// Begins a method on the loop, so that calls take effect in the order they came; holds this API weakly.
+    func method(_ body: @escaping Method) -> DBusMethodStarter {
         { [weak self] call in
-            guard let self else { throw DBusErrorReply.failed("pttd is ending") }
-            return try await body(self, call)
+            guard let self else { return Task { throw DBusErrorReply.failed("pttd is ending") } }
+            return self.assumeIsolated { api in Task { try await body(api, call) } }
         }
     }
 

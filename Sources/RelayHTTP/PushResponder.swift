@@ -66,14 +66,23 @@ struct PushResponder: Sendable {
             default: break
             }
         }
+        // A client that is answered in the middle of its body resets the stream, and those who do so often are cut off.
+        let isRead = try unread ? await skip(&body) : true
         if let name = Self.messageIDName { response.headers[name] = messageID }
+        // The answer to HEAD has no body, whatever its status.
+        if request.method == .head { response = response.createHeadResponse() }
         try await writer.write(response: response.head, body: response.body)
-        guard unread else { return }
+        if !isRead { channel.close(mode: .all, promise: nil) }
+    }
+
+    /// Reads a body that is not wanted; false when there is more of it than anybody could have meant.
+    private func skip(_ body: inout RequestBody.AsyncIterator) async throws -> Bool {
         var rest = limits.unwantedBodyBytes
         while let buffer = try await body.next() {
             rest -= buffer.readableBytes
-            guard rest > 0 else { return channel.close(mode: .all, promise: nil) }
+            if rest < 0 { return false }
         }
+        return true
     }
 
     private func head(of request: Request, on channel: any Channel) async throws(PushRejection) -> PushHead {

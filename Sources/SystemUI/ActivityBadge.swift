@@ -1,14 +1,14 @@
-// The icon of last resort: a coloured disc, for themes that lack an icon's name. Pure.
+// The icon of last resort: a coloured sign, for themes that lack an icon's name. Pure.
 import DBus
 
-/// A disc per activity, drawn here, so that the tray icon is never a blank place.
+/// Disc, rings, half a ring, a barred ring: one per activity, drawn here, so that the tray icon is never a blank place.
 enum ActivityBadge {
     /// Width and height in pixels; hosts scale.
     static let side = 48
     /// `(iiay)`: width, height, ARGB32 in network byte order (StatusNotifierItem specification, "Icons").
     static let pixelsType = DBusType.structure([.int32, .int32, .array(.byte)])
 
-    /// The disc for `activity`, as the `a(iiay)` of an icon property.
+    /// The sign for `activity`, as the `a(iiay)` of an icon property.
     static func pixmap(of activity: Activity) -> DBusValue {
         let size = DBusValue.int32(Int32(side))
         return .array(pixelsType, [.structure([size, size, .bytes(pixels(of: activity))])])
@@ -22,10 +22,27 @@ enum ActivityBadge {
         return (0..<side).flatMap { y in
             (0..<side).flatMap { x -> [UInt8] in
                 let (dx, dy) = (Double(x) + 0.5 - centre, Double(y) + 0.5 - centre)
-                // One pixel of the edge fades out, so that the disc looks round.
-                let coverage = min(max(radius + 0.5 - (dx * dx + dy * dy).squareRoot(), 0), 1)
+                let distance = (dx * dx + dy * dy).squareRoot()
+                // One pixel of an edge fades out, so that it looks round.
+                var coverage = min(fade(radius - distance), fade(distance - hole(of: activity) * radius))
+                switch activity {
+                case .connecting: coverage = min(coverage, fade(-dx))
+                case .unavailable: coverage = max(coverage, min(fade(3 - abs(dy)), fade(radius - distance)))
+                case .idle, .transmitting, .receiving: break
+                }
                 return [UInt8(coverage * 255), red, green, blue]
             }
+        }
+    }
+
+    private static func fade(_ inside: Double) -> Double { min(max(inside + 0.5, 0), 1) }
+
+    /// The hole in the disc, as a part of its radius: not everybody tells red from green.
+    private static func hole(of activity: Activity) -> Double {
+        switch activity {
+        case .transmitting: -1
+        case .receiving: 0.35
+        case .idle, .connecting, .unavailable: 0.7
         }
     }
 

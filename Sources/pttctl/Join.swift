@@ -52,7 +52,13 @@ struct Join: AsyncParsableCommand {
         try await options.withDaemon { daemon in
             try await daemon.watch { _ in }
             let joined = try await daemon.joinChannel(uuid, name: text, link: link, media: .pttd)
-            if let mode { try await daemon.setTransmissionMode(mode.mode, joined) }
+            if let mode {
+                do {
+                    try await daemon.setTransmissionMode(mode.mode, joined)
+                } catch {
+                    throw Failure("the channel is joined, but its mode is not \(mode.rawValue): \(error)")
+                }
+            }
             try await daemon.refresh()
             guard let (_, properties) = await daemon.snapshot.activeChannel else {
                 throw Failure("joined \(joined.uuidString.lowercased()), and left it again at once")

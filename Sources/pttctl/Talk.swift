@@ -39,11 +39,20 @@ struct Talk: AsyncParsableCommand {
         }
     }
 
+    /// Why a transmission ended by something else than a release; nil for other news.
+    private static func ending(_ event: DaemonClient.Event) -> String? {
+        switch event {
+        case .transmissionFailed(_, _, let why): why
+        case .running(false): "pttd has left the bus"
+        case .running(true), .changed: nil
+        }
+    }
+
     /// Ends early, and with an error, when the transmission does.
     private func talk(_ daemon: DaemonClient, for duration: Duration) async throws {
         let (failures, feed) = AsyncStream.makeStream(of: String.self, bufferingPolicy: .bufferingOldest(1))
         try await daemon.watch { event in
-            if case .transmissionFailed(_, _, let why) = event { feed.yield(why) }
+            if let why = Self.ending(event) { feed.yield(why) }
         }
         try await daemon.beginTransmitting()
         let ending = Task {
@@ -72,7 +81,7 @@ struct Talk: AsyncParsableCommand {
         let reader = KeyReader(terminal: terminal, loop: daemon.loop, feed: feed)
         try await reader.start()
         try await daemon.watch { event in
-            if case .transmissionFailed(_, _, let why) = event { feed.yield(.failed(why)) }
+            if let why = Self.ending(event) { feed.yield(.failed(why)) }
         }
         var isTalking = false
         for await item in news {

@@ -67,12 +67,14 @@ actor ChannelDirector {
     var restorations: [String: Restoration] = [:]
 
     init(
-        configured: ChannelMembership?, policy: JoinPolicy, isOpen: Bool, channel: ChannelService,
+        configured: ChannelMembership?, policy: JoinPolicy, relayCarriesPushes: Bool, isOpen: Bool,
+        channel: ChannelService,
         store: RestorationStore,
         logger: Logger
     ) {
         loop = channel.loop
-        machine = ChannelDirectorStateMachine(configured: configured, policy: policy, isOpen: isOpen)
+        machine = ChannelDirectorStateMachine(
+            configured: configured, policy: policy, relayCarriesPushes: relayCarriesPushes, isOpen: isOpen)
         self.channel = channel
         self.store = store
         self.logger = logger

@@ -33,7 +33,8 @@ extension Daemon {
 
         /// The rooms, joined; nothing runs before `start`.
         init(
-            _ configuration: Configuration, invitation: InvitationLink?, store: String, identity: Identity,
+            _ configuration: Configuration, invitation: InvitationLink?, relayCarriesPushes: Bool, store: String,
+            identity: Identity,
             channel service: ChannelServiceConfiguration, bus address: DBusAddress,
             systemBus systemAddress: DBusAddress,
             loop: EventLoop
@@ -42,7 +43,8 @@ extension Daemon {
             let clock = PolicyClock(configuration.policy, loop: loop)
             let director = ChannelDirector(
                 configured: invitation.map { ChannelMembership(configured: $0) }, policy: configuration.policy,
-                isOpen: await clock.isOpen, channel: channel, store: RestorationStore(path: store),
+                relayCarriesPushes: relayCarriesPushes, isOpen: await clock.isOpen, channel: channel,
+                store: RestorationStore(path: store),
                 logger: Logger(label: "pttd.director"))
             let bus = DBusConnection(to: address, on: loop, logger: Logger(label: "pttd.bus"))
             let systemBus = DBusConnection(to: systemAddress, on: loop, logger: Logger(label: "pttd.bluez"))

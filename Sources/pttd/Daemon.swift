@@ -100,7 +100,8 @@ actor Daemon {
     private func run() async throws {
         let relay = try await embeddedRelay()
         let parts = try await Parts(
-            configuration, invitation: relay?.invitation ?? configuration.link, store: stateDirectory + "/channel",
+            configuration, invitation: relay?.invitation ?? configuration.link, relayCarriesPushes: relay == nil,
+            store: stateDirectory + "/channel",
             identity: identity, channel: channelConfiguration, bus: busAddress(configuration.bus),
             systemBus: busAddress(configuration.blueZBus), loop: loop)
         // What the bus asks is held weakly by what serves it.

@@ -216,6 +216,16 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(try director.link(of: #require(director.active)) == link)
     }
 
+    @Test func noPushesComeByTheDaemonsOwnRelay() throws {
+        var director = Director(configured: configured, relayCarriesPushes: false)
+        _ = director.handle(.started(restoring: nil), at: now)
+        _ = director.handle(.registered(talk), at: now)
+        _ = director.handle(join(talk.busName, uuid), at: now)
+        #expect(try director.link(of: #require(director.active)) == nil)
+        // Its speech is another matter.
+        #expect(director.link(of: configured) == link)
+    }
+
     @Test func aNamelessDescriptorIsThatOfTheInvitation() throws {
         var director = started(programs: [talk])
         let other = try invitation("Team")

@@ -72,7 +72,7 @@ import Testing
             "/", "/m", "/m/c1", "/m/c2", "/org/freedesktop/ModemManager1", "/b/telephony0/call1",
         ]
         var alive: Set<CallService> = []
-        for step in 0..<100_000 {
+        for step in 0..<30_000 {
             let service = CallService.allCases.randomElement(using: &generator)!
             switch Int.random(in: 0..<100, using: &generator) {
             case 0:

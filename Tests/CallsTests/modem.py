@@ -27,7 +27,9 @@ answers = {
     "AT+CGMR": ["1"],
     "AT+CGSN": ["359150048062347"],
     "AT+CIMI": ["310150123456789"],
-    "AT+CREG?": ["+CREG: 2,1"],
+    "AT+CREG?": ['+CREG: 2,1,"00C3","08CA"'],
+    "AT+CGREG?": ['+CGREG: 2,1,"00C3","08CA"'],
+    "AT+COPS?": ['+COPS: 0,2,"26201"'],
 }
 
 

@@ -71,6 +71,59 @@ import Testing
         #expect(tones.contains { abs($0) > 0.05 }, "no tone was heard")
     }
 
+    @Test func messagesThatComeWhileOnePlaysAreHeardOneAfterTheOther() async throws {
+        let directory = try TemporaryDirectory()
+        try writeWAV(chirp(seconds: 2), to: directory.file("speech.wav"))
+        var playback = PlaybackConfiguration()
+        playback.recordingKeepsTime = false
+        let configuration = { (name: String) in
+            ChannelServiceConfiguration(
+                microphone: .wav(path: directory.file("speech.wav")), speaker: .wav(path: directory.file(name)),
+                playback: playback, playsTones: false)
+        }
+        let talker = try ServiceUnderTest(configuration("talker.wav"))
+        try await talker.start()
+        try await talker.begin()
+        #expect(await eventually { talker.frames.count >= 30 })
+        try await talker.stop()
+        await talker.finish()
+        let message = talker.frames.prefix(30)
+
+        let listener = try ServiceUnderTest(configuration("listener.wav"))
+        try await listener.start()
+        // Three messages at once, as after a dead spot: each whole, before the first has been heard.
+        let speakers = ["Ann", "Bob", "Cleo"].map { PTParticipant(name: $0, image: nil) }
+        for (place, speaker) in speakers.enumerated() {
+            await listener.service.burstBegan(speaker)
+            for frame in message {
+                let sequence = UInt16(place * 2_000) + UInt16(frame.position / 960)
+                await listener.service.received(
+                    ReceivedPacket(
+                        sequence: sequence, timestamp: UInt32(place * 10_000_000) + frame.position,
+                        marker: frame.isFirst, payload: frame.payload, receivedAt: .now))
+            }
+            await listener.service.burstEnded(lastSequence: nil)
+        }
+        #expect(await listener.waitFor { $0 == .notice(.activeRemoteParticipantChanged(nil)) })
+        let shown = listener.events.compactMap { event -> String?? in
+            if case .notice(.activeRemoteParticipantChanged(let participant)) = event {
+                .some(participant?.name)
+            } else {
+                nil
+            }
+        }
+        #expect(shown == ["Ann", "Bob", "Cleo", nil])
+        #expect(listener.callbacks.count { $0 == .didActivateAudioSession } == 1)
+        let statistics = await listener.service.snapshot.statistics
+        #expect(statistics.packetsPlayed == 90)
+        #expect(statistics.packetsDropped == 0)
+        #expect(await eventually { await listener.service.snapshot.audioSession == .inactive })
+        await listener.finish()
+        // 3 × 600 ms, but for what was caught up.
+        let heard = try readWAV(directory.file("listener.wav"))
+        #expect(heard.count > 48_000 * 12 / 10, "\(heard.count) samples")
+    }
+
     @Test func aSecondPressDuringTheTailRecordsAgain() async throws {
         let directory = try TemporaryDirectory()
         try writeWAV(chirp(seconds: 2), to: directory.file("speech.wav"))

@@ -50,7 +50,7 @@ import Testing
         await under.service.run { $0.simulatedAudio.handler?(.activated) }
         #expect(!answered.withLock { $0 })
         #expect(!under.callbacks.contains(.didActivateAudioSession))
-        await under.service.run { $0.simulatedAudio.handler?(.tonesFinished) }
+        await under.service.run { $0.simulatedAudio.handler?(.tonesFinished(heard: true)) }
         #expect(answered.withLock { $0 })
         #expect(under.callbacks.last == .didActivateAudioSession)
         await under.finish()

@@ -65,7 +65,7 @@ final class SimulatedAudio: AudioSession {
 
     func play(_ tone: ChannelTone) {
         commands.append(.tone(tone))
-        if answers, isForProgram { handler?(.tonesFinished) }
+        if answers, isForProgram { handler?(.tonesFinished(heard: true)) }
     }
 
     func play(_ packet: ReceivedPacket) -> Bool {

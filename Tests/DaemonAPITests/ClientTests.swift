@@ -75,10 +75,11 @@ import Testing
                 await served.api.update(channel: nil)
                 await served.api.update(channel: channel)
                 try await reading.value
-                #expect(
-                    try await eventually(.seconds(1)) { [channel] in
-                        await served.client.snapshot.activeChannel?.properties == channel
-                    })
+                let last = channel
+                let isSeen = try await eventually(.seconds(1)) {
+                    await served.client.snapshot.activeChannel?.properties == last
+                }
+                #expect(isSeen, "round \(round)")
             }
             await served.close()
         }

@@ -37,6 +37,24 @@ def main():
     if (idle.ssrc, idle.last_sequence) != (0x12345678, 1001):
         failures.append("floor_idle_message")
 
+    token = bytes(range(0x80, 0xA0))
+    register = relay_pb2.ClientMessage()
+    register.push_register.token = token
+    register.push_register.topic = "org.example.radio.voip-ptt"
+    expect("push_register_message", wire.frame(register))
+    push = relay_pb2.ServerMessage.FromString(values["push_message"][4:]).push
+    if (push.push_id, push.token, push.payload, push.priority, push.lifetime_ms) != (
+        0x0102030405060708, token, b'{"activeSpeaker":"Ann"}', 10, 0
+    ):
+        failures.append("push_message")
+    receipt = relay_pb2.ClientMessage()
+    receipt.push_receipt.push_id = push.push_id
+    receipt.push_receipt.outcome = relay_pb2.PUSH_OUTCOME_TAKEN
+    expect("push_receipt_message", wire.frame(receipt))
+    unregister = relay_pb2.ClientMessage()
+    unregister.push_unregister.token = token
+    expect("push_unregister_message", wire.frame(unregister))
+
     key = wire.SFrameKey(values["base_key"], key_id)
     expect("sframe_secret", key.secret)
     expect("sframe_key", key.key)

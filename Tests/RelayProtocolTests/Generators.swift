@@ -43,6 +43,16 @@ extension SeededGenerator {
         .init(id: memberID(), displayName: name(), ssrc: SSRC(rawValue: number()))
     }
 
+    mutating func pushToken() -> PushToken {
+        PushToken(bytes(Int.random(in: PushToken.byteCounts, using: &self)))!
+    }
+
+    mutating func topic() -> PushTopic {
+        let count = oneIn(4) ? PushTopic.byteCountMaximum : Int.random(in: 1...40, using: &self)
+        return PushTopic(
+            String(decoding: (0..<count).map { _ in UInt8.random(in: 33...126, using: &self) }, as: UTF8.self))!
+    }
+
     mutating func taken() -> ServerMessage.FloorTaken {
         .init(talker: memberID(), ssrc: SSRC(rawValue: number()), keyID: number())
     }
@@ -51,7 +61,10 @@ extension SeededGenerator {
 
     mutating func clientMessages() -> [ClientMessage] {
         [
-            .join(.init(channel: channel(), token: token(), displayName: name(), protocolVersion: number())),
+            .join(
+                .init(
+                    channel: channel(), token: token(), displayName: name(), protocolVersion: number(),
+                    isPushOnly: oneIn())),
             .leave,
             .floorRequest(.init(requestID: requestID(), priority: number(), keyID: number())),
             .floorRelease(.init(requestID: requestID(), lastSequence: oneIn() ? nil : number())),
@@ -59,6 +72,12 @@ extension SeededGenerator {
                 .init(
                     ssrc: SSRC(rawValue: number()), received: number(), lost: number(), highestSequence: number(),
                     jitter: number())),
+            .pushRegister(.init(token: pushToken(), topic: topic())),
+            .pushUnregister(pushToken()),
+            .pushReceipt(
+                .init(
+                    id: PushID(rawValue: number()),
+                    outcome: PushOutcome.allCases.randomElement(using: &self) ?? .other)),
         ]
     }
 
@@ -89,6 +108,17 @@ extension SeededGenerator {
                     requestID: requestID(), cause: FloorRevokeCause.allCases.randomElement(using: &self) ?? .other,
                     phrase: phrase())),
             .mediaKey(mediaKey() ?? MediaKey(epoch: 0)),
+            .pushWelcome(.init(channelName: name(), memberID: memberID())),
+            .pushRegistered(pushToken()),
+            .pushRefused(
+                .init(
+                    token: pushToken(), cause: PushRefusal.allCases.randomElement(using: &self) ?? .other,
+                    phrase: phrase())),
+            .push(
+                .init(
+                    id: PushID(rawValue: number()), token: pushToken(),
+                    payload: bytes(oneIn() ? 4_096 : Int.random(in: 1...4_096, using: &self)),
+                    priority: UInt8.random(in: 1...10, using: &self), lifetime: milliseconds())),
         ]
     }
 }

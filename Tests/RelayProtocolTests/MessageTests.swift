@@ -103,8 +103,26 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
             $0.floorRelease.requestID = 1
             $0.floorRelease.lastSequence = 65_536
         },
+        BadField("token") {
+            $0.pushRegister.token = Data(repeating: 1, count: 31)
+            $0.pushRegister.topic = "a.voip-ptt"
+        },
+        BadField("token") {
+            $0.pushRegister.token = Data(repeating: 1, count: 101)
+            $0.pushRegister.topic = "a.voip-ptt"
+        },
+        BadField("topic") { $0.pushRegister.token = Data(repeating: 1, count: 32) },
+        BadField("topic") {
+            $0.pushRegister.token = Data(repeating: 1, count: 32)
+            $0.pushRegister.topic = "a b.voip-ptt"
+        },
+        BadField("topic") {
+            $0.pushRegister.token = Data(repeating: 1, count: 32)
+            $0.pushRegister.topic = String(repeating: "a", count: 256)
+        },
+        BadField("token") { $0.pushUnregister = .init() },
     ])
-    func `a floor message with a field that cannot be names the field`(
+    func `a message of a member with a field that cannot be names the field`(
         bad: BadField<Pttd_Relay_V1_ClientMessage>
     ) throws {
         var message = Pttd_Relay_V1_ClientMessage()
@@ -143,6 +161,21 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
         BadField("request_id") { $0.floorDeny = .init() },
         BadField("request_id") { $0.floorRevoke = .init() },
         BadField("last_sequence") { $0.floorIdle.lastSequence = .max },
+        BadField("channel_name") { $0.pushWelcome.memberID = Data(repeating: 1, count: 16) },
+        BadField("member_id") { $0.pushWelcome.channelName = "a" },
+        BadField("token") { $0.pushRegistered = .init() },
+        BadField("token") { $0.pushRefused.token = Data(repeating: 1, count: 101) },
+        BadField("payload") { $0.push.token = Data(repeating: 1, count: 32) },
+        BadField("payload") { $0.push.payload = Data(repeating: 1, count: 4_097) },
+        BadField("priority") { $0.push.payload = Data([1]) },
+        BadField("priority") {
+            $0.push.payload = Data([1])
+            $0.push.priority = 11
+        },
+        BadField("token") {
+            $0.push.payload = Data([1])
+            $0.push.priority = 10
+        },
     ])
     func `a server message with a field that cannot be names the field`(
         bad: BadField<Pttd_Relay_V1_ServerMessage>
@@ -174,6 +207,18 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
                 == .floorDeny(.init(requestID: .first, cause: .other)))
         message.joinRefused = .with { $0.cause = .unspecified }
         #expect(try ServerMessage(parsing: try message.serializedBytes()) == .joinRefused(.init(cause: .other)))
+        let token = try #require(PushToken([UInt8](repeating: 7, count: 32)))
+        message.pushRefused = .with {
+            $0.token = Data(token.bytes); $0.cause = .UNRECOGNIZED(99)
+        }
+        #expect(
+            try ServerMessage(parsing: try message.serializedBytes())
+                == .pushRefused(.init(token: token, cause: .other)))
+        var receipt = Pttd_Relay_V1_ClientMessage()
+        receipt.pushReceipt = .with { $0.outcome = .UNRECOGNIZED(9) }
+        #expect(
+            try ClientMessage(parsing: try receipt.serializedBytes())
+                == .pushReceipt(.init(id: PushID(rawValue: 0), outcome: .other)))
     }
 
     @Test func `a message of an unknown kind is told apart from a broken one`() throws {

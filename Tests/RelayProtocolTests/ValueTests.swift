@@ -40,4 +40,33 @@ import Testing
         #expect(InvitationToken() != InvitationToken())
         #expect(DownlinkKey() != DownlinkKey())
     }
+
+    @Test func `a push token is 32 to 100 bytes, in a URL 64 to 200 digits`() throws {
+        for count in [0, 31, 101, 1_000] {
+            #expect(PushToken([UInt8](repeating: 1, count: count)) == nil)
+            #expect(PushToken(hexadecimal: String(repeating: "ab", count: count)) == nil)
+        }
+        for count in [32, 57, 100] {
+            let token = try #require(PushToken([UInt8](repeating: 0xAB, count: count)))
+            #expect(token.hexadecimal == String(repeating: "ab", count: count))
+            #expect(PushToken(hexadecimal: token.hexadecimal) == token)
+            #expect(PushToken(hexadecimal: token.hexadecimal.uppercased()) == token)
+            #expect(token.description == "abababab…")
+        }
+        for text in [
+            String(repeating: "a", count: 65), String(repeating: "ag", count: 32), String(repeating: " a", count: 32),
+        ] {
+            #expect(PushToken(hexadecimal: text) == nil)
+        }
+    }
+
+    @Test func `a push topic is an application's identifier with a suffix`() {
+        #expect(PushTopic("org.example.radio.voip-ptt")?.application == "org.example.radio")
+        #expect(PushTopic(application: "org.example.radio")?.text == "org.example.radio.voip-ptt")
+        for other in ["org.example.radio", ".voip-ptt", "a.voip", "voip-ptt"] {
+            #expect(PushTopic(other)?.application == nil, "\(other)")
+        }
+        for none in ["", "a b", "a\n", "ä", String(repeating: "a", count: 256)] { #expect(PushTopic(none) == nil) }
+        #expect(PushTopic(application: "") == nil)
+    }
 }

@@ -35,7 +35,7 @@ import Testing
     }
 
     @Test func `the document has the example's values`() {
-        #expect(document.count == 36, "\(document.keys.sorted())")
+        #expect(document.count == 41, "\(document.keys.sorted())")
     }
 
     @Test func `the example's client messages are what this room sends`() throws {
@@ -62,6 +62,24 @@ import Testing
             #expect(try value(name) == message.framed())
             #expect(try ServerMessage(parsing: Array(try value(name).dropFirst(4))) == message)
         }
+    }
+
+    @Test func `the example's messages about pushes are what this room sends and reads`() throws {
+        let token = try #require(PushToken(0x80...0x9f as ClosedRange<UInt8>))
+        let topic = try #require(PushTopic("org.example.radio.voip-ptt"))
+        let id = PushID(rawValue: 0x0102_0304_0506_0708)
+        #expect(
+            try value("push_register_message")
+                == ClientMessage.pushRegister(.init(token: token, topic: topic)).framed())
+        #expect(try value("push_registered_message") == ServerMessage.pushRegistered(token).framed())
+        let push = ServerMessage.push(
+            .init(
+                id: id, token: token, payload: Array(#"{"activeSpeaker":"Ann"}"#.utf8), priority: 10, lifetime: .zero))
+        #expect(try value("push_message") == push.framed())
+        #expect(try ServerMessage(parsing: Array(try value("push_message").dropFirst(4))) == push)
+        #expect(
+            try value("push_receipt_message") == ClientMessage.pushReceipt(.init(id: id, outcome: .taken)).framed())
+        #expect(try value("push_unregister_message") == ClientMessage.pushUnregister(token).framed())
     }
 
     @Test func `the example's keys are derived as RFC 9605 says`() throws {

@@ -286,6 +286,7 @@ final class SimulatedWorld {
                     guard connection.isOpen else { return }
                     relayReceives(datagram, from: connection)
                 }
+            case .tellOfPushes: break
             case .tell(let event): note(event, number)
             }
         }

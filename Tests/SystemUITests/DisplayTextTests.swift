@@ -1,4 +1,4 @@
-// Names of others, made fit for one line of a widget.
+// Names of others, made fit for one line of a widget; and the signs that need no theme.
 import TestSupport
 import Testing
 
@@ -40,5 +40,18 @@ import Testing
             #expect(!line.isEmpty && line.count <= 161)
             #expect(!line.unicodeScalars.contains { $0.properties.generalCategory == .control })
         }
+    }
+}
+
+@Suite struct ActivityBadgeTests {
+    @Test func `the signs of activities differ in shape, not only in colour`() {
+        let shapes = Activity.allCases.map { activity in
+            let pixels = ActivityBadge.pixels(of: activity)
+            #expect(pixels.count == ActivityBadge.side * ActivityBadge.side * 4)
+            #expect(pixels[0] == 0)
+            return stride(from: 0, to: pixels.count, by: 4).map { pixels[$0] > 127 }
+        }
+        #expect(Set(shapes).count == Activity.allCases.count)
+        #expect(shapes.allSatisfy { $0.contains(true) })
     }
 }

@@ -115,6 +115,18 @@ import Testing
         }
     }
 
+    @Test("a daemon that ends while somebody talks ends that, and says so")
+    func daemonEnds() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon.start(fixture, joined: true)
+            let process = try Program.start(fixture, ["talk", "--for", "60"])
+            #expect(try await eventually { daemon.asked.all == ["press"] })
+            await daemon.stop()
+            #expect(try await process.end() == 1)
+            #expect(process.errors == "pttctl: the transmission ended: pttd has left the bus\n")
+        }
+    }
+
     @Test("monitoring tells joining, speaking, modes, calls and leaving as they happen, in JSON with their times")
     func monitor() async throws {
         try await withBus { fixture in
@@ -181,7 +193,8 @@ import Testing
     @Test("where no channel is joined, what needs one says how to join")
     func noChannel() async throws {
         try await withBus { fixture in
-            _ = try await ScriptedDaemon.start(fixture)
+            let daemon = try await ScriptedDaemon.start(fixture)
+            defer { withExtendedLifetime(daemon) {} }
             for arguments in [["leave"], ["talk", "--for", "1"], ["mode"], ["mode", "half-duplex"]] {
                 let process = try Program.start(fixture, arguments)
                 #expect(try await process.end() == 1, "\(arguments)")
@@ -200,6 +213,18 @@ import Testing
                 #expect(try await process.end() == 1, "\(arguments)")
                 #expect(process.errors == "pttctl: Field Radio has joined Crew; leave it there first\n", "\(arguments)")
             }
+        }
+    }
+
+    @Test("a channel that is joined in another mode than asked for is told as such")
+    func joinedInAnotherMode() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon.start(fixture)
+            await daemon.refuse(.unknown, "the microphone is somebody else's", only: "mode")
+            let outcome = try await Program.run(fixture, "join", link, "--mode", "full-duplex")
+            #expect(outcome.status == 1 && outcome.output.isEmpty)
+            let words = "the channel is joined, but its mode is not full-duplex: the microphone is somebody else's"
+            #expect(outcome.errors == "pttctl: \(words)\n")
         }
     }
 
@@ -230,7 +255,8 @@ import Testing
     @Test("the bus may be named before and after the sub-command", arguments: [true, false])
     func bus(before: Bool) async throws {
         try await withBus { fixture in
-            _ = try await ScriptedDaemon.start(fixture, joined: true)
+            let daemon = try await ScriptedDaemon.start(fixture, joined: true)
+            defer { withExtendedLifetime(daemon) {} }
             let bus = ["--bus", fixture.bus.address]
             let process = try ChildProcess(
                 [try Program.path()] + (before ? bus + ["mode"] : ["mode"] + bus),

@@ -48,7 +48,8 @@ import Testing
     @Test("options behind the command are the command's")
     func options() async throws {
         try await withBus { fixture in
-            _ = try await ScriptedDaemon.start(fixture)
+            let daemon = try await ScriptedDaemon.start(fixture)
+            defer { withExtendedLifetime(daemon) {} }
             let outcome = try await Program.run(
                 fixture, "inhibit", "--who=A", "echo", "--who", "B", "--", "--list", "--bus", "x")
             #expect(outcome == Outcome(status: 0, output: "--who B -- --list --bus x\n"))

@@ -15,8 +15,8 @@ actor ScriptedDaemon: DaemonControls {
     nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
     nonisolated let asked = Recorder<String>()
     nonisolated let inhibitors = Recorder<[Inhibitor]>()
-    /// What is thrown by everything.
     private var refusal: PTChannelError?
+    private var refused: String?
     private(set) var channel: ChannelProperties?
     private(set) var api: DaemonAPI?
 
@@ -49,7 +49,11 @@ actor ScriptedDaemon: DaemonControls {
         api = nil
     }
 
-    func refuse(_ code: PTChannelError.Code, _ words: String) { refusal = PTChannelError(code, explanation: words) }
+    /// - Parameter only: What is refused; nil: everything.
+    func refuse(_ code: PTChannelError.Code, _ words: String, only: String? = nil) {
+        refused = only
+        refusal = PTChannelError(code, explanation: words)
+    }
 
     /// Changes what the channel's object says.
     func show(_ change: @Sendable (inout ChannelProperties?) -> Void) async {
@@ -59,7 +63,7 @@ actor ScriptedDaemon: DaemonControls {
 
     private func note(_ text: String) throws(PTChannelError) {
         asked.record(text)
-        if let refusal { throw refusal }
+        if let refusal, refused.map({ text.hasPrefix($0) }) ?? true { throw refusal }
     }
 
     // MARK: DaemonControls
@@ -131,7 +135,7 @@ actor ScriptedDaemon: DaemonControls {
 /// The program that `swift build` made.
 enum Program {
     /// Its path.
-    static func path() throws -> String {
+    static func path(_ name: String = "pttctl") throws -> String {
         var buffer = [CChar](repeating: 0, count: 4_096)
         let count = readlink("/proc/self/exe", &buffer, buffer.count - 1)
         // The test bundle lies beside it, or is run by a helper of the toolchain: then the argument names the bundle.
@@ -140,10 +144,10 @@ enum Program {
             var folder = start[...]
             while let slash = folder.lastIndex(of: "/") {
                 folder = folder[..<slash]
-                if access(folder + "/pttctl", X_OK) == 0 { return folder + "/pttctl" }
+                if access(folder + "/" + name, X_OK) == 0 { return folder + "/" + name }
             }
         }
-        throw ChildProcess.Failure(description: "pttctl was not built: swift build --build-tests")
+        throw ChildProcess.Failure(description: "\(name) was not built: swift build --build-tests")
     }
 
     /// Starts it on the fixture's bus.

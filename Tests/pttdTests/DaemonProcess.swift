@@ -1,11 +1,13 @@
 // The real `pttd` as a process of its own, to be killed and started again.
+import BusTestSupport
+import FoundationEssentials
 import Glibc
 import Synchronization
 import Testing
 
 /// A running `pttd`; it is killed with the object.
 final class DaemonProcess: Sendable {
-    private let identifier: pid_t
+    let identifier: pid_t
     private let isOver = Mutex(false)
 
     /// Starts the `pttd` beside the running tests; what it logs goes to `log`.
@@ -25,6 +27,26 @@ final class DaemonProcess: Sendable {
     }
 
     deinit { end(SIGKILL) }
+
+    /// A `pttd` on the test's bus, with files for sound and its state and log in `directory`.
+    ///
+    /// - Parameter audio: More settings of sound.
+    static func start(_ fixture: BusFixture, in directory: TemporaryDirectory, audio: String = "") throws
+        -> DaemonProcess
+    {
+        let configuration = """
+            [daemon]
+            bus = "\(fixture.bus.address)"
+            bluez-bus = "\(fixture.bus.address)"
+            [audio]
+            microphone = "wav:\(try directory.silence())"
+            speaker = "wav:\(directory.path)/heard.wav"
+            \(audio)
+            """
+        try Data(configuration.utf8).write(to: URL(filePath: directory.path + "/pttd.toml"))
+        return try DaemonProcess(
+            ["--config", directory.path + "/pttd.toml", "--state", directory.path], log: directory.path + "/pttd.log")
+    }
 
     /// Sends the signal and waits for the end.
     func end(_ signal: Int32) {

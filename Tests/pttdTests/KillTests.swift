@@ -13,37 +13,11 @@ import Testing
 @Suite(.timeLimit(.minutes(2))) struct KillTests {
     private let name = "org.example.Talk"
 
-    private func start(_ fixture: BusFixture, in directory: TemporaryDirectory) throws -> DaemonProcess {
-        let configuration = """
-            [daemon]
-            bus = "\(fixture.bus.address)"
-            bluez-bus = "\(fixture.bus.address)"
-            [audio]
-            microphone = "wav:\(try directory.silence())"
-            speaker = "wav:\(directory.path)/heard.wav"
-            """
-        try Data(configuration.utf8).write(to: URL(filePath: directory.path + "/pttd.toml"))
-        return try DaemonProcess(
-            ["--config", directory.path + "/pttd.toml", "--state", directory.path], log: directory.path + "/pttd.log")
-    }
-
-    /// Waits until org.pttd is served.
-    private func program(_ fixture: BusFixture) async throws -> TestProgram {
-        let deadline = Instant.now + .seconds(10)
-        while true {
-            do {
-                return try await TestProgram(fixture, name: name)
-            } catch DaemonClientError.notRunning where Instant.now < deadline {
-                try await Task.sleep(for: .milliseconds(1))
-            }
-        }
-    }
-
     @Test func killedDuringATransmissionTheChannelIsBackWithinASecond() async throws {
         try await withBus { fixture in
             let directory = try TemporaryDirectory()
-            var daemon = try start(fixture, in: directory)
-            let first = try await program(fixture)
+            var daemon = try DaemonProcess.start(fixture, in: directory)
+            let first = try await TestProgram.whenServed(fixture, name: name)
             let local = try #require(await first.client.active().flatMap { UUID(uuidString: $0.uuid) })
             let uuid = try await first.client.joinChannel(local, name: "Alpha")
             #expect(try await eventually { try await first.client.active()?.serviceStatus == "ready" })
@@ -54,8 +28,8 @@ import Testing
             daemon.end(SIGKILL)
 
             let killed = Instant.now
-            daemon = try start(fixture, in: directory)
-            let again = try await program(fixture)
+            daemon = try DaemonProcess.start(fixture, in: directory)
+            let again = try await TestProgram.whenServed(fixture, name: name)
             let restored = Instant.now
             #expect(again.channel == uuid)
             #expect(again.told.all.first == .didJoinChannel(uuid, reason: .channelRestoration))
@@ -79,8 +53,8 @@ import Testing
             let directory = try TemporaryDirectory()
             let channels = [UUID(), UUID()]
             for _ in 0..<5 {
-                let daemon = try start(fixture, in: directory)
-                let program = try await program(fixture)
+                let daemon = try DaemonProcess.start(fixture, in: directory)
+                let program = try await TestProgram.whenServed(fixture, name: name)
                 if let channel = program.channel { #expect(channels.contains(channel)) }
                 let span = Duration.milliseconds(Int.random(in: 1..<60, using: &random))
                 let killer = Task {

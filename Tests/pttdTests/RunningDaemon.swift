@@ -7,6 +7,7 @@ import DBus
 import FoundationEssentials
 import Glibc
 import Logging
+import MonotonicTime
 import PTTBus
 import PushToTalkCore
 import RelayProtocol
@@ -42,7 +43,8 @@ struct RunningDaemon {
         let service = ChannelServiceConfiguration(
             microphone: configuration.microphone, speaker: configuration.speaker, playsTones: false)
         parts = try await Daemon.Parts(
-            configuration, invitation: invitation, store: directory.path + "/channel", identity: identity,
+            configuration, invitation: invitation, relayCarriesPushes: true, store: directory.path + "/channel",
+            identity: identity,
             channel: service, bus: .address(fixture.bus.address), systemBus: .address(fixture.bus.address),
             loop: fixture.loop)
         await parts.start(fixture.logger)
@@ -106,6 +108,18 @@ final class TestProgram: Sendable {
             }
         }
         channel = try await client.registerApplication(name: name)
+    }
+
+    /// A program that registers as soon as `org.pttd` is served.
+    static func whenServed(_ fixture: BusFixture, name: String) async throws -> TestProgram {
+        let deadline = Instant.now + .seconds(10)
+        while true {
+            do {
+                return try await TestProgram(fixture, name: name)
+            } catch DaemonClientError.notRunning where Instant.now < deadline {
+                try await Task.sleep(for: .milliseconds(1))
+            }
+        }
     }
 
     /// The push token it was told last.
