@@ -71,7 +71,9 @@ import Testing
         }
     }
 
-    @Test(.shows("PTChannelError.told"), arguments: PTChannelError.Code.allCases)
+    @Test(
+        .shows("PTChannelError.told", "appNotForeground", "screenTimeRestriction"),
+        arguments: PTChannelError.Code.allCases)
     func everyErrorOfAChannelKeepsItsCode(_ code: PTChannelError.Code) async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture, restoring: Self.channel)

@@ -108,6 +108,11 @@ enum Conformance {
                     "transmissionNotAllowed", "`transmissionNotAllowed`: the mode forbids it", "also the service status"
                 ),
                 .init(
+                    "appNotForeground", "`appNotForeground`: joining or beginning in the background",
+                    "the same, see push-to-talk.md"),
+                .init(
+                    "screenTimeRestriction", "`screenTimeRestriction`", "the code exists; `pttd` has no such limit"),
+                .init(
                     "deviceManagementRestriction", "`deviceManagementRestriction`: the administrator forbids joining",
                     "`[policy]` of pttd.toml"),
             ]
