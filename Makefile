@@ -9,7 +9,7 @@ DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
 TEST_PACKAGES := pulseaudio pulseaudio-utils alsa-utils sox strace procps python3-venv opus-tools protobuf-compiler systemd \
   ofono modemmanager mandoc
 
-.PHONY: demo test deps demo-deps test-deps build release unit vm lint format bench install
+.PHONY: demo test deps demo-deps test-deps build release test-programs unit vm lint format bench install
 
 # Builds, runs the whole line from a simulated button to the ear, and shows what came out.
 demo: demo-deps release
@@ -33,11 +33,15 @@ release:
 	swift build -c release $(SWIFT_STATIC) --product pttctl
 	swift build -c release $(SWIFT_STATIC) --product pttrelay
 	swift build -c release $(SWIFT_STATIC) --product fake-bluez
+test-programs:
+	swift build -c release $(SWIFT_STATIC) --product PushToTalkApp
+	swift build -c release $(SWIFT_STATIC) --product bus-cycles
 
 unit:
 	swift test --no-parallel $(CHECKED_IMPORTS)
-vm: release
+vm: release test-programs
 	Tests/VM/run
+	Tests/VM/run-system
 
 lint:
 	swift format lint --strict --recursive --configuration .swift-format Package.swift Sources Tests
@@ -70,6 +74,7 @@ ifeq ($(DESTDIR),)
 endif
 
 # Figures, by hand: nothing asserts them.
-bench: release
+bench: release test-programs
 	Benchmarks/latency
 	Benchmarks/idle
+	Benchmarks/cycles

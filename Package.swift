@@ -164,6 +164,12 @@ let package = Package(
                 log,
             ], path: "Benchmarks/RelayForward", swiftSettings: swiftSettings),
 
+        // Not a product: what asking the daemon over D-Bus costs, and that nothing is kept of it (Benchmarks/cycles).
+        .executableTarget(
+            name: "bus-cycles",
+            dependencies: ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log],
+            path: "Benchmarks/BusCycles", swiftSettings: swiftSettings),
+
         // Tests, one target a room.
         tests("Reactor", named: "Reactor", ["MonotonicTime", "CLinux"]),
         tests("Cryptography", named: "Cryptography"),
@@ -229,11 +235,6 @@ let package = Package(
             "DaemonAPI", named: "DaemonAPI",
             ["BusTestSupport", log, "PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor"]),
 
-        tests(
-            "pttctl", named: "pttctl",
-            [
-                "BusTestSupport", "DaemonAPI", "PTTBus", "PushToTalkCore", "DBus", "MonotonicTime", "Reactor", log,
-            ]),
         // Compiled as an app's code is: without the settings of this package.
         .target(
             name: "PushToTalkSamples", dependencies: ["PushToTalk"], path: "Tests/PushToTalkSamples",
@@ -244,8 +245,13 @@ let package = Package(
         tests(
             "PushToTalk", named: "PushToTalk",
             [
-                "PushToTalkSamples", "PushToTalkApp", "pttd", "BusTestSupport", "PTTBus", "DBus", "PushToTalkCore",
-                "MonotonicTime", "Reactor", log,
+                "PushToTalkSamples", "PushToTalkApp", "pttd", "RelayServer", "RelayProtocol", "Cryptography",
+                "BusTestSupport", "PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log,
+            ]),
+        tests(
+            "pttctl", named: "pttctl",
+            [
+                "BusTestSupport", "DaemonAPI", "PTTBus", "PushToTalkCore", "DBus", "MonotonicTime", "Reactor", log,
             ]),
 
         // What the tests of several rooms, the demonstration and the benchmark stand on.

@@ -27,7 +27,8 @@ public enum DelegateFailure: Error, Hashable, Sendable, CustomStringConvertible 
 
 /// The daemon's side of a program's `org.pttd.Delegate1`.
 ///
-/// Calls are made in the order of `tell`, each when the one before has been answered or has timed out. A program that lets
+/// Calls are made in the order of `tell`, each when the one before has been answered or has timed out; only the answer to a service
+/// update is not waited for. A program that lets
 /// `PTTBusLimits.delegateQueue` calls wait does not read them any more, and counts as gone. It lives on the bus's loop.
 public actor ApplicationDelegate {
     /// What came of a call.
@@ -126,15 +127,24 @@ public actor ApplicationDelegate {
     private func callAll() async {
         while !queue.isEmpty {
             let next = queue.removeFirst()
-            let outcome = await make(next.call)
-            if case .failure(let failure) = outcome, !isGone {
-                logger.warning(
-                    "delegate did not take a call",
-                    metadata: ["program": "\(busName)", "method": "\(next.call.member)", "why": "\(failure)"])
+            if case .incomingServiceUpdatePush = next.call {
+                // It is answered when the program has done its work, which other calls do not wait for.
+                Task.immediate { await self.carryOut(next) }
+            } else {
+                await carryOut(next)
             }
-            next.answered?(outcome)
         }
         isCalling = false
+    }
+
+    private func carryOut(_ next: Waiting) async {
+        let outcome = await make(next.call)
+        if case .failure(let failure) = outcome, !isGone {
+            logger.warning(
+                "delegate did not take a call",
+                metadata: ["program": "\(busName)", "method": "\(next.call.member)", "why": "\(failure)"])
+        }
+        next.answered?(outcome)
     }
 
     private func make(_ call: DelegateCall) async -> Outcome {

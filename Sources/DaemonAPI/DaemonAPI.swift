@@ -55,6 +55,8 @@ public actor DaemonAPI {
         }
     }
 
+    private var isExported = false
+
     /// Exports the objects and takes the name.
     ///
     /// - Throws: `DBusError`: the bus cannot be reached (it is tried again in the background), another pttd has the name, or the
@@ -62,6 +64,7 @@ public actor DaemonAPI {
     public func start() async throws(DBusError) {
         await bus.exportObjectManager(at: Self.managerPath)
         try await bus.export([try managerExport(manager)], at: Self.managerPath)
+        isExported = true
         do {
             try await bus.connect(retrying: true)
         } catch {
@@ -113,7 +116,10 @@ public actor DaemonAPI {
 
     /// Who has the audio instead of push-to-talk, in words; empty: nobody.
     public func update(call: String) async {
+        guard manager.call != call else { return }
         manager.call = call
+        // Before the start there is nothing to change: the manager is exported with what is so then.
+        guard isExported else { return }
         do throws(DBusError) {
             try await bus.setProperties(manager.properties, of: PTTBus.managerInterface, at: Self.managerPath)
         } catch {

@@ -38,11 +38,12 @@ extension DaemonLink {
             try await asked { _, manager, _ in manager.audioSession.changed(change) }
         case .incomingPush(let channel, let payload):
             let push = try IncomingPush(channelUUID: channel, json: payload)
-            return .pushResult(
-                try await asked { _, manager, delegates in
-                    delegates.manager.incomingPushResult(
-                        channelManager: manager, channelUUID: channel, pushPayload: push.payload ?? [:])
-                })
+            let result = try await asked { _, manager, delegates in
+                delegates.manager.incomingPushResult(
+                    channelManager: manager, channelUUID: channel, pushPayload: push.payload ?? [:])
+            }
+            await stopsTaken()
+            return .pushResult(result)
         case .incomingServiceUpdatePush(let channel, let payload, let isHighPriority, let budget):
             try await serviceUpdate(
                 try IncomingPush(channelUUID: channel, json: payload), isHighPriority: isHighPriority,

@@ -31,19 +31,24 @@ actor DaemonLink {
     static let queueLimit = Duration.seconds(5)
     /// Requests that have not been handed to the bus; beyond it they fail.
     static let outboxMax = 256
+    /// How long the answer to a push waits for pttd to take a stop that the app asked for before it.
+    static let stopLimit = Duration.seconds(1)
     static let firstRetry = Duration.milliseconds(100)
     static let longestRetry = Duration.seconds(10)
 
     private let settings: LinkSettings
     private let logger: Logger
-    private nonisolated let outbox = Mutex<[@Sendable (isolated DaemonLink) -> Void]>([])
-    private var bus: DBusConnection?
-    private var machine = DelegateStateMachine()
+    nonisolated let outbox = Mutex<[@Sendable (isolated DaemonLink) -> Void]>([])
+    private(set) var bus: DBusConnection?
+    var machine = DelegateStateMachine()
     /// pttd's unique name while it is there.
     private(set) var daemon: String?
+    /// The one that knows this app.
+    private var registered: String?
     /// Whether the first registration is over: from then on pttd's coming and going is this actor's business.
     private var isStarted = false
     private var retry: EventLoop.Timer?
+    var stopWaiters: [CheckedContinuation<Void, Never>] = []
     private var retryDelay = DaemonLink.firstRetry
 
     init(settings: LinkSettings, caller: DelegateCaller, logger: Logger) throws(PTInstantiationError) {
@@ -86,6 +91,8 @@ actor DaemonLink {
             throw PTInstantiationError(registering: error)
         }
         isStarted = true
+        // It may have been restarted since.
+        if daemon != registered, daemon != nil { registerAgain() }
     }
 
     private func findBus() async throws(PTInstantiationError) -> DBusConnection {
@@ -126,12 +133,16 @@ actor DaemonLink {
     }
 
     private func register(on bus: DBusConnection) async throws(DBusError) {
+        let asked = daemon
         let answer = try await bus.call(
             destination: PTTBus.name, path: Self.rootPath, interface: PTTBus.managerInterface,
             method: "RegisterApplication",
             arguments: [
                 .string(settings.applicationName ?? ""), .objectPath(Self.delegatePath), .properties([:]),
             ])
+        // The answer of one that is gone is no news.
+        guard asked == daemon else { throw .disconnected }
+        registered = asked
         let state = answer.first?.propertiesValue ?? [:]
         let channel = state["ActiveChannel"]?.stringValue.flatMap { UUID(uuidString: $0) }
         await tell(.registered(activeChannel: channel))
@@ -180,105 +191,6 @@ actor DaemonLink {
                 retryDelay = min(retryDelay * 2, Self.longestRetry)
             }
         }
-    }
-
-    // MARK: What the app wants
-
-    /// Has `work` done on the loop, in order. What the app asks for inside a delegate method goes out before the method's answer.
-    ///
-    /// - Returns: Whether there was room for it.
-    nonisolated func submit(_ work: @escaping @Sendable (isolated DaemonLink) -> Void) -> Bool {
-        let fits = outbox.withLock { outbox in
-            guard outbox.count < Self.outboxMax else { return false }
-            outbox.append(work)
-            return true
-        }
-        if fits { loop.execute { [weak self] in self?.assumeIsolated { $0.emptyOutbox() } } }
-        return fits
-    }
-
-    private func emptyOutbox() {
-        let work = outbox.withLock { outbox in
-            defer { outbox = [] }
-            return outbox
-        }
-        for item in work { item(self) }
-    }
-
-    /// Returns when everything that was submitted before has been handed to the bus.
-    private func sendOutbox() async {
-        emptyOutbox()
-        // The tasks that were made are queued before this, and each sends as soon as it runs.
-        await withCheckedContinuation { continuation in loop.execute { continuation.resume() } }
-    }
-
-    /// Asks pttd for something whose outcome the delegate is told.
-    nonisolated func request(
-        _ request: DelegateStateMachine.Request, _ uuid: UUID,
-        _ send: @escaping @Sendable (isolated DaemonLink) async throws(DBusError) -> Void
-    ) {
-        let fits = submit { link in
-            link.caller.post(link.machine.handle(.requested(request, uuid), at: .now))
-            guard link.machine.waitingCount <= DelegateStateMachine.requestsMax else {
-                return link.answered(request, uuid, Self.tooMany)
-            }
-            Task {
-                do throws(DBusError) {
-                    try await send(link)
-                    link.answered(request, uuid, nil)
-                } catch {
-                    link.answered(request, uuid, PTChannelError(error))
-                }
-            }
-        }
-        if !fits {
-            loop.execute { [weak self] in
-                self?.assumeIsolated { link in
-                    link.caller.post(link.machine.handle(.requested(request, uuid), at: .now))
-                    link.answered(request, uuid, Self.tooMany)
-                }
-            }
-        }
-    }
-
-    private static let tooMany = PTChannelError(.unknown, explanation: "too many requests wait for their answers")
-
-    private func answered(_ request: DelegateStateMachine.Request, _ uuid: UUID, _ error: PTChannelError?) {
-        caller.post(machine.handle(.answered(request, uuid, error), at: .now))
-    }
-
-    /// Calls a method of a channel, in order with the other things the app wants.
-    ///
-    /// - Parameter done: Called once, on the loop or here.
-    nonisolated func inform(
-        _ uuid: UUID, _ method: String, _ arguments: [DBusValue],
-        done: @escaping @Sendable (Result<Void, PTChannelError>) -> Void
-    ) {
-        let fits = submit { link in
-            Task {
-                do throws(DBusError) {
-                    try await link.callChannel(uuid, method, arguments)
-                    done(.success(()))
-                } catch {
-                    done(.failure(PTChannelError(error)))
-                }
-            }
-        }
-        if !fits { done(.failure(Self.tooMany)) }
-    }
-
-    func callChannel(_ uuid: UUID, _ method: String, _ arguments: [DBusValue]) async throws(DBusError) {
-        guard let bus else { throw .disconnected }
-        try await bus.call(
-            destination: PTTBus.name, path: try DBusObjectPath(PTTBus.channelPath(uuid)),
-            interface: PTTBus.channelInterface, method: method, arguments: arguments)
-    }
-
-    func callManager(_ method: String, _ arguments: [DBusValue]) async throws(DBusError) {
-        guard let bus else { throw .disconnected }
-        try await bus.call(
-            destination: PTTBus.name, path: Self.rootPath, interface: PTTBus.managerInterface, method: method,
-            arguments: arguments)
     }
 
     // MARK: What pttd calls

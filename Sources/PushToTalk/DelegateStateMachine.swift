@@ -75,6 +75,11 @@ struct DelegateStateMachine {
         return actions
     }
 
+    /// Whether a request of this kind is not answered.
+    func isWaiting(for request: Request) -> Bool {
+        progress.contains { $0.key.request == request && $0.value.waiting > 0 }
+    }
+
     /// Requests that are not answered.
     var waitingCount: Int { progress.values.reduce(0) { $0 + $1.waiting } }
 

@@ -28,9 +28,9 @@ public actor RelayClient: RelayLink, PushLink {
     /// Jobs of the actor run on the loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
-    private let invitation: InvitationLink
+    let invitation: InvitationLink
     private let identity: Identity
-    private let logger: Logger
+    let logger: Logger
     private let resolve: Resolver
     private var addressTurns = AddressTurns()
     private var core: RelayClientCore
@@ -277,55 +277,6 @@ public actor RelayClient: RelayLink, PushLink {
                 }
             }
         )
-    }
-
-    private func note(_ event: PushLinkEvent, at now: Instant) {
-        switch event {
-        case .registered(let token): logger.info("push token registered", metadata: ["token": "\(token)"])
-        case .refused(let token, let cause, let phrase):
-            logger.warning(
-                "the relay does not take a push token",
-                metadata: ["token": "\(token)", "cause": "\(cause)", "phrase": "\(phrase)"])
-        case .push(let push):
-            logger.info(
-                "push",
-                metadata: [
-                    "token": "\(push.token)", "bytes": "\(push.payload.count)", "priority": "\(push.priority)",
-                    "t": "\(now.nanoseconds)",
-                ])
-        }
-    }
-
-    private func note(_ event: RelayLinkEvent, at now: Instant) {
-        let time = Logger.MetadataValue.string("\(now.nanoseconds)")
-        switch event {
-        case .state(.ready(let name)): logger.info("channel joined", metadata: ["channel": "\(name)"])
-        case .state(.unavailable(let error, let retryAfter)):
-            let retry = retryAfter.map { "\(Int($0.milliseconds)) ms" } ?? "never"
-            logger.warning("no relay", metadata: ["error": "\(error)", "retry": "\(retry)"])
-        case .state(.connecting): logger.debug("connecting", metadata: ["relay": "\(invitation)"])
-        case .state(.stopped): logger.info("channel left")
-        case .floorGranted(let burst, _):
-            logger.info("floor granted", metadata: ["burst": "\(burst.number)", "t": time])
-        case .firstPacketSent(let burst, _):
-            logger.info("first packet sent", metadata: ["burst": "\(burst.number)", "t": time])
-        case .transmissionEnded(let burst, let end, let report):
-            logger.info(
-                "burst ended",
-                metadata: [
-                    "burst": "\(burst.number)", "end": "\(end)", "sent": "\(report.sent)", "erased": "\(report.erased)",
-                    "dropped": "\(report.dropped)", "t": time,
-                ])
-        case .burstBegan(let member): logger.info("talker begins", metadata: ["talker": "\(member.name)", "t": time])
-        case .burstEnded(let member, let end, let report):
-            logger.info(
-                "talker ended",
-                metadata: [
-                    "talker": "\(member.name)", "end": "\(end)", "received": "\(report.received)",
-                    "lost": "\(report.lost)", "t": time,
-                ])
-        case .members, .memberJoined, .memberLeft, .floorTaken, .floorIdle, .frame: break
-        }
     }
 }
 

@@ -28,12 +28,13 @@ struct PatientChannel: ServerChildChannel {
     }
 }
 
-/// Closes its connection unless TLS is through in time.
+/// Closes its connection unless TLS is through in time, or when the server goes down before.
 private final class HandshakeTimer: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = NIOAny
 
     private let time: TimeAmount
     private var timer: Scheduled<Void>?
+    private var isThrough = false
 
     init(_ time: TimeAmount) { self.time = time }
 
@@ -45,7 +46,13 @@ private final class HandshakeTimer: ChannelInboundHandler, RemovableChannelHandl
     func handlerRemoved(context: ChannelHandlerContext) { timer?.cancel() }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if case TLSUserEvent.handshakeCompleted = event { timer?.cancel() }
+        switch event {
+        case TLSUserEvent.handshakeCompleted:
+            isThrough = true
+            timer?.cancel()
+        case is ChannelShouldQuiesceEvent where !isThrough: context.close(promise: nil)
+        default: break
+        }
         context.fireUserInboundEventTriggered(event)
     }
 }

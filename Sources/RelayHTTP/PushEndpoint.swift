@@ -37,7 +37,7 @@ public struct PushEndpoint: Service {
             var transport = HTTP2UpgradeChannel.Configuration(
                 idleTimeout: limits.idleTime,
                 streamConfiguration: HTTP1Channel.Configuration(idleTimeout: TimeAmount(limits.requestTime)))
-            transport.gracefulCloseTimeout = limits.requestTime
+            transport.gracefulCloseTimeout = limits.closingTime
             let upgrade = try HTTP2UpgradeChannel(
                 tlsChannelConfiguration: TLSChannelConfiguration(
                     tlsConfiguration: Self.tls(configuration),
@@ -62,6 +62,8 @@ public struct PushEndpoint: Service {
             certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))
         tls.minimumTLSVersion = .tlsv12
         tls.trustRoots = .certificates([])
+        // For a client that does not answer the goodbye.
+        tls.shutdownTimeout = TimeAmount(configuration.limits.goodbyeTime)
         tls.certificateVerification = .optionalVerification
         return tls
     }

@@ -40,6 +40,10 @@ public struct PushEndpointLimits: Sendable, Hashable {
     public var handshakeTime: Duration = .seconds(10)
     /// How long a request may take from its head to the end of its body.
     public var requestTime: Duration = .seconds(10)
+    /// How long requests under way may take when the endpoint goes down; the relay's members hear of it after that.
+    public var closingTime: Duration = .seconds(2)
+    /// How long TLS waits for the client's goodbye to its own.
+    public var goodbyeTime: Duration = .seconds(1)
     /// How long a connection may be without requests.
     public var idleTime: Duration = .seconds(600)
     /// How much of a body that is not wanted is read, so that the client gets to read why.

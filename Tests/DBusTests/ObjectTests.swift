@@ -2,6 +2,7 @@
 import BusTestSupport
 import DBus
 import Glibc
+import Reactor
 import Testing
 
 private let light = DBusInterface(
@@ -32,6 +33,35 @@ private func export(_ connection: DBusConnection, at path: DBusObjectPath) async
 }
 
 @Suite struct ObjectTests {
+    @Test func `methods with a starter begin on the loop, in the order of their calls`() async throws {
+        try await withBus { fixture in
+            let server = try await fixture.connect()
+            let client = try await fixture.connect()
+            let begun = Recorder<UInt32>()
+            let declared = DBusInterface(
+                "org.example.Order", methods: [.init("Take", in: [.init("number", .uint32)])])
+            let export = try DBusExport(
+                declared,
+                starters: [
+                    "Take": { [loop = fixture.loop] call in
+                        let number: UInt32? = call.arguments.first?.get()
+                        begun.record(loop.isCurrent ? number ?? .max : .max)
+                        return Task { [] }
+                    }
+                ])
+            try await server.export([export], at: "/order")
+            let name = try #require(await server.uniqueName)
+            for number in 0..<200 {
+                try await client.send(
+                    destination: name, path: "/order", interface: "org.example.Order", method: "Take",
+                    arguments: [.uint32(UInt32(number))])
+            }
+            #expect(try await begun.wait(for: 200) == Array(0..<200))
+            await client.close()
+            await server.close()
+        }
+    }
+
     @Test func `properties are read, written, and their changes signalled once`() async throws {
         try await withBus { fixture in
             let server = try await fixture.connect()

@@ -49,6 +49,31 @@ private struct Program {
         ]
     }
 
+    @Test func `a service update that takes its time holds no other call up`() async throws {
+        try await withBus { fixture in
+            let served = try await Served(fixture)
+            let program = try await Program(fixture) { call in
+                if case .incomingServiceUpdatePush = call { try await Task.sleep(for: .seconds(2)) }
+                return .done
+            }
+            _ = try await program.client.registerApplication()
+            let delegate = try #require(await served.controls.delegate(of: program.busName))
+            let answers = Recorder<DelegateCall>()
+            let update = DelegateCall.incomingServiceUpdatePush(
+                Served.uuid, payload: "{}", isHighPriority: false, remainingHighPriorityBudget: 6)
+            let calls = [update, .didBeginTransmitting(Served.uuid, source: .developerRequest)]
+            try await fixture.loop.run {
+                delegate.assumeIsolated { delegate in
+                    for call in calls { delegate.tell(call) { _ in answers.record(call) } }
+                }
+            }
+            let answered = try await answers.wait(for: 2)
+            #expect(program.calls.all == calls)
+            #expect(answered == calls.reversed())
+            await served.close()
+        }
+    }
+
     @Test func everyCallReachesTheProgramInOrderAndItsAnswerComesBack() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)

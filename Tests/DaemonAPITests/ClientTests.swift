@@ -7,7 +7,7 @@ import PTTBus
 import PushToTalkCore
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct ClientTests {
+@Suite(.timeLimit(.minutes(5))) struct ClientTests {
     @Test func aClientSurvivesARestartOfTheDaemon() async throws {
         try await withBus { fixture in
             let first = try await Served(fixture)

@@ -108,6 +108,11 @@ enum Conformance {
                     "transmissionNotAllowed", "`transmissionNotAllowed`: the mode forbids it", "also the service status"
                 ),
                 .init(
+                    "appNotForeground", "`appNotForeground`: joining or beginning in the background",
+                    "the same, see push-to-talk.md"),
+                .init(
+                    "screenTimeRestriction", "`screenTimeRestriction`", "the code exists; `pttd` has no such limit"),
+                .init(
                     "deviceManagementRestriction", "`deviceManagementRestriction`: the administrator forbids joining",
                     "`[policy]` of pttd.toml"),
             ]
@@ -166,10 +171,18 @@ enum Conformance {
             guard file.hasSuffix("Tests.swift") else { continue }
             let suite = file.dropLast(".swift".count)
             var rows: [String] = []
+            var isInRows = false
             let source = try String(contentsOf: directory.appendingPathComponent(file), encoding: .utf8)
             for line in source.components(separatedBy: "\n") {
+                var listed = isInRows ? line[...] : ""
                 if let range = line.range(of: ".shows(") {
-                    rows = line[range.upperBound...].components(separatedBy: "\"").enumerated()
+                    listed = line[range.upperBound...]
+                    isInRows = true
+                }
+                if isInRows {
+                    let end = listed.firstIndex(of: ")")
+                    isInRows = end == nil
+                    rows += listed[..<(end ?? listed.endIndex)].components(separatedBy: "\"").enumerated()
                         .filter { $0.offset % 2 == 1 }.map(\.element)
                 }
                 guard let range = line.range(of: "func "), !rows.isEmpty else { continue }

@@ -310,6 +310,13 @@ private func withWorld(settings: String = "", _ body: (World) async throws -> Vo
             try await world.daemon.start()
             #expect(try await world.app.hears("didJoinChannel(channelRestoration)"))
             #expect(world.manager.activeChannelUUID == World.channel)
+            let user = try await world.user()
+            #expect(
+                try await eventually {
+                    try await user.refresh()
+                    return await user.snapshot.activeChannel != nil
+                })
+            await user.close()
             world.app.told.clear()
             world.manager.requestBeginTransmitting(channelUUID: World.channel)
             #expect(try await world.app.hears("didActivate"))

@@ -254,6 +254,24 @@ import Testing
         try await rig.stop()
     }
 
+    @Test func `going down does not wait for connections that say nothing`() async throws {
+        let rig = try await EndpointRig()
+        let token = try await rig.registeredToken()
+        let idle = Task {
+            try await rig.run(
+                "timeout 20 bash -c 'sleep 15 > /dev/tcp/127.0.0.1/\(rig.port)' & "
+                    + "(sleep 15; echo '{}') | timeout 20 curl -sS -X POST -T - \(EndpointRig.arguments(body: nil)) "
+                    + "https://localhost:\(rig.port)/3/device/\(token.hexadecimal); kill %1; true")
+        }
+        try await Task.sleep(for: .milliseconds(300))
+        let startedAt = Instant.now
+        try await rig.stop()
+        let time = (Instant.now - startedAt).milliseconds
+        print("the endpoint goes down in \(time) ms")
+        #expect(time < 4_500)
+        idle.cancel()
+    }
+
     @Test func `a certificate that cannot be used, and a port that is taken, are told`() async throws {
         func configuration(_ certificate: String, _ key: String, port: UInt16 = 0) -> PushEndpointConfiguration {
             PushEndpointConfiguration(
