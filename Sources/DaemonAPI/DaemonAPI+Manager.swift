@@ -42,8 +42,10 @@ extension DaemonAPI {
     }
 
     /// Does something that may be refused with a channel error, by its D-Bus name.
+    ///
+    /// It takes effect before this loop turns: a program's request counts before the answer of its delegate that came after it.
     func perform<T: Sendable>(
-        _ body: @Sendable (any DaemonControls) async throws(PTChannelError) -> T
+        _ body: nonisolated(nonsending) @Sendable (any DaemonControls) async throws(PTChannelError) -> T
     ) async throws -> T {
         let controls = try controls
         do throws(PTChannelError) { return try await body(controls) } catch { throw PTTBus.reply(error) }

@@ -6,6 +6,7 @@ import FoundationEssentials
 import Logging
 import PTTBus
 import PushToTalkCore
+import Reactor
 import RelayClient
 import RelayProtocol
 
@@ -48,7 +49,9 @@ extension ChannelDirector {
         delegate.assumeIsolated { delegate in
             delegate.tell(call) { [channel] outcome in
                 if let identifier = callback.pushDelivery {
-                    channel.assumeIsolated { $0.push(.init(outcome, to: identifier)) }
+                    // What the program asked for while it was asked came before its answer, and is begun by the next turn:
+                    // "stop, then receive" is one.
+                    channel.loop.execute { channel.assumeIsolated { $0.push(.init(outcome, to: identifier)) } }
                 }
                 told?()
             }

@@ -102,6 +102,7 @@ extension Daemon {
             } catch {
                 logger.error("org.pttd is not on the bus; buttons work all the same", metadata: ["why": "\(error)"])
             }
+            await publisher.start()
             await director.busIsReady()
             await showOnDesktop(logger)
             do {

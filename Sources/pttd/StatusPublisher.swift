@@ -19,6 +19,7 @@ actor StatusPublisher {
     private let director: ChannelDirector
     private var accessories: AccessoryService?
     private var desktop: SystemUI?
+    private var isServed = false
     private var isDue = false
     private var isPublishing = false
     private var waiting: [CheckedContinuation<Void, Never>] = []
@@ -36,10 +37,16 @@ actor StatusPublisher {
         changed()
     }
 
+    /// There is something to publish on from now on.
+    func start() {
+        isServed = true
+        changed()
+    }
+
     /// Something that is shown may be different.
     func changed() {
         isDue = true
-        guard !isPublishing else { return }
+        guard isServed, !isPublishing else { return }
         isPublishing = true
         Task { await self.publishAll() }
     }
