@@ -110,10 +110,11 @@ struct PushSettings {
 
     /// A numeric IP address in network order; nil for a name.
     private static func addressBytes(_ text: String) -> [UInt8]? {
-        var four = in_addr()
-        if inet_pton(AF_INET, text, &four) == 1 { return withUnsafeBytes(of: four) { [UInt8]($0) } }
-        var six = in6_addr()
-        return inet_pton(AF_INET6, text, &six) == 1 ? withUnsafeBytes(of: six) { [UInt8]($0) } : nil
+        for (family, count) in [(AF_INET, 4), (AF_INET6, 16)] {
+            var bytes = [UInt8](repeating: 0, count: count)
+            if inet_pton(family, text, &bytes) == 1 { return bytes }
+        }
+        return nil
     }
 }
 
