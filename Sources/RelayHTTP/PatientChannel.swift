@@ -1,4 +1,4 @@
-// Connections that do not get through their handshake are closed, so that they cannot keep others out.
+// Connections that do not get through their handshake, or are nobody's, are closed, so that they cannot keep others out.
 import HummingbirdCore
 import HummingbirdHTTP2
 import Logging
@@ -6,17 +6,24 @@ import NIOCore
 import NIOSSL
 import NIOTLS
 
-/// HTTP/2 over TLS, with a limit to how long the handshake may take.
+/// HTTP/2 over TLS, with a limit to how long the handshake may take, and one to the time of those who may not push.
 struct PatientChannel: ServerChildChannel {
     let upgrade: HTTP2UpgradeChannel
     let handshakeTime: Duration
+    let strangerTime: Duration
+    /// Whether a client with this certificate, or none, may push.
+    let mayPush: @Sendable (NIOSSLCertificate?) -> Bool
 
     func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<HTTP2UpgradeChannel.Value> {
         let prepared = upgrade.setup(channel: channel, logger: logger)
         do {
             let pipeline = channel.pipeline.syncOperations
             let tls = try pipeline.handler(type: NIOSSLServerHandler.self)
-            try pipeline.addHandler(HandshakeTimer(TimeAmount(handshakeTime)), position: .after(tls))
+            let mayPush = mayPush
+            let timer = PatienceTimer(TimeAmount(handshakeTime), strangers: TimeAmount(strangerTime)) { [weak tls] in
+                mayPush(tls?.peerCertificate)
+            }
+            try pipeline.addHandler(timer, position: .after(tls))
         } catch {
             return channel.eventLoop.makeFailedFuture(error)
         }
@@ -28,17 +35,25 @@ struct PatientChannel: ServerChildChannel {
     }
 }
 
-/// Closes its connection unless TLS is through in time, or when the server goes down before.
-private final class HandshakeTimer: ChannelInboundHandler, RemovableChannelHandler {
+/// Closes its connection unless TLS is through in time, or when the server goes down before; and a stranger's some time later.
+private final class PatienceTimer: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = NIOAny
 
     private let time: TimeAmount
+    private let strangerTime: TimeAmount
+    private let mayPush: () -> Bool
     private var timer: Scheduled<Void>?
     private var isThrough = false
 
-    init(_ time: TimeAmount) { self.time = time }
+    init(_ time: TimeAmount, strangers: TimeAmount, mayPush: @escaping () -> Bool) {
+        self.time = time
+        strangerTime = strangers
+        self.mayPush = mayPush
+    }
 
-    func handlerAdded(context: ChannelHandlerContext) {
+    func handlerAdded(context: ChannelHandlerContext) { close(context, in: time) }
+
+    private func close(_ context: ChannelHandlerContext, in time: TimeAmount) {
         let channel = context.channel
         timer = context.eventLoop.scheduleTask(in: time) { channel.close(mode: .all, promise: nil) }
     }
@@ -50,6 +65,8 @@ private final class HandshakeTimer: ChannelInboundHandler, RemovableChannelHandl
         case TLSUserEvent.handshakeCompleted:
             isThrough = true
             timer?.cancel()
+            // Time enough to be told why.
+            if !mayPush() { close(context, in: strangerTime) }
         case is ChannelShouldQuiesceEvent where !isThrough: context.close(promise: nil)
         default: break
         }

@@ -49,7 +49,12 @@ public struct PushEndpoint: Service {
             ) { request, writer, channel in
                 try await responder.respond(request, writer, channel)
             }
-            channel = PatientChannel(upgrade: upgrade, handshakeTime: limits.handshakeTime)
+            channel = PatientChannel(
+                upgrade: upgrade, handshakeTime: limits.handshakeTime, strangerTime: limits.strangerTime,
+                mayPush: { certificate in
+                    guard case .client = responder.sender(certificate) else { return false }
+                    return true
+                })
         } catch {
             throw .certificate("\(error)")
         }

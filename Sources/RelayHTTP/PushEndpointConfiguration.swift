@@ -38,6 +38,8 @@ public struct PushEndpointLimits: Sendable, Hashable {
     public var connections = 64
     /// How long a connection may take for the TLS handshake.
     public var handshakeTime: Duration = .seconds(10)
+    /// How long a connection without the certificate of a client stays after its handshake.
+    public var strangerTime: Duration = .seconds(10)
     /// How long a request may take from its head to the end of its body.
     public var requestTime: Duration = .seconds(10)
     /// How long requests under way may take when the endpoint goes down; the relay's members hear of it after that.

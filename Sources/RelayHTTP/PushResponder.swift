@@ -150,7 +150,12 @@ struct PushResponder: Sendable {
     private func sender(on channel: any Channel) async -> PushSender {
         // A stream of HTTP/2 is a channel in the connection's.
         let connection = channel.parent?.parent == nil ? channel : channel.parent ?? channel
-        guard let certificate = try? await connection.nioSSL_peerCertificate().get() else { return .anonymous }
+        return sender(try? await connection.nioSSL_peerCertificate().get())
+    }
+
+    /// Whose a certificate is.
+    func sender(_ certificate: NIOSSLCertificate?) -> PushSender {
+        guard let certificate else { return .anonymous }
         guard let bytes = try? certificate.toDERBytes(), let pin = try? PublicKeyPin(certificateDER: bytes),
             let client = clients[pin]
         else { return .stranger }

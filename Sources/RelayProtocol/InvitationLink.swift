@@ -101,7 +101,7 @@ public struct InvitationLink: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Whether `host` is an IP address or could be a name.
-    static func isHost(_ host: String) -> Bool {
+    public static func isHost(_ host: String) -> Bool {
         guard host.contains(":") else {
             return !host.isEmpty && host.utf8.count <= 253 && host.utf8.allSatisfy(PercentEncoding.isUnreserved)
         }

@@ -5,7 +5,7 @@ import Cryptography
 public struct PushToken: Hashable, Sendable, CustomStringConvertible {
     /// How many bytes a token may have.
     public static let byteCounts = 32...100
-    /// The bytes. They are not secret as a key is, but nobody can guess them.
+    /// The bytes, which nobody can guess: a secret of the program, its server and the relay.
     public let bytes: [UInt8]
 
     /// The token of those bytes, nil unless they are 32 to 100.

@@ -7,6 +7,8 @@ import Terminal
 enum ChildCommand {
     /// The process that signals are passed on to; 0 while there is none.
     private static let process = Atomic<Int32>(0)
+    /// The signal that is still to be passed on; 0: none.
+    private static let waiting = Atomic<Int32>(0)
 
     /// Runs the command with this process's terminal, environment and folder.
     ///
@@ -37,14 +39,23 @@ enum ChildCommand {
             return result == ENOENT ? 127 : 126
         }
         process.store(identifier, ordering: .sequentiallyConsistent)
+        passOnWaiting()
         let raw = await end(of: identifier)
         process.store(0, ordering: .sequentiallyConsistent)
         return raw & 0x7F == 0 ? (raw >> 8) & 0xFF : 128 + (raw & 0x7F)
     }
 
     private static func passOn(_ number: Int32) {
+        waiting.store(number, ordering: .sequentiallyConsistent)
+        passOnWaiting()
+    }
+
+    /// A signal that comes before the process does waits for it.
+    private static func passOnWaiting() {
         let identifier = process.load(ordering: .sequentiallyConsistent)
-        if identifier > 0 { kill(identifier, number) }
+        guard identifier > 0 else { return }
+        let number = waiting.exchange(0, ordering: .sequentiallyConsistent)
+        if number > 0 { kill(identifier, number) }
     }
 
     /// The status that waitpid(2) tells. It waits on a thread of its own: the runtime's are few.

@@ -98,11 +98,14 @@ private actor LockKeeper {
     }
 
     func take() async throws {
-        lock = try await daemon.inhibit(who: who, why: why)
+        // First, so that no restart is missed.
         try await daemon.watch { [weak self] event in
             guard case .running(true) = event else { return }
             Task { await self?.takeAgain() }
         }
+        let first = try await daemon.inhibit(who: who, why: why)
+        // One that was taken again meanwhile is newer.
+        if lock == nil { lock = first }
     }
 
     private func takeAgain() async {

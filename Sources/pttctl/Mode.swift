@@ -30,7 +30,8 @@ struct Mode: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Set, or without a mode show, who may talk at once on the channel.",
         discussion: """
-            half-duplex: one at a time, as on a radio. full-duplex: you may talk while others do. listen-only: you do not talk.
+            half-duplex: one at a time, as on a radio. full-duplex: you may talk while others do. listen-only: you do not talk. \
+            pttrelay lets one at a time talk whatever the mode.
             """)
 
     @OptionGroup var options: BusOptions

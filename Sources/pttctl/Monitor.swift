@@ -10,7 +10,10 @@ import Terminal
 struct Monitor: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Print what happens, line by line, until interrupted.",
-        discussion: "With --json each line is an object; its 't' is CLOCK_MONOTONIC in nanoseconds.")
+        discussion: """
+            At first it shows what 'pttctl status' does. With --json it does not, and each line is an object; its 't' is CLOCK_MONOTONIC \
+            in nanoseconds.
+            """)
 
     @OptionGroup var options: BusOptions
     @Flag(help: "Print JSON, one object a line.") var json = false

@@ -10,6 +10,16 @@ struct Status: AsyncParsableCommand {
 
     @OptionGroup var options: BusOptions
     @Flag(help: "Print JSON, for scripts.") var json = false
+    // As the default sub-command it is given whatever names none.
+    @Argument(help: .hidden) var others: [String] = []
+
+    func validate() throws {
+        guard let other = others.first else { return }
+        throw ValidationError(
+            CommandLine.arguments.contains("status")
+                ? "status takes no argument; leave '\(other)' out."
+                : "there is no sub-command '\(other)'; 'pttctl --help' lists them.")
+    }
 
     func run() async throws {
         try await options.withDaemon { daemon in

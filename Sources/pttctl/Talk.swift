@@ -12,12 +12,12 @@ struct Talk: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Hold the space bar to talk.",
         discussion: """
-            Terminals with the kitty keyboard protocol tell when the key comes up; in others talking ends 0.2 s after the
+            Terminals with the kitty keyboard protocol tell when the key comes up; in others talking ends 0.2 s after the \
             key's repeats stop, and a tap counts as 0.75 s. Closing the terminal ends the transmission.
             """)
 
     @OptionGroup var options: BusOptions
-    @Option(name: .customLong("for"), help: "Talk for so many seconds without a key, for scripts.")
+    @Option(name: .customLong("for"), help: "Talk for so many seconds without a key, at most 3600, for scripts.")
     var seconds: Double?
 
     func validate() throws {

@@ -1,6 +1,7 @@
 // pttrelay: the command line. What a relay does is in `RelayServer`.
 import ArgumentParser
 import Logging
+import RelayProtocol
 
 /// The command line of `pttrelay`.
 @main
@@ -19,7 +20,9 @@ struct PTTRelay: AsyncParsableCommand {
 
 /// The options that say which relay is meant.
 struct RelayOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("The configuration file.", valueName: "file"))
+    @Option(
+        help: ArgumentHelp(
+            "The configuration file.", discussion: "By default /etc/pttrelay/pttrelay.toml.", valueName: "file"))
     var config: String?
 
     @Option(
@@ -31,6 +34,12 @@ struct RelayOptions: ParsableArguments {
 
     @Option(help: ArgumentHelp("The name or address of this machine in invitations.", valueName: "name"))
     var host: String?
+
+    func validate() throws {
+        guard let host, !InvitationLink.isHost(host) else { return }
+        throw ValidationError(
+            "--host \"\(host)\" is neither a name nor an address; write one such as relay.example")
+    }
 
     /// The configuration file's settings, or the defaults without one.
     func settings() throws -> RelaySettings {

@@ -39,7 +39,7 @@ struct PushCertificateCommand: AsyncParsableCommand {
         let list = topics.map { "\"\($0)\"" }.joined(separator: ", ")
         Console.complain(
             """
-            Add to pttrelay.toml, and restart the relay:
+            # Add to pttrelay.toml, and restart the relay:
 
             [[push.client]]
             pin = "\(Base64URL.encode(identity.pin.bytes))"

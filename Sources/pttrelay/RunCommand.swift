@@ -34,7 +34,7 @@ struct RunCommand: AsyncParsableCommand {
     @Option(name: .customLong("channel"), help: ArgumentHelp("A channel to serve; may be repeated.", valueName: "name"))
     var channels: [String] = []
 
-    @Option(help: "How much to log: trace, debug, info, notice, warning or error.")
+    @Option(help: ArgumentHelp("How much to log.", valueName: "level"))
     var logLevel: Logger.Level = .info
 
     func run() async throws {

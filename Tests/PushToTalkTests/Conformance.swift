@@ -111,7 +111,8 @@ enum Conformance {
                     "appNotForeground", "`appNotForeground`: joining or beginning in the background",
                     "the same, see push-to-talk.md"),
                 .init(
-                    "screenTimeRestriction", "`screenTimeRestriction`", "the code exists; `pttd` has no such limit"),
+                    "screenTimeRestriction", "`screenTimeRestriction`: now is not the time",
+                    "outside of `hours` in `[policy]` of pttd.toml, which `ChannelDirectorTests` of `pttdTests` show"),
                 .init(
                     "deviceManagementRestriction", "`deviceManagementRestriction`: the administrator forbids joining",
                     "`[policy]` of pttd.toml"),
@@ -157,7 +158,9 @@ enum Conformance {
         (
             "Audio session",
             [
-                .init("session", "interruptions and route changes", "asynchronous sequences of `PTAudioSession`"),
+                .init(
+                    "session", "interruptions and route changes",
+                    "asynchronous sequences of `PTAudioSession`; `pttd` has another route only at another activation"),
                 .init("session.notFirst", "nothing is active before `didActivate`, nor after `didDeactivate`"),
             ]
         ),

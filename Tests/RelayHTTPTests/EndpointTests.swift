@@ -254,6 +254,26 @@ import Testing
         try await rig.stop()
     }
 
+    @Test func `whoever may not push is not connected for long, and whoever may is`() async throws {
+        let rig = try await EndpointRig({
+            $0.limits.connections = 2
+            $0.limits.strangerTime = .milliseconds(400)
+        })
+        let token = try await rig.registeredToken()
+        func statuses(_ certificate: String) async throws -> String {
+            try await rig.run(
+                "bash -c 'for n in 1 2; do timeout 2 openssl s_client -quiet -alpn h2 \(certificate) -connect localhost:\(rig.port) "
+                    + "< <(sleep 3) > /dev/null 2>&1; [ $? = 124 ]; echo $?; done'"
+            ).text
+        }
+        // 124 is what timeout(1) says when it had to end the command.
+        #expect(try await statuses("") == "1\n1\n")
+        #expect(try await statuses("-cert stranger.pem -key stranger.pem") == "1\n1\n")
+        #expect(try await statuses("-cert app.pem -key app.pem") == "0\n0\n")
+        #expect(try await rig.curl(EndpointRig.arguments(), path: "/3/device/\(token.hexadecimal)").status == 200)
+        try await rig.stop()
+    }
+
     @Test func `going down does not wait for connections that say nothing`() async throws {
         let rig = try await EndpointRig()
         let token = try await rig.registeredToken()

@@ -242,7 +242,8 @@ import Testing
             (["inhibit", "--json", "ls"], "--json goes with --list"),
             (["inhibit", "--who", "", "ls"], "--who is empty"),
             (["inhibit", "--why", String(repeating: "x", count: 600), "ls"], "at most 512"),
-            (["--bus", "sesion"], "'sesion' is no bus"), (["sing"], "Unexpected argument 'sing'"),
+            (["--bus", "sesion"], "'sesion' is no bus"), (["sing"], "there is no sub-command 'sing'"),
+            (["status", "sing"], "leave 'sing' out"),
             (["status", "--jsn"], "Did you mean '--json'"),
         ])
     func usage(arguments: [String], words: String) async throws {
