@@ -83,6 +83,8 @@ public struct BridgeStateMachine: Sendable {
     private var programStatus = PTServiceStatus.ready
     /// Why the link is not ready, in words for the user; empty when it is.
     private var linkDetail = ""
+    /// Why the link was lost or not made, until it is ready.
+    private var lastFailure: String?
     /// Why the service is not ready, in words for the user; empty when it is.
     public var serviceDetail: String {
         linkDetail.isEmpty && programStatus != .ready ? "the channel's program says so" : linkDetail
@@ -203,9 +205,15 @@ public struct BridgeStateMachine: Sendable {
     private mutating func linkChanged(to state: RelayLinkState) {
         let status: PTServiceStatus
         switch state {
-        case .ready: (status, linkDetail) = (.ready, "")
-        case .connecting: (status, linkDetail) = (.connecting, "connecting to the relay")
-        case .unavailable(let error, _): (status, linkDetail) = (.unavailable, "\(error)")
+        case .ready:
+            lastFailure = nil
+            (status, linkDetail) = (.ready, "")
+        case .connecting:
+            let last = lastFailure.map { "; the last try: \($0)" } ?? ""
+            (status, linkDetail) = (.connecting, "connecting to the relay\(last)")
+        case .unavailable(let error, _):
+            lastFailure = "\(error)"
+            (status, linkDetail) = (.unavailable, "\(error)")
         case .stopped: (status, linkDetail) = (.unavailable, "the channel has been left")
         }
         defer { if status != .ready { silence() } }

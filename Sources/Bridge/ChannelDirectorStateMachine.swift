@@ -216,7 +216,9 @@ public struct ChannelDirectorStateMachine: Sendable {
     /// The configured channel yields, and a channel that nobody answers for is taken over by the program that joins it.
     private func checkLimit(_ uuid: UUID, _ program: BusProgram?, _ link: InvitationLink?) throws(PTChannelError) {
         guard let active else { return }
-        if active.isConfigured, active.uuid != uuid || program != nil || link != nil { return }
+        if active.isConfigured, active.uuid != uuid || program != nil || (link != nil && link != configured?.link) {
+            return
+        }
         if active.uuid == uuid, active.isUnowned, program != nil { return }
         let explanation: String? =
             active.uuid == uuid

@@ -85,7 +85,10 @@ public actor DaemonClient {
     /// Reads everything anew.
     ///
     /// - Throws: What made reading fail; `.limitReached` when too much changed meanwhile.
-    public func refresh() async throws(DBusError) {
+    public func refresh() async throws(DBusError) { _ = try await replaceSnapshot() }
+
+    /// Reads everything anew, and returns the snapshot that this replaced.
+    private func replaceSnapshot() async throws(DBusError) -> DaemonSnapshot {
         let reading = nextReading
         nextReading += 1
         changesMeanwhile[reading] = []
@@ -107,7 +110,8 @@ public actor DaemonClient {
         let changes = changesMeanwhile[reading] ?? []
         guard changes.count < Self.changesMax else { throw .limitReached("\(Self.changesMax) changes while reading") }
         for change in changes { change(&new) }
-        snapshot = new
+        defer { snapshot = new }
+        return snapshot
     }
 
     /// Calls `handler` on the loop for everything that happens from now on.
@@ -139,8 +143,7 @@ public actor DaemonClient {
     }
 
     private func refreshAndTell() async throws(DBusError) {
-        let old = snapshot
-        try await refresh()
+        let old = try await replaceSnapshot()
         if old != snapshot { handler?(.changed(from: old, to: snapshot)) }
     }
 

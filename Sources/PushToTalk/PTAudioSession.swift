@@ -97,6 +97,11 @@ public final class PTAudioSession: Sendable {
 
     func deactivated() { state.withLock { $0.isActive = false } }
 
+    /// Nobody tells of the end of an interruption any more.
+    func forgetInterruption(reason: String) {
+        if isInterrupted { interrupted(.ended(reason: reason)) }
+    }
+
     func changed(to route: Route) {
         let readers = state.withLock { state in
             guard state.route != route else { return [AsyncStream<Route>.Continuation]() }

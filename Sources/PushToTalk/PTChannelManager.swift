@@ -29,7 +29,10 @@ public final class PTChannelManager: NSObject, Sendable {
     /// It changes right before `didJoinChannel` and `didLeaveChannel`, on the delegates' queue.
     public var activeChannelUUID: UUID? { active.withLock { $0 } }
 
-    func setActiveChannel(_ uuid: UUID?) { active.withLock { $0 = uuid } }
+    func setActiveChannel(_ uuid: UUID?) {
+        active.withLock { $0 = uuid }
+        if uuid == nil { audioSession.forgetInterruption(reason: "there is no active channel") }
+    }
 
     // MARK: Requests, whose outcome the delegate is told
 

@@ -61,8 +61,9 @@ public struct ChannelManagerStateMachine: Sendable {
         case tail(until: Instant)
     }
 
-    /// Calls at the same time; further ones are not taken note of.
-    public static let callsMax = 64
+    /// Calls at the same time; further ones are not taken note of. More than all inhibitor locks and telephone calls together
+    /// (256 and 64 for each telephone service), so that each lock counts.
+    public static let callsMax = 512
 
     /// The numbers in the rules.
     public let configuration: Configuration

@@ -46,6 +46,7 @@ extension ChannelDirector {
             return
         }
         let call = call(callback)
+        let interruption = interruption
         delegate.assumeIsolated { delegate in
             delegate.tell(call) { [channel] outcome in
                 if let identifier = callback.pushDelivery {
@@ -55,7 +56,16 @@ extension ChannelDirector {
                 }
                 told?()
             }
+            // A program that comes during a call has not been told of it.
+            if case .didJoinChannel = callback, let interruption {
+                delegate.tell(.audioSessionChanged(.interruptionBegan(reason: interruption)))
+            }
         }
+    }
+
+    /// Why the audio is not the channel's now.
+    private var interruption: String? {
+        channel.assumeIsolated { $0.snapshot.calls.first }.map { "a call is active: \($0.description)" }
     }
 
     /// A channel that was joined is on the bus, or was not joined: callbacks need not wait for it any more.

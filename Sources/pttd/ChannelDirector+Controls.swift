@@ -93,7 +93,7 @@ extension ChannelDirector: DaemonControls {
                 throw PTChannelError(.unknown, explanation: "\(error)")
             }
         }
-        let isForeground = await isForeground(request.caller)
+        let isForeground = try await inTurn(request.caller, asks: true)
         joinsUnderWay += 1
         let error = join(
             ChannelJoin(
@@ -109,15 +109,11 @@ extension ChannelDirector: DaemonControls {
     }
 
     func leave(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
+        _ = try await inTurn(caller, asks: false)
         if let error = step(.leave(channel, caller: caller.busName)) {
             fail(caller) { .failedToLeaveChannel(channel, error) }
             throw error
         }
-    }
-
-    private func isForeground(_ caller: BusCaller) async -> Bool {
-        guard caller.application != nil, let surroundings else { return true }
-        return await surroundings.isForeground(caller.busName)
     }
 
     /// A program's delegate is told of what was refused before the channel manager was asked.
@@ -129,7 +125,7 @@ extension ChannelDirector: DaemonControls {
     // MARK: Transmissions of programs
 
     func requestBeginTransmitting(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
-        guard await isForeground(caller) else {
+        guard try await inTurn(caller, asks: true) else {
             let error = PTChannelError(.appNotForeground)
             fail(caller) { .failedToBeginTransmitting(channel, error) }
             throw error
@@ -138,6 +134,7 @@ extension ChannelDirector: DaemonControls {
     }
 
     func requestStopTransmitting(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
+        _ = try await inTurn(caller, asks: false)
         try await bridge(channel).requestStop(.developerRequest)
     }
 

@@ -65,6 +65,8 @@ actor ChannelDirector {
     var joinsUnderWay = 0
     var heldCallbacks: [HeldCallback] = []
     var restorations: [String: Restoration] = [:]
+    /// The requests that wait for an earlier one of the same caller; no entry while nothing of it is under way.
+    var turns: [String: [CheckedContinuation<Void, Never>]] = [:]
 
     init(
         configured: ChannelMembership?, policy: JoinPolicy, relayCarriesPushes: Bool, isOpen: Bool,

@@ -21,6 +21,10 @@ actor StatusPublisher {
     private var desktop: SystemUI?
     private var isServed = false
     private var isDue = false
+    /// Failures that are not told yet.
+    private var failures: [PTChannelError] = []
+    /// The most of them; the oldest are dropped.
+    private static let failuresMax = 16
     private var isPublishing = false
     private var waiting: [CheckedContinuation<Void, Never>] = []
 
@@ -51,10 +55,12 @@ actor StatusPublisher {
         Task { await self.publishAll() }
     }
 
-    /// Told in order with the properties.
+    /// Told after the properties, which say already that nothing is transmitted.
     func failed(_ error: PTChannelError) {
         desktop?.assumeIsolated { $0.failed(error.explanation) }
-        Task { await api.transmissionFailed(error) }
+        if failures.count == Self.failuresMax { failures.removeFirst() }
+        failures.append(error)
+        changed()
     }
 
     /// Returns when what is so now has been told.
@@ -75,11 +81,14 @@ actor StatusPublisher {
     }
 
     private func publish() async {
+        let failed = failures
+        failures = []
         let state = await director.shown
         await desktop?.update(SystemUIState(state.snapshot, detail: state.detail))
         await api.update(channel: ChannelProperties(state.snapshot, detail: state.detail, owner: state.owner))
         await api.update(call: state.snapshot.calls.map(\.description).joined(separator: "; "))
         if let accessories { await api.update(accessories: await accessories.statuses.map { AccessoryProperties($0) }) }
+        for error in failed { await api.transmissionFailed(error) }
     }
 }
 

@@ -73,6 +73,10 @@ import Testing
         var bridge = BridgeStateMachine()
         let away = RelayLinkState.unavailable(.unreachable("192.0.2.1:4433"), retryAfter: .seconds(1))
         #expect(bridge.handle(.link(.state(away))) == [.setServiceStatus(.unavailable)])
+        let why = bridge.serviceDetail
+        #expect(bridge.handle(.link(.state(.connecting))) == [.setServiceStatus(.connecting)])
+        #expect(bridge.serviceDetail == "connecting to the relay; the last try: \(why)")
+        #expect(bridge.handle(.link(.state(away))) == [.setServiceStatus(.unavailable)])
         _ = bridge.handle(.pressed(.caller(":1.7")))
         let actions = bridge.handle(.beginRefused(PTChannelError(.transmissionNotAllowed)))
         #expect(actions.first == .endedBySystem)

@@ -139,6 +139,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
     @Test func aUserCannotJoinItTwice() {
         var director = started()
         #expect(refusal(director.handle(join(user, configured.uuid), at: now)) == .channelLimitReached)
+        #expect(refusal(director.handle(join(user, nil, link: link), at: now)) == .channelLimitReached)
         #expect(director.active == configured)
     }
 

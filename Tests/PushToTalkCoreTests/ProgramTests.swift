@@ -336,6 +336,7 @@ import Testing
             _ = harness.send(.callBegan(CallHold(holder: "\(number)", description: "")))
         }
         #expect(harness.machine.calls.count == Machine.callsMax)
+        #expect(Machine.callsMax == 512, "each of 256 inhibitor locks and of two services' 64 calls counts")
     }
 }
 

@@ -283,7 +283,7 @@ private func withWorld(settings: String = "", _ body: (World) async throws -> Vo
             world.manager.requestBeginTransmitting(channelUUID: World.channel)
             try await world.expect(["didBeginTransmitting(developerRequest)", "didActivate"])
             let softphone = try await world.fixture.connect()
-            let lock = try await softphone.call(
+            var lock = try await softphone.call(
                 destination: PTTBus.name, path: "/org/pttd", interface: PTTBus.managerInterface, method: "Inhibit",
                 arguments: [.string("call"), .string("Linphone"), .string("a call")])
             try await world.expect(["didEndTransmitting(unknown)", "didDeactivate"])
@@ -294,6 +294,28 @@ private func withWorld(settings: String = "", _ body: (World) async throws -> Vo
             world.manager.requestBeginTransmitting(channelUUID: World.channel)
             try await world.expect(["failedToBeginTransmitting(callActive)"])
             #expect(lock.count == 1)
+            #expect(world.manager.audioSession.isInterrupted)
+            // Who joins during the call is told of it, and who leaves has no interruption any more.
+            world.manager.leaveChannel(channelUUID: World.channel)
+            try await world.expect(["didLeaveChannel(developerRequest)"])
+            guard case .ended = await interruptions.next() else {
+                Issue.record("leaving did not end the interruption")
+                return
+            }
+            #expect(!world.manager.audioSession.isInterrupted)
+            try await world.join()
+            guard case .began = await interruptions.next() else {
+                Issue.record("the call was not told to who joined")
+                return
+            }
+            lock = []
+            guard case .ended = await interruptions.next() else {
+                Issue.record("the end of the call was not told")
+                return
+            }
+            #expect(!world.manager.audioSession.isInterrupted)
+            world.manager.requestBeginTransmitting(channelUUID: World.channel)
+            try await world.expect(["didBeginTransmitting(developerRequest)", "didActivate"])
             await softphone.close()
         }
     }

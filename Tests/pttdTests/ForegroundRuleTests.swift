@@ -25,6 +25,32 @@ import Testing
         return connection
     }
 
+    @Test func whatAProgramAsksForAtOnceTakesEffectInOrder() async throws {
+        try await withBus { fixture in
+            let directory = try TemporaryDirectory()
+            _ = try await logind(fixture, isActive: true)
+            let daemon = try await RunningDaemon(fixture, in: directory)
+            let program = try await TestProgram(fixture)
+            let uuid = UUID()
+            for _ in 1...5 {
+                let (joined, left) = await program.client.joinAndLeave(uuid)
+                #expect(throws: Never.self) { _ = try joined.get() }
+                #expect(throws: Never.self) { try left.get() }
+                #expect(try await program.client.active()?.uuid != uuid.uuidString.lowercased())
+            }
+            _ = try await program.client.joinChannel(uuid, name: "Alpha")
+            for _ in 1...5 {
+                let stopped = await program.client.beginAndStop(uuid)
+                #expect(throws: Never.self) { try stopped.get() }
+                let isSilent = try await eventually { try await program.client.active()?.transmitting == false }
+                #expect(isSilent)
+            }
+            try await program.client.requestBeginTransmitting(uuid)
+            #expect(try await program.client.active()?.transmitting == true)
+            await daemon.stop()
+        }
+    }
+
     @Test func aProgramInTheBackgroundNeitherJoinsNorBegins() async throws {
         try await withBus { fixture in
             let directory = try TemporaryDirectory()
@@ -52,5 +78,22 @@ import Testing
             #expect(program.told.all.last?.member == "FailedToJoinChannel")
             await daemon.stop()
         }
+    }
+}
+
+extension DaemonClient {
+    /// Two requests, the second sent before the first is answered.
+    fileprivate func joinAndLeave(_ uuid: UUID) async -> (Result<UUID, any Error>, Result<Void, any Error>) {
+        let join = Task { try await self.joinChannel(uuid, name: "Alpha") }
+        let leave = Task { try await self.leaveChannel(uuid) }
+        return (await join.result, await leave.result)
+    }
+
+    /// Likewise; a begin that is stopped before the microphone records may be refused.
+    fileprivate func beginAndStop(_ uuid: UUID) async -> Result<Void, any Error> {
+        let begin = Task { try await self.requestBeginTransmitting(uuid) }
+        let stop = Task { try await self.requestStopTransmitting(uuid) }
+        _ = await begin.result
+        return await stop.result
     }
 }
