@@ -10,6 +10,7 @@ import MonotonicTime
 import PTTBus
 import PushToTalkCore
 import Reactor
+import Synchronization
 
 /// What the daemon holds at one moment.
 private struct Holdings: CustomStringConvertible {
@@ -30,6 +31,38 @@ private struct Holdings: CustomStringConvertible {
 /// Memory that an allocator may have come to keep in between; a cycle that leaves 100 bytes behind is above it.
 private let growthKilobytesMax = 512
 
+/// The calls of the delegate that end a cycle, each to be waited for once.
+private final class LastCalls: Sendable {
+    private let state = Mutex<(came: Int, waiter: CheckedContinuation<Void, Never>?)>((0, nil))
+
+    func note(_ call: DelegateCall) {
+        switch call {
+        case .didLeaveChannel, .didDeactivateAudioSession: break
+        default: return
+        }
+        let waiter = state.withLock { state in
+            defer { state.waiter = nil }
+            if state.waiter == nil { state.came += 1 }
+            return state.waiter
+        }
+        waiter?.resume()
+    }
+
+    func wait() async {
+        await withCheckedContinuation { continuation in
+            let came = state.withLock { state in
+                guard state.came > 0 else {
+                    state.waiter = continuation
+                    return false
+                }
+                state.came -= 1
+                return true
+            }
+            if came { continuation.resume() }
+        }
+    }
+}
+
 @main
 struct BusCycles {
     static func main() async throws {
@@ -43,13 +76,19 @@ struct BusCycles {
         let loop = try EventLoop(name: "cycles")
         let client = try await DaemonClient.find(
             on: .address(arguments[1]), loop: loop, logger: Logger(label: "cycles") { _ in SwiftLogNoOpLogHandler() })
-        try await client.serveDelegate { _ in .done }
+        let told = LastCalls()
+        try await client.serveDelegate { call in
+            told.note(call)
+            return .done
+        }
         _ = try await client.registerApplication()
 
         let channel = UUID()
         var grew = try await measure("join and leave", joins, arguments[2]) {
             _ = try await client.joinChannel(channel, name: "Cycle", media: .application)
             try await client.leaveChannel(channel)
+            // A program that does not take its calls in time counts as gone.
+            await told.wait()
         }
         _ = try await client.joinChannel(channel, name: "Cycle", media: .application)
         try await client.setServiceStatus(.ready, channel)
