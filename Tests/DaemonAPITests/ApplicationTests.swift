@@ -42,10 +42,10 @@ private struct Program {
             .receivedEphemeralPushToken(token), .didActivateAudioSession(session), .didDeactivateAudioSession,
             .audioSessionChanged(.interruptionBegan(reason: "sleep")),
             .audioSessionChanged(.interruptionEnded(reason: "")), .audioSessionChanged(.routeChanged(session)),
-            .incomingPush(uuid, payload: "{}"),
+            .incomingPush(uuid, payload: "{}"), .channelDescriptor(uuid),
+            // The last one: nothing waits for its answer, so a later call could be served before it.
             .incomingServiceUpdatePush(
                 uuid, payload: "{}", isHighPriority: true, remainingHighPriorityBudget: 5),
-            .channelDescriptor(uuid),
         ]
     }
 
@@ -99,8 +99,8 @@ private struct Program {
             #expect(
                 outcomes
                     == [ApplicationDelegate.Outcome](repeating: .success(.done), count: 14) + [
-                        .success(.pushResult(.activeRemoteParticipant(speaker))), .success(.done),
-                        .success(.descriptor(Self.descriptor)),
+                        .success(.pushResult(.activeRemoteParticipant(speaker))),
+                        .success(.descriptor(Self.descriptor)), .success(.done),
                     ])
             #expect(
                 try await delegate.incomingPush(Served.uuid, payload: "{}") == .activeRemoteParticipant(speaker))
