@@ -10,7 +10,7 @@ import Reactor
 public enum DelegateFailure: Error, Hashable, Sendable, CustomStringConvertible {
     /// The program has left the bus or has unregistered, or does not read its calls any more.
     case gone
-    /// No answer came within `PTTBusLimits.delegateAnswer`. The program may still act on the call.
+    /// No answer came within `PTTBusLimits.delegateAnswer`, or `serviceUpdateAnswer` to a service update. The program may still act on the call.
     case timedOut
     /// It answered with an error, or with something that means nothing; in words.
     case failed(String)
@@ -19,7 +19,7 @@ public enum DelegateFailure: Error, Hashable, Sendable, CustomStringConvertible 
     public var description: String {
         switch self {
         case .gone: "the program is gone"
-        case .timedOut: "the program did not answer within \(PTTBusLimits.delegateAnswer.components.seconds) s"
+        case .timedOut: "the program did not answer in time"
         case .failed(let words): words
         }
     }
@@ -148,11 +148,14 @@ public actor ApplicationDelegate {
     }
 
     private func make(_ call: DelegateCall) async -> Outcome {
+        // A service update is the program's to do, not only to answer.
+        var timeout = limit
+        if case .incomingServiceUpdatePush = call { timeout = max(limit, PTTBusLimits.serviceUpdateAnswer) }
         let values: [DBusValue]
         do throws(DBusError) {
             values = try await bus.call(
                 destination: busName, path: path, interface: PTTBus.delegateInterface, method: call.member,
-                arguments: call.arguments, timeout: limit, startsService: false)
+                arguments: call.arguments, timeout: timeout, startsService: false)
         } catch {
             switch error {
             case .timedOut: return .failure(.timedOut)

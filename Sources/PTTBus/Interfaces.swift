@@ -77,7 +77,7 @@ public enum PTTBusLimits {
     /// Longest `why` of an inhibitor lock, in bytes.
     public static let whyBytes = 512
     /// Longest push payload, in bytes of JSON.
-    public static let payloadBytes = 16 * 1_024
+    public static let payloadBytes = 4_096
     /// Inhibitor locks of everybody together.
     public static let locks = 256
     /// Inhibitor locks of one caller.
@@ -90,4 +90,6 @@ public enum PTTBusLimits {
     public static let delegateQueue = 64
     /// How long a program's delegate may take to answer.
     public static let delegateAnswer = Duration.seconds(10)
+    /// How long it may take to complete a service update.
+    public static let serviceUpdateAnswer = Duration.seconds(30)
 }

@@ -42,10 +42,10 @@ private struct Program {
             .receivedEphemeralPushToken(token), .didActivateAudioSession(session), .didDeactivateAudioSession,
             .audioSessionChanged(.interruptionBegan(reason: "sleep")),
             .audioSessionChanged(.interruptionEnded(reason: "")), .audioSessionChanged(.routeChanged(session)),
-            .incomingPush(uuid, payload: "{}"),
+            .incomingPush(uuid, payload: "{}"), .channelDescriptor(uuid),
+            // The last one: nothing waits for its answer, so a later call could be served before it.
             .incomingServiceUpdatePush(
                 uuid, payload: "{}", isHighPriority: true, remainingHighPriorityBudget: 5),
-            .channelDescriptor(uuid),
         ]
     }
 
@@ -99,8 +99,8 @@ private struct Program {
             #expect(
                 outcomes
                     == [ApplicationDelegate.Outcome](repeating: .success(.done), count: 14) + [
-                        .success(.pushResult(.activeRemoteParticipant(speaker))), .success(.done),
-                        .success(.descriptor(Self.descriptor)),
+                        .success(.pushResult(.activeRemoteParticipant(speaker))),
+                        .success(.descriptor(Self.descriptor)), .success(.done),
                     ])
             #expect(
                 try await delegate.incomingPush(Served.uuid, payload: "{}") == .activeRemoteParticipant(speaker))
@@ -314,6 +314,7 @@ private struct Program {
             let served = try await Served(fixture, delegateLimit: .milliseconds(100))
             let program = try await Program(fixture) { call in
                 if case .incomingPush = call { try await Task.sleep(for: .seconds(60)) }
+                if case .incomingServiceUpdatePush = call { try await Task.sleep(for: .milliseconds(300)) }
                 return .done
             }
             _ = try await program.client.registerApplication()
@@ -321,6 +322,10 @@ private struct Program {
             await #expect(throws: DelegateFailure.timedOut) {
                 try await delegate.incomingPush(Served.uuid, payload: "{}")
             }
+            // A service update has a limit of its own.
+            let update = DelegateCall.incomingServiceUpdatePush(
+                Served.uuid, payload: "{}", isHighPriority: false, remainingHighPriorityBudget: 6)
+            #expect(try await delegate.ask(update) == .done)
             #expect(try await delegate.ask(.didDeactivateAudioSession) == .done)
             await program.client.close()
             await served.close()

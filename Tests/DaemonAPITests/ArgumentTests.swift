@@ -49,12 +49,12 @@ import Testing
         BadCall(
             method: "ReportPushToTalkMessage",
             arguments: [
-                .string(String(repeating: "{\"a\":", count: 2_000) + "1" + String(repeating: "}", count: 2_000))
+                .string(String(repeating: "{\"a\":", count: 600) + "1" + String(repeating: "}", count: 600))
             ],
             words: ["JSON object"]),
         BadCall(
             method: "ReportPushToTalkMessage",
-            arguments: [.string("{\"a\": \"" + String(repeating: "x", count: 16 * 1_024) + "\"}")], words: ["16384"]),
+            arguments: [.string("{\"a\": \"" + String(repeating: "x", count: 4_096) + "\"}")], words: ["at most 4096"]),
         BadCall(
             interface: PTTBus.managerInterface, method: "JoinChannel", arguments: [.string("127"), .string("A"), none],
             words: ["'127'", "no UUID"]),
