@@ -6,6 +6,7 @@ import Logging
 import PushToTalkCore
 import Reactor
 import Synchronization
+import Testing
 
 @testable import SystemUI
 
@@ -88,6 +89,13 @@ final class NotificationServer: Sendable {
         await connection.unexport(at: Self.path)
         try await connection.emitSignal(signal, of: Self.name, at: Self.path, arguments)
         try await connection.export([export], at: Self.path)
+    }
+
+    /// Returns when the other one has read everything that was sent before: a bus keeps the order of messages.
+    func waitUntilRead(by other: DBusConnection) async throws {
+        let name = try #require(await other.uniqueName)
+        _ = try await connection.call(
+            destination: name, path: "/", interface: "org.freedesktop.DBus.Peer", method: "Ping")
     }
 
     func leave() async { await connection.close() }

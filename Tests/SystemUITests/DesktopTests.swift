@@ -49,6 +49,7 @@ import Testing
             try await server.emit("ActionInvoked", [.uint32(1), .string("talk")])
             #expect(try await desktop.wishes.wait(for: 1) == [.talkPressed])
             try await server.emit("NotificationClosed", [.uint32(1), .uint32(2)])
+            try await server.waitUntilRead(by: desktop.connection)
             await desktop.ui.update(Desktop.state(speaker: "Bert"))
             let third = try #require(
                 try await server.notifications.wait { $0.last?.summary == "Bert is speaking" }.last)
