@@ -28,7 +28,7 @@ private struct Holdings: CustomStringConvertible {
     var description: String { "\(descriptors) descriptors, \(anonymousKilobytes) kB" }
 }
 
-/// Memory that an allocator may have come to keep in between; a cycle that leaves 100 bytes behind is above it.
+/// Memory that an allocator may have come to keep in between; a transmission that leaves 60 bytes behind is above it.
 private let growthKilobytesMax = 512
 
 /// The calls of the delegate that end a cycle, each to be waited for once.
@@ -96,6 +96,7 @@ struct BusCycles {
             try await measure("begin and stop, the program's sound", transmissions, arguments[2]) {
                 try await client.requestBeginTransmitting(channel)
                 try await client.requestStopTransmitting(channel)
+                await told.wait()
             } || grew
         try await client.leaveChannel(channel)
         try await client.unregisterApplication()
