@@ -80,7 +80,7 @@ struct Arguments {
             throw .invalidArguments(
                 "the payload has \(text.utf8.count) bytes; at most \(PTTBusLimits.payloadBytes) are taken")
         }
-        guard JSONObjectCheck.isObject(text) else {
+        guard (try? PushPayload(validating: text)) != nil else {
             throw .invalidArguments("the payload is no JSON object; write it like {\"activeSpeaker\": \"Jane\"}")
         }
         return text
@@ -140,34 +140,5 @@ struct Arguments {
     /// What of a caller's text may stand in an answer.
     private static func shown(_ text: String) -> String {
         String(text.prefix(80).map { $0.isASCII && !$0.isNewline && $0 != "\0" ? $0 : "?" })
-    }
-}
-
-/// Whether a text is a JSON object, all of it.
-private struct JSONObjectCheck: Decodable {
-    static func isObject(_ text: String) -> Bool {
-        (try? JSONDecoder().decode([String: JSONObjectCheck].self, from: Data(text.utf8))) != nil
-    }
-
-    private struct Key: CodingKey {
-        let stringValue: String
-        var intValue: Int? { nil }
-        init?(stringValue: String) { self.stringValue = stringValue }
-        init?(intValue: Int) { nil }
-    }
-
-    /// Reads a value of any type, so that nothing malformed hides below.
-    init(from decoder: any Decoder) throws {
-        if let object = try? decoder.container(keyedBy: Key.self) {
-            for key in object.allKeys { _ = try object.decode(JSONObjectCheck.self, forKey: key) }
-        } else if var array = try? decoder.unkeyedContainer() {
-            while !array.isAtEnd { _ = try array.decode(JSONObjectCheck.self) }
-        } else {
-            let value = try decoder.singleValueContainer()
-            if value.decodeNil() || (try? value.decode(Bool.self)) != nil || (try? value.decode(Double.self)) != nil {
-                return
-            }
-            _ = try value.decode(String.self)
-        }
     }
 }

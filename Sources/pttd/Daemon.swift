@@ -34,7 +34,6 @@ actor Daemon {
     private let startedAt = Instant.now
     private var ending: CheckedContinuation<Void, Never>?
     private var isEnding = false
-    /// `DaemonAPI` holds it weakly.
     private nonisolated let outcome = Mutex<Result<Void, any Error>?>(nil)
 
     /// A daemon that has its key and its thread, and nothing else yet.
