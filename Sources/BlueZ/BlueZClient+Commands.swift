@@ -145,6 +145,17 @@ extension BlueZClient {
         try await set("Alias", .string(alias), of: BlueZName.device, at: device.path, during: "rename \(device)")
     }
 
+    /// Has BlueZ forget a device: its bond, its services, its trust.
+    public func removeDevice(_ device: DeviceIdentifier) async throws(BlueZError) {
+        do throws(BlueZError) {
+            _ = try await call(
+                device.adapter.path, BlueZName.adapter, "RemoveDevice", [.objectPath(device.path)],
+                timeout: BlueZTimeout.connect, during: "remove \(device)")
+        } catch {
+            guard error.kind == .noSuchObject else { throw error }
+        }
+    }
+
     // MARK: Characteristics
 
     /// Has a characteristic notify us: its values come as `valueChanged`. Already notifying is no error.

@@ -159,6 +159,7 @@ public actor Bridge {
     public func accessoryWants(_ intent: AccessoryIntent) {
         switch intent {
         case .transmitBegan: press(.accessories)
+        case .transmitEscalated: break
         case .transmitEnded: release(.accessories)
         }
     }

@@ -208,7 +208,7 @@ extension AccessoryIntent {
     /// Whether it is a release, which is never lost.
     fileprivate var isEnd: Bool {
         switch self {
-        case .transmitBegan: false
+        case .transmitBegan, .transmitEscalated: false
         case .transmitEnded: true
         }
     }

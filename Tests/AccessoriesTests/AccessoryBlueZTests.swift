@@ -39,7 +39,8 @@ private struct Scene {
         events.all.compactMap {
             guard case .intent(let intent, _) = $0 else { return nil }
             return switch intent {
-            case .transmitBegan(let source): "began \(source)"
+            case .transmitBegan(let source, _): "began \(source)"
+            case .transmitEscalated(let source): "escalated \(source)"
             case .transmitEnded(let source, let reason): "ended \(source) \(reason.rawValue)"
             }
         }

@@ -70,7 +70,7 @@ private func readyPuck(_ configuration: AccessoryConfiguration = configured) -> 
         bluetooth.notify(puck.key, [1])
         let source = AccessorySource(accessory: AccessoryID("puck"), control: .ptt)
         #expect(
-            bluetooth.events.contains(.intent(.transmitBegan(source), at: .zero + .seconds(5))))
+            bluetooth.events.contains(.intent(.transmitBegan(source, .normal), at: .zero + .seconds(5))))
         #expect(bluetooth.status("puck")?.isHeld == true)
         bluetooth.notify(puck.key, [0])
         #expect(bluetooth.intents == ["began puck/ptt", "ended puck/ptt released"])

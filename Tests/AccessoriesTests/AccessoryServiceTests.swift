@@ -79,14 +79,14 @@ private final class Recorder: Sendable {
         let arrival = Instant.now
         await host.notify([1], at: arrival)
         let source = AccessorySource(accessory: AccessoryID("vest"), control: .ptt)
-        #expect(recorder.events.withLock { $0.contains(.intent(.transmitBegan(source), at: arrival)) })
+        #expect(recorder.events.withLock { $0.contains(.intent(.transmitBegan(source, .normal), at: arrival)) })
         await service.transmissionEnded()
         await host.notify([1], at: .now)
-        #expect(recorder.intents == [.transmitBegan(source)])
+        #expect(recorder.intents == [.transmitBegan(source, .normal)])
         await host.notify([0], at: .now)
         await host.notify([1], at: .now)
         await service.stop()
-        #expect(recorder.intents.suffix(2) == [.transmitBegan(source), .transmitEnded(source, .stopped)])
+        #expect(recorder.intents.suffix(2) == [.transmitBegan(source, .normal), .transmitEnded(source, .stopped)])
         await host.notify([1], at: .now)
         #expect(recorder.intents.count == 3)
     }

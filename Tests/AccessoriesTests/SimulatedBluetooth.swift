@@ -95,6 +95,13 @@ struct SimulatedBluetooth {
         case .autoConnect(let services):
             registered = services
             return [.completed(command, nil), .autoConnect(isArmed: true)]
+        case .write, .setLink:
+            return [.completed(command, nil)]
+        case .openStream, .closeStream:
+            return [.completed(command, .notSupported)]
+        case .remove(let id):
+            devices[id] = nil
+            return [.deviceRemoved(id), .completed(command, nil)]
         }
     }
 
@@ -177,7 +184,8 @@ struct SimulatedBluetooth {
         events.compactMap {
             guard case .intent(let intent, _) = $0 else { return nil }
             return switch intent {
-            case .transmitBegan(let source): "began \(source)"
+            case .transmitBegan(let source, _): "began \(source)"
+            case .transmitEscalated(let source): "escalated \(source)"
             case .transmitEnded(let source, let reason): "ended \(source) \(reason.rawValue)"
             }
         }

@@ -6,7 +6,7 @@ import BlueZ
 import MonotonicTime
 
 /// The rules for one configured accessory. What it does with the values is `ControlsStateMachine`'s.
-struct GATTAccessoryStateMachine: Sendable {
+struct GATTAccessoryStateMachine: AccessoryLink {
     /// A scan for an unknown device takes this long …
     static let searchTime = Duration.seconds(30)
     /// … and then pauses for the next of these, for a scan costs power and disturbs links.
@@ -35,23 +35,7 @@ struct GATTAccessoryStateMachine: Sendable {
     /// Names a device has gone by, for those that lose theirs; more are not kept.
     static let namesMax = 8
 
-    enum Event: Sendable {
-        case radio(RadioState)
-        /// The device as it is now; nil when BlueZ does not know it (any more).
-        case device(DeviceFacts?)
-        /// Whether BlueZ reconnects devices with registered services by itself.
-        case autoConnect(isArmed: Bool)
-        case completed(BluetoothCommand, BluetoothFailure?)
-        case deadline
-    }
-
-    enum Action: Equatable, Sendable {
-        case command(BluetoothCommand)
-        /// The profile is certain; values of these characteristics belong to its inputs.
-        case recognised(AccessoryProfile, inputs: [CharacteristicIdentifier: Int])
-        /// Values, if any came, will not come any more: everything held is released.
-        case lost(AccessoryRelease)
-    }
+    typealias Action = AccessoryLinkAction
 
     enum Phase: Equatable, Sendable {
         case off
@@ -109,6 +93,8 @@ struct GATTAccessoryStateMachine: Sendable {
 
     var isReady: Bool { phase == .ready }
 
+    var isConnecting: Bool { phase == .connecting }
+
     /// Whether a value that comes now is news, rather than something read or remembered.
     var hearsNews: Bool { radio == .on && device?.isConnected == true && (isReady || isArmed) }
 
@@ -136,7 +122,7 @@ struct GATTAccessoryStateMachine: Sendable {
 
     // MARK: Events
 
-    mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+    mutating func handle(_ event: AccessoryLinkEvent, at now: Instant) -> [AccessoryLinkAction] {
         var actions: [Action] = []
         switch event {
         case .radio(let state):
@@ -155,7 +141,7 @@ struct GATTAccessoryStateMachine: Sendable {
             autoConnects = isArmed
         case .completed(let command, let failure):
             actions += completed(command, failure, at: now)
-        case .deadline:
+        case .deadline, .streamClosed:
             break
         }
         return actions + advance(at: now)

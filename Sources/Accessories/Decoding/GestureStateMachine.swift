@@ -133,7 +133,7 @@ public struct GestureStateMachine: Sendable {
     private mutating func accepted() -> [Action] {
         switch gesture {
         case .hold: setActive(true)
-        case .toggle: setActive(!isActive)
+        case .toggle, .hybrid: setActive(!isActive)
         case .none: []
         }
     }

@@ -168,7 +168,7 @@ struct AccessoriesStateMachine: Sendable {
     }
 
     private mutating func gatt(
-        _ id: AccessoryID, _ event: GATTAccessoryStateMachine.Event, at now: Instant
+        _ id: AccessoryID, _ event: AccessoryLinkEvent, at now: Instant
     ) -> [Action] {
         guard let actions = accessories[id]?.gatt.handle(event, at: now) else { return [] }
         return actions.flatMap { action -> [Action] in
@@ -255,7 +255,7 @@ struct AccessoriesStateMachine: Sendable {
         _ change: HeldSources<AccessorySource>.Change?, _ reason: AccessoryRelease, at now: Instant
     ) -> [Action] {
         switch change {
-        case .began(let source): [.event(.intent(.transmitBegan(source), at: now))]
+        case .began(let source): [.event(.intent(.transmitBegan(source, .normal), at: now))]
         case .ended(let source): [.event(.intent(.transmitEnded(source, reason), at: now))]
         case nil: []
         }
@@ -267,7 +267,7 @@ struct AccessoriesStateMachine: Sendable {
         guard radio == .on else { return [] }
         let wanted =
             accessories.values.contains { $0.gatt.wantsDiscovery } && connectsAfterDiscovery.isEmpty
-            && !accessories.values.contains { $0.gatt.phase == .connecting }
+            && !accessories.values.contains { $0.gatt.isConnecting }
         switch (discovery, wanted) {
         case (.off, true):
             discovery = .starting
@@ -315,8 +315,9 @@ struct AccessoriesStateMachine: Sendable {
         return AccessoryStatus(
             id: id, name: gatt.lastName ?? configuration.name?.text ?? id.text,
             address: gatt.lastAddress ?? configuration.address ?? "", profileID: profile?.id,
-            profileTitle: profile?.title, isConnected: gatt.device?.isConnected ?? false, isReady: gatt.isReady,
-            battery: gatt.profile?.battery == .text ? accessory.battery : gatt.device?.battery,
+            profileTitle: profile?.title, isConnected: gatt.device?.isConnected ?? false,
+            transport: profile?.transport, isBonded: gatt.device?.isPaired ?? false, actions: [:],
+            isReady: gatt.isReady, battery: gatt.profile?.battery == .text ? accessory.battery : gatt.device?.battery,
             isHeld: accessory.controls?.isActive ?? false, problem: problem)
     }
 }

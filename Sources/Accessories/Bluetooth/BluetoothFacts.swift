@@ -33,6 +33,14 @@ enum RadioState: Equatable, Sendable {
     case on
 }
 
+/// A stream of bytes that a Bluetooth classic device offers.
+enum StreamKind: String, Hashable, Sendable {
+    /// The Serial Port Profile, through `org.bluez.Profile1`.
+    case serialPort
+    /// The AT commands of the hands-free profile that BlueALSA hands on (`org.bluealsa.RFCOMM1`).
+    case handsFree
+}
+
 /// What the rules ask of BlueZ. Each is answered by one `completed`.
 enum BluetoothCommand: Hashable, Sendable {
     case connect(device: DeviceIdentifier)
@@ -40,6 +48,14 @@ enum BluetoothCommand: Hashable, Sendable {
     case pair(device: DeviceIdentifier)
     case trust(device: DeviceIdentifier)
     case startNotify(characteristic: CharacteristicIdentifier)
+    case write(characteristic: CharacteristicIdentifier, value: [UInt8])
+    /// Open a stream of bytes; its bytes and its end come as reports.
+    case openStream(device: DeviceIdentifier, StreamKind)
+    case closeStream(device: DeviceIdentifier, StreamKind)
+    /// Have the two sides of an LE link meet as these parameters say.
+    case setLink(device: DeviceIdentifier, LEConnectionParameters)
+    /// Forget a device, its bond and its table of services.
+    case remove(device: DeviceIdentifier)
     case startDiscovery
     case stopDiscovery
     /// Have BlueZ connect known devices with these services by itself (GattProfile1).

@@ -12,6 +12,12 @@ enum BluetoothReport: Sendable {
     case autoConnect(isArmed: Bool)
     /// BlueZ forgot a device.
     case deviceRemoved(DeviceIdentifier)
+    /// Bytes of a stream came, at this time.
+    case streamBytes(device: DeviceIdentifier, StreamKind, [UInt8], at: Instant)
+    /// A stream that was open has ended.
+    case streamClosed(device: DeviceIdentifier, StreamKind)
+    /// A device was heard while a scan is on, and how strongly (dBm).
+    case heard(device: DeviceIdentifier, signalStrength: Int)
     /// A characteristic's value came, at this time.
     case value(characteristic: CharacteristicIdentifier, bytes: [UInt8], at: Instant)
 }

@@ -36,9 +36,50 @@ public struct AccessorySource: Hashable, Sendable, CustomStringConvertible {
 /// What the person with the button wants. The sources of all accessories are OR-ed: begins and ends alternate.
 public enum AccessoryIntent: Hashable, Sendable {
     /// The first source went down.
-    case transmitBegan(AccessorySource)
+    case transmitBegan(AccessorySource, TransmitUrgency)
+    /// An emergency control went down while others held already: the transmission goes on, and is urgent from now on.
+    case transmitEscalated(AccessorySource)
     /// The last source came up, or was lost.
     case transmitEnded(AccessorySource, AccessoryRelease)
+}
+
+/// How urgent a transmission is.
+public enum TransmitUrgency: String, Hashable, Sendable {
+    /// A talk control.
+    case normal
+    /// An emergency control: floor control puts it above all others.
+    case emergency
+}
+
+/// What a control does.
+public enum ControlAction: Hashable, Sendable, CustomStringConvertible {
+    /// Nothing; its edges are reported only.
+    case none
+    /// Talk.
+    case transmit
+    /// Talk with the highest priority, and tell everybody who watches.
+    case emergency
+    /// The next configured channel.
+    case channelUp
+    /// The one before.
+    case channelDown
+    /// Play the last message again.
+    case replayLast
+    /// Run a program, with its arguments; in a user's daemon only.
+    case command([String])
+
+    /// As it is written in the configuration; a command is shown by its words.
+    public var description: String {
+        switch self {
+        case .none: "none"
+        case .transmit: "transmit"
+        case .emergency: "emergency"
+        case .channelUp: "channel-up"
+        case .channelDown: "channel-down"
+        case .replayLast: "replay-last"
+        case .command(let words): "command: \(words.joined(separator: " "))"
+        }
+    }
 }
 
 /// Why a source holds no more.
@@ -55,6 +96,8 @@ public enum AccessoryRelease: String, Hashable, Sendable {
     case removed
     /// The machine is going to sleep.
     case suspended
+    /// The machine's input device is gone.
+    case unplugged
     /// The daemon is ending.
     case stopped
 }
@@ -73,6 +116,12 @@ public struct AccessoryStatus: Hashable, Sendable {
     public var profileTitle: String?
     /// There is a link to it.
     public var isConnected: Bool
+    /// How its presses come in; nil until a profile matches.
+    public var transport: AccessoryProfile.Transport?
+    /// It is bonded: its link is encrypted with keys of its own.
+    public var isBonded: Bool
+    /// What each of its controls does.
+    public var actions: [Control: ControlAction]
     /// Presses arrive: it is connected, recognised and subscribed.
     public var isReady: Bool
     /// Percent; nil while unknown.
@@ -89,6 +138,10 @@ public enum AccessoryEvent: Hashable, Sendable {
     case intent(AccessoryIntent, at: Instant)
     /// Any control went down or came up, those that do not talk (emergency, channel keys) among them.
     case control(AccessorySource, isDown: Bool, at: Instant)
+    /// A control asks for something else than to talk.
+    case action(ControlAction, AccessorySource, at: Instant)
+    /// An emergency control was held for as long as its guard asks, or is held no more.
+    case emergency(AccessorySource, isActive: Bool, at: Instant)
     /// An accessory is new, or its state is different.
     case changed(AccessoryStatus)
     /// An accessory that was taken automatically is gone.
@@ -107,12 +160,18 @@ public struct AccessoryConfiguration: Hashable, Sendable {
     public var profileID: String?
     /// Replaces the profile's gesture for its talk controls.
     public var gesture: Gesture?
+    /// Replaces what controls do.
+    public var bindings: [Control: ControlAction]
+    /// It has to be bonded: a button without a bond can be imitated by anybody in reach.
+    public var isBondedOnly: Bool
 
     /// An accessory with an address, a name, or both.
     public init(
         id: AccessoryID, address: String? = nil, name: NamePattern? = nil, profileID: String? = nil,
-        gesture: Gesture? = nil
+        gesture: Gesture? = nil, bindings: [Control: ControlAction] = [:], isBondedOnly: Bool = false
     ) {
+        self.bindings = bindings
+        self.isBondedOnly = isBondedOnly
         self.id = id
         self.address = address?.uppercased()
         self.name = name

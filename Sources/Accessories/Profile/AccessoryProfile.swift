@@ -25,6 +25,50 @@ public struct AccessoryProfile: Hashable, Sendable {
         case required
     }
 
+    /// How its presses come in.
+    public enum Transport: String, CaseIterable, Sendable {
+        /// Bluetooth LE characteristics that notify.
+        case gatt
+        /// A serial stream over Bluetooth classic (Serial Port Profile, RFCOMM).
+        case spp
+        /// AT commands of a hands-free profile, where a program hands them on (BlueALSA).
+        case handsFree = "hands-free"
+        /// Keys of an input device: wired, USB, HID over Bluetooth, AVRCP.
+        case input
+        /// A serial port of the machine.
+        case serial
+    }
+
+    /// Bytes to write to a characteristic.
+    public struct CharacteristicWrite: Hashable, Sendable {
+        /// The GATT service.
+        public var service: BluetoothUUID
+        /// The characteristic in it.
+        public var characteristic: BluetoothUUID
+        /// What is written.
+        public var value: [UInt8]
+    }
+
+    /// A light that shows what the channel does.
+    public struct Light: Hashable, Sendable {
+        /// The GATT service.
+        public var service: BluetoothUUID
+        /// The characteristic that is written.
+        public var characteristic: BluetoothUUID
+        /// What is written for each state; for a state that is missing nothing is written.
+        public var values: [AccessoryFeedback: [UInt8]]
+    }
+
+    /// What the link may do while nothing is held, to spare the battery. While a control is held it is always the tightest.
+    public struct IdleLink: Hashable, Sendable {
+        /// How often the two sides meet.
+        public var interval: Duration
+        /// How many meetings the device may skip.
+        public var latency: Int
+        /// After how long a silence the link is lost.
+        public var supervisionTimeout: Duration
+    }
+
     /// Where the battery level comes from.
     public enum Battery: String, CaseIterable, Sendable {
         /// Nowhere.
@@ -59,6 +103,14 @@ public struct AccessoryProfile: Hashable, Sendable {
     public var confidence: Confidence
     /// Where the facts are from.
     public var sources: [String]
+    /// One author is all there is behind the facts: shown as experimental.
+    public var isExperimental = false
+    /// Why a device of this family cannot be used as a talk button unless this profile is named for it, in words for people; nil: it can.
+    public var refusal: String?
+    /// Only used when it is named: its marks are those of many other devices.
+    public var isExplicitOnly = false
+    /// How its presses come in.
+    public var transport = Transport.gatt
     /// Whether to pair.
     public var bonding: Bonding
     /// Where the battery level comes from.
@@ -67,10 +119,24 @@ public struct AccessoryProfile: Hashable, Sendable {
     public var names: [NamePattern]
     /// The service's UUID is the maker's own: no other device has it, so that no name is needed.
     public var serviceIdentifies: Bool
+    /// Services that a device of the family advertises, for families without inputs.
+    public var advertisedServices: [BluetoothUUID] = []
+    /// Input devices of the family, by vendor and product.
+    public var inputDevices: [InputDeviceID] = []
+    /// udev properties that input devices and serial ports of the family have.
+    public var udevProperties: [String: String] = [:]
+    /// Written, in order, once the inputs are subscribed to.
+    public var startCommands: [CharacteristicWrite] = []
+    /// Its light.
+    public var light: Light?
+    /// The link while nothing is held; nil: the usual one.
+    public var idleLink: IdleLink?
     /// The characteristics to subscribe to.
     public var inputs: [Input]
     /// What each control does unless the configuration says otherwise.
     public var gestures: [Control: Gesture]
+    /// Talk controls that tell no release, or hide it: they can only toggle.
+    public var toggleOnly: Set<Control> = []
     /// Windows that keep contact bounce and accidents from becoming presses.
     public var timing: GestureTiming
 
@@ -110,12 +176,40 @@ public enum Control: String, CaseIterable, Hashable, Sendable {
     case volumeDown = "volume-down"
 }
 
+/// Vendor and product of an input device, as lsusb(8) shows them.
+public struct InputDeviceID: Hashable, Sendable {
+    /// The vendor id.
+    public var vendor: UInt16
+    /// The product id.
+    public var product: UInt16
+
+    /// A device by its numbers.
+    public init(vendor: UInt16, product: UInt16) {
+        self.vendor = vendor
+        self.product = product
+    }
+}
+
+/// What the person with the button is shown by its light.
+public enum AccessoryFeedback: String, CaseIterable, Hashable, Sendable {
+    /// Nobody speaks.
+    case idle
+    /// This device transmits.
+    case transmitting
+    /// Somebody else speaks.
+    case receiving
+    /// What was asked for was refused; shown for a moment.
+    case refused
+}
+
 /// What pressing a control does to a transmission.
 public enum Gesture: String, CaseIterable, Hashable, Sendable {
     /// Transmit while it is held.
     case hold
     /// One press begins, the next one ends.
     case toggle
+    /// A long press transmits while it is held; a short one begins, and the next press ends.
+    case hybrid
     /// Nothing; its edges are reported only.
     case none
 }

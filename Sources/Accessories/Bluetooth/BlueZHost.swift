@@ -135,6 +135,9 @@ actor BlueZHost: BluetoothHost {
             case .startDiscovery: try await startDiscovery(client)
             case .stopDiscovery: try await stopDiscovery(client)
             case .autoConnect(let services): await client.setReconnectingServices(services)
+            case .write(let characteristic, let value): try await client.writeValue(value, to: characteristic)
+            case .remove(let device): try await client.removeDevice(device)
+            case .openStream, .closeStream, .setLink: return .notSupported
             }
             return nil
         } catch {

@@ -101,6 +101,7 @@ public actor AccessoryService {
         case .device(let facts): handle(.device(facts), at: .now)
         case .autoConnect(let isArmed): handle(.autoConnect(isArmed: isArmed), at: .now)
         case .deviceRemoved(let id): handle(.deviceRemoved(id), at: .now)
+        case .streamBytes, .streamClosed, .heard: break
         case .value(let characteristic, let bytes, let time):
             handle(.value(characteristic: characteristic, bytes: bytes), at: time)
         }
@@ -151,7 +152,7 @@ public actor AccessoryService {
 
     private func log(_ event: AccessoryEvent) {
         switch event {
-        case .intent(.transmitBegan(let source), let time):
+        case .intent(.transmitBegan(let source, _), let time), .intent(.transmitEscalated(let source), let time):
             logger.info("Press", metadata: ["source": "\(source)", "t": "\(time.nanoseconds)"])
         case .intent(.transmitEnded(let source, let reason), let time):
             logger.info(
@@ -160,6 +161,10 @@ public actor AccessoryService {
         case .control(let source, let isDown, let time):
             logger.debug(
                 "Control \(isDown ? "down" : "up")", metadata: ["source": "\(source)", "t": "\(time.nanoseconds)"])
+        case .action(let action, let source, _):
+            logger.info("Action", metadata: ["action": "\(action)", "source": "\(source)"])
+        case .emergency(let source, let isActive, _):
+            logger.notice("Emergency \(isActive ? "begins" : "ends")", metadata: ["source": "\(source)"])
         case .changed(let status):
             logger.debug(
                 "Accessory",

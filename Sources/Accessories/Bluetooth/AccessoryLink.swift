@@ -1,0 +1,56 @@
+// The life of one Bluetooth accessory's link, whatever carries its presses.
+import BlueZ
+import MonotonicTime
+
+/// What a link is told.
+enum AccessoryLinkEvent: Sendable {
+    case radio(RadioState)
+    /// The device as it is now; nil when BlueZ does not know it (any more).
+    case device(DeviceFacts?)
+    /// Whether BlueZ reconnects devices with registered services by itself.
+    case autoConnect(isArmed: Bool)
+    case completed(BluetoothCommand, BluetoothFailure?)
+    /// The stream that was opened has ended.
+    case streamClosed(StreamKind)
+    case deadline
+}
+
+/// What a link asks for.
+enum AccessoryLinkAction: Equatable, Sendable {
+    case command(BluetoothCommand)
+    /// The profile is certain; values of these characteristics belong to its inputs. A stream's bytes are its first input's.
+    case recognised(AccessoryProfile, inputs: [CharacteristicIdentifier: Int])
+    /// Values, if any came, will not come any more: everything held is released.
+    case lost(AccessoryRelease)
+}
+
+/// The rules of one accessory's link: found, connected, recognised, heard, lost, and back again. What it does with the values is
+/// `ControlsStateMachine`'s.
+protocol AccessoryLink: Sendable {
+    var configuration: AccessoryConfiguration { get }
+    var device: DeviceFacts? { get }
+    /// The profile, once it is certain.
+    var profile: AccessoryProfile? { get }
+    /// What keeps it from working and what to do.
+    var problem: String? { get }
+    /// Presses arrive.
+    var isReady: Bool { get }
+    /// Whether a value that comes now is news, rather than something read or remembered.
+    var hearsNews: Bool { get }
+    /// A scan is wanted: BlueZ does not know the device.
+    var wantsDiscovery: Bool { get }
+    /// BlueZ has been asked to connect it and has not answered.
+    var isConnecting: Bool { get }
+    /// The services BlueZ should reconnect for by itself.
+    var servicesToRegister: [BluetoothUUID] { get }
+    /// BlueZ reconnects by itself now.
+    var autoConnects: Bool { get set }
+    /// Remembered for people, while BlueZ does not know the device.
+    var lastName: String? { get }
+    /// The same of its address.
+    var lastAddress: String? { get }
+    /// When `deadline` must be handled.
+    var nextDeadline: Instant? { get }
+
+    mutating func handle(_ event: AccessoryLinkEvent, at now: Instant) -> [AccessoryLinkAction]
+}

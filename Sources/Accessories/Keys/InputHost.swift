@@ -1,0 +1,58 @@
+// The machine's own devices as this room sees them: tagged input devices and serial ports, and the media player's keys.
+import MonotonicTime
+
+/// A local device: its node ("/dev/input/event7", "/dev/ttyUSB0"), or `mediaPlayer`.
+struct LocalDeviceID: Hashable, Comparable, Sendable, CustomStringConvertible {
+    /// What BlueZ sends to the media player that this program registers: the play and pause keys of a headset (AVRCP).
+    static let mediaPlayer = LocalDeviceID("media-player")
+
+    var text: String
+
+    init(_ text: String) { self.text = text }
+
+    var description: String { text }
+
+    static func < (lhs: Self, rhs: Self) -> Bool { lhs.text < rhs.text }
+}
+
+/// A local device, and what its udev rule says about it.
+struct LocalDeviceFacts: Equatable, Sendable {
+    var id: LocalDeviceID
+    /// The kernel's name for it.
+    var name: String
+    /// The Bluetooth address that it came by; nil for wired ones.
+    var address: String?
+    var device: InputDeviceID?
+    /// The name of the accessory that the rule gives it (`PTTD_ACCESSORY`).
+    var accessoryName: String?
+    /// The profile that the rule names (`PTTD_PROFILE`).
+    var profileID: String?
+    /// udev's properties of it, those that profiles may ask for.
+    var properties: [String: String]
+    /// The keys that it has (KEY_* of <linux/input-event-codes.h>); empty for a serial port.
+    var keys: Set<UInt16>
+    /// It tells bytes, not keys.
+    var isSerialPort: Bool
+}
+
+/// What the local devices tell, on the loop, in order.
+enum LocalDeviceReport: Sendable {
+    /// It is there and is read.
+    case added(LocalDeviceFacts)
+    /// A key went down or came up, when the kernel saw it.
+    case key(LocalDeviceID, code: UInt16, isDown: Bool, at: Instant)
+    /// Bytes of a serial port.
+    case bytes(LocalDeviceID, [UInt8], at: Instant)
+    /// It is gone; its held keys have come up before.
+    case removed(LocalDeviceID)
+    /// A tagged device cannot be used, and what to do; nil when it can again.
+    case problem(LocalDeviceID, String?)
+}
+
+/// The machine's own devices; tests put others in their place.
+protocol InputHost: Actor {
+    /// Reports what is there, and then every change. What keeps it from working is reported, not thrown.
+    func start(_ handler: @escaping @Sendable (LocalDeviceReport) -> Void) async
+    /// Reports no more, and closes everything.
+    func stop() async
+}
