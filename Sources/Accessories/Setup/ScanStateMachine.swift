@@ -80,7 +80,10 @@ struct ScanStateMachine: Sendable {
     }
 
     /// The device with this address.
-    func device(address: String) -> DeviceFacts? { entries.values.first { $0.facts.address == address }?.facts }
+    func device(address: String) -> DeviceFacts? { entries.values.first { $0.facts.address.uppercased() == address }?.facts }
+
+    /// The address of a device that is known.
+    func address(of id: DeviceIdentifier) -> String? { entries[id]?.facts.address.uppercased() }
 
     mutating func handle(_ event: Event, at now: Instant) -> [Action] {
         var actions: [Action] = []
