@@ -127,6 +127,8 @@ public struct AccessoryProfile: Hashable, Sendable {
     public var udevProperties: [String: String] = [:]
     /// Written, in order, once the inputs are subscribed to.
     public var startCommands: [CharacteristicWrite] = []
+    /// Written once a stream is open.
+    public var streamStart: [UInt8] = []
     /// Its light.
     public var light: Light?
     /// The link while nothing is held; nil: the usual one.
