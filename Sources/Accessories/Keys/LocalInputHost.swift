@@ -102,7 +102,7 @@ actor LocalInputHost: InputHost {
 extension LocalDeviceFacts {
     /// The media player, once BlueZ knows it.
     static let mediaPlayer = LocalDeviceFacts(
-        id: .mediaPlayer, name: "Media player", address: nil, device: nil, accessoryName: nil, profileID: nil,
+        id: .mediaPlayer, name: "Media player (AVRCP)", address: nil, device: nil, accessoryName: nil, profileID: nil,
         properties: [:], keys: Set(MediaKey.allCases.map(\.code)), isSerialPort: false)
 
     init(_ device: InputDevice) {
