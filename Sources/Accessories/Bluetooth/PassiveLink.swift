@@ -38,7 +38,7 @@ struct PassiveLink: AccessoryLink {
             lastAddress = facts?.address ?? lastAddress
         case .autoConnect(let isArmed):
             autoConnects = isArmed
-        case .completed, .streamClosed, .deadline:
+        case .completed, .streamClosed, .streamOffered, .deadline:
             break
         }
         guard wasThere, radio != .on || device?.isConnected != true else { return [] }

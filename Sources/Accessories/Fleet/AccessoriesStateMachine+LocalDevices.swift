@@ -132,7 +132,8 @@ extension AccessoriesStateMachine {
         let fitting = library.profiles.filter { $0.transport == transport }.map(\.id).joined(separator: ", ")
         let isNamedByRule = facts.profileID != nil
         if let id = facts.profileID ?? configuration.profileID {
-            let place = isNamedByRule ? "ENV{PTTD_PROFILE} in its udev rule" : "profile in [accessory.\"\(configuration.id)\"]"
+            let place =
+                isNamedByRule ? "ENV{PTTD_PROFILE} in its udev rule" : "profile in [accessory.\"\(configuration.id)\"]"
             guard let profile = library[id] else {
                 return .failure(Unfitting(text: "there is no profile \"\(id)\": correct \(place) (\(fitting))"))
             }

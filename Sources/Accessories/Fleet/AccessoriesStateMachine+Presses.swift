@@ -13,7 +13,8 @@ extension AccessoriesStateMachine {
         return controls(id, event, .released, at: now)
     }
 
-    mutating func stream(_ device: DeviceIdentifier, _ kind: StreamKind, _ bytes: [UInt8], at now: Instant) -> [Action] {
+    mutating func stream(_ device: DeviceIdentifier, _ kind: StreamKind, _ bytes: [UInt8], at now: Instant) -> [Action]
+    {
         guard let id = owners[device], accessories[id]?.kind == .stream(kind),
             accessories[id]?.link.hearsNews == true
         else { return [] }
@@ -119,7 +120,8 @@ extension AccessoriesStateMachine {
     }
 
     private mutating func fire(_ source: AccessorySource, at now: Instant) -> [Action] {
-        guard !isSilent(source.accessory), let action = accessories[source.accessory]?.controls?.action(of: source.control)
+        guard !isSilent(source.accessory),
+            let action = accessories[source.accessory]?.controls?.action(of: source.control)
         else { return [] }
         return admit(source.accessory, at: now) ?? [.event(.action(action, source, at: now))]
     }

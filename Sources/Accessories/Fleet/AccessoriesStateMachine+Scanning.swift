@@ -36,7 +36,8 @@ extension AccessoriesStateMachine {
         guard radio == .on else { return [] }
         let isWanted = scanning.isWantedByPerson || accessories.values.contains { $0.link.wantsDiscovery }
         let isDisturbing =
-            !scanning.waiting.isEmpty || scanning.personConnects > 0 || accessories.values.contains { $0.link.isConnecting }
+            !scanning.waiting.isEmpty || scanning.personConnects > 0
+            || accessories.values.contains { $0.link.isConnecting }
         switch (scanning.phase, isWanted && !isDisturbing) {
         case (.off, true):
             scanning.phase = .starting

@@ -142,7 +142,8 @@ extension AccessoryConfiguration {
                 continue
             }
             guard let action = action(words) else {
-                let near = nearestName(to: words[0], among: ControlAction.words).map { "did you mean \"\($0)\"? " } ?? ""
+                let near =
+                    nearestName(to: words[0], among: ControlAction.words).map { "did you mean \"\($0)\"? " } ?? ""
                 table.problem(
                     control.rawValue, "\"\(words[0])\" is not an action",
                     "\(near)write \(ControlAction.words.map { "\"\($0)\"" }.joined(separator: ", ")), or a command as a "

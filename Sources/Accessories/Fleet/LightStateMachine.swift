@@ -65,7 +65,9 @@ struct LightStateMachine: Sendable {
             isWriting = false
             if let failure, failure != .notConnected, failure != .doesNotExist, failure != .serviceGone {
                 failureCount += 1
-                if failureCount == 1 { actions.append(.note("its light or start command cannot be written (\(failure))")) }
+                if failureCount == 1 {
+                    actions.append(.note("its light or start command cannot be written (\(failure))"))
+                }
             }
         case .deadline:
             break
