@@ -62,7 +62,7 @@ extension AccessorySetup {
             guard !id.isEmpty, name.utf8.count <= 64 else {
                 throw AccessorySetupError(.invalid, "'\(name)' is no name: use letters and digits, at most 64")
             }
-            guard service.assumeIsolated({ $0.library[id] }) == nil else {
+            guard library[id] == nil else {
                 throw AccessorySetupError(.alreadyConfigured, "there is a profile '\(id)' already; choose another name")
             }
         }
@@ -81,13 +81,14 @@ extension AccessorySetup {
         if wish.address != nil, radio != .on {
             learning = nil
             observeAsNeeded()
-            throw AccessorySetupError(.notFound, "there is no Bluetooth: 'systemctl start bluetooth', 'bluetoothctl power on'")
+            throw AccessorySetupError(
+                .notFound, "there is no Bluetooth: 'systemctl start bluetooth', 'bluetoothctl power on'")
         }
         service.assumeIsolated { $0.setQuiet(true) }
         tellLearning(learning?.machine.progress)
         if let link = learning?.link {
             carryOut(link.firstActions)
-            if let address = wish.address, let device = scannedDevice(address) { link(.device(device)) }
+            if let address = wish.address, let device = scannedDevice(address) { happened(.device(device)) }
         } else {
             learn(.listening)
         }
@@ -105,16 +106,16 @@ extension AccessorySetup {
     func learn(_ report: BluetoothReport) {
         guard let session = learning, let address = session.wish.address else { return }
         switch report {
-        case .device(let facts) where facts.address.uppercased() == address: link(.device(facts))
-        case .deviceRemoved(let id) where session.link?.device?.id == id: link(.deviceRemoved)
-        case .radio(let state) where state != .on: link(.deviceRemoved)
+        case .device(let facts) where facts.address.uppercased() == address: happened(.device(facts))
+        case .deviceRemoved(let id) where session.link?.device?.id == id: happened(.deviceRemoved)
+        case .radio(let state) where state != .on: happened(.deviceRemoved)
         case .value(let characteristic, let bytes, let time):
             let facts = session.link?.device?.characteristics.first { $0.id == characteristic }
             guard let facts else { return }
             observed(.characteristic(service: facts.service, facts.characteristic), .bytes(bytes), time)
         case .streamBytes(let device, let kind, let bytes, let time) where device == session.link?.device?.id:
             observed(.stream(kind), .bytes(bytes), time)
-        case .streamClosed(let device, let kind) where device == session.link?.device?.id: link(.streamClosed(kind))
+        case .streamClosed(let device, let kind) where device == session.link?.device?.id: happened(.streamClosed(kind))
         default: break
         }
     }
@@ -140,7 +141,7 @@ extension AccessorySetup {
     }
 
     func learningElapsed(at now: Instant) {
-        if let due = learning?.link?.nextDeadline, due <= now { link(.deadline) }
+        if let due = learning?.link?.nextDeadline, due <= now { happened(.deadline) }
         if let due = learning?.machine.nextDeadline, due <= now { learn(.deadline) }
     }
 
@@ -158,7 +159,7 @@ extension AccessorySetup {
         schedule()
     }
 
-    private func link(_ event: LearningLinkStateMachine.Event) {
+    private func happened(_ event: LearningLinkStateMachine.Event) {
         guard var session = learning, var link = session.link else { return }
         let actions = link.handle(event, at: .now)
         session.link = link
@@ -180,7 +181,7 @@ extension AccessorySetup {
             case .command(let command):
                 Task {
                     let failure = await service.perform(command)
-                    link(.completed(command, failure))
+                    happened(.completed(command, failure))
                 }
             case .listening: learn(.listening)
             case .lost: learn(.lost)
@@ -214,7 +215,7 @@ extension AccessorySetup {
             }
         let device = session.link?.device
         let name = session.wish.name ?? local?.name ?? device?.name
-        let library = service.assumeIsolated { $0.library }
+        let library = library
         let id = AccessoryNames.unique(AccessoryNames.name(from: name, fallback: "learned")) { library[$0] != nil }
         let title = session.wish.name ?? "\(name.map { String($0.prefix(100)) } ?? "Button") (learned)"
         let profile = AccessoryProfile(
@@ -223,7 +224,8 @@ extension AccessorySetup {
         do {
             // What would not be understood at the next start is of no use.
             guard try AccessoryProfile(bytes: Array(profile.text.utf8), file: id) == profile else {
-                return failed("the profile '\(id)' cannot be written as it was learned: write it by hand (docs/profiles.md)")
+                return failed(
+                    "the profile '\(id)' cannot be written as it was learned: write it by hand (docs/profiles.md)")
             }
             file = try store.save(profile)
         } catch {

@@ -137,10 +137,12 @@ public actor AccessorySetup {
     ///
     /// - Returns: Its id, and what the installer should know.
     /// - Throws: Why not; then nothing is as if it had been tried.
-    public func add(_ addition: AccessoryAddition) async throws(AccessorySetupError) -> (id: AccessoryID, notes: [String]) {
+    public func add(_ addition: AccessoryAddition) async throws(AccessorySetupError) -> (
+        id: AccessoryID, notes: [String]
+    ) {
         try check(addition)
         let names = takenNames
-        let machine = AddStateMachine(addition, library: service.assumeIsolated { $0.library }, at: .now) { device in
+        let machine = AddStateMachine(addition, library: library, at: .now) { device in
             AccessoryNames.unique(AccessoryNames.name(from: device.name, fallback: "button")) { names.contains($0) }
         }
         let result = await withCheckedContinuation { continuation in
@@ -161,6 +163,10 @@ public actor AccessorySetup {
         }
     }
 
+    var library: ProfileLibrary { service.assumeIsolated { $0.library } }
+
+    private func unconfigure(_ id: AccessoryID) { service.assumeIsolated { $0.unconfigure(id) } }
+
     private var takenNames: Set<String> {
         Set(service.assumeIsolated { $0.statuses.map(\.id.text) })
             .union(configured.keys.map(\.text)).union(contents.accessories.map(\.id.text))
@@ -173,10 +179,12 @@ public actor AccessorySetup {
         }
         if let name = addition.name {
             guard AccessoryNames.isValid(name) else {
-                throw AccessorySetupError(.invalid, "'\(name)' is no name: use letters, digits, '-' and '_', at most 64")
+                throw AccessorySetupError(
+                    .invalid, "'\(name)' is no name: use letters, digits, '-' and '_', at most 64")
             }
             guard !takenNames.contains(name) else {
-                throw AccessorySetupError(.alreadyConfigured, "there is an accessory '\(name)' already; choose another name")
+                throw AccessorySetupError(
+                    .alreadyConfigured, "there is an accessory '\(name)' already; choose another name")
             }
         }
         let (library, configurations) = service.assumeIsolated { ($0.library, $0.configurations) }
@@ -216,12 +224,13 @@ public actor AccessorySetup {
         new.changes[id] = nil
         try save(new)
         let device = address.flatMap { known(address: $0) }
-        service.assumeIsolated { $0.unconfigure(id) }
+        unconfigure(id)
         handler(.changed)
         guard let device else { return }
         let failure = await service.perform(.remove(device: device.id))
         if let failure, failure != .doesNotExist {
-            logger.notice("BlueZ has not forgotten a removed accessory", metadata: ["id": "\(id)", "why": "\(failure)"])
+            logger.notice(
+                "BlueZ has not forgotten a removed accessory", metadata: ["id": "\(id)", "why": "\(failure)"])
         }
     }
 
@@ -247,7 +256,7 @@ public actor AccessorySetup {
     /// Has a control do something else; nil: what it does otherwise.
     public func bind(_ control: Control, to action: ControlAction?, of id: AccessoryID) throws(AccessorySetupError) {
         let status = try status(of: id)
-        if let profile = status.profileID.flatMap({ id in service.assumeIsolated { $0.library[id] } }),
+        if let profile = status.profileID.flatMap({ library[$0] }),
             !profile.controls.contains(control)
         {
             let known = profile.controls.map(\.rawValue).joined(separator: ", ")
@@ -264,7 +273,7 @@ public actor AccessorySetup {
     /// Has talk controls work otherwise; nil: as the profile says.
     public func setGesture(_ gesture: Gesture?, of id: AccessoryID) throws(AccessorySetupError) {
         let status = try status(of: id)
-        let profile = status.profileID.flatMap { id in service.assumeIsolated { $0.library[id] } }
+        let profile = status.profileID.flatMap { library[$0] }
         if let gesture, gesture == .hold || gesture == .hybrid, let profile,
             profile.toggleOnly.contains(where: { profile.defaultAction(of: $0) == .transmit })
         {
@@ -358,14 +367,14 @@ public actor AccessorySetup {
     private var accessoryAddresses: [String: AccessoryID] {
         let statuses = service.assumeIsolated { $0.statuses }
         return Dictionary(
-            statuses.filter { !$0.address.isEmpty }.map { ($0.address.uppercased(), $0.id) }) { first, _ in first }
+            statuses.filter { !$0.address.isEmpty }.map { ($0.address.uppercased(), $0.id) }
+        ) { first, _ in first }
     }
 
     /// Observes while there is a reason to: nothing is done for every press otherwise.
     func observeAsNeeded() {
         let isNeeded = !isStopped && (isScannedByPerson || !additions.isEmpty || learning != nil)
         if isNeeded, observation == nil {
-            let library = service.assumeIsolated { $0.library }
             scan = ScanStateMachine(library: library)
             carryOut(scan.handle(.accessories(accessoryAddresses), at: .now))
             // Told at once: what is known already.

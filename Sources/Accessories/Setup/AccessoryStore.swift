@@ -196,7 +196,9 @@ extension AccessoryStore.Change {
         isBondedOnly = table.optional("bonded_only", .boolean)
         guard let bind = table.table("bind") else { return }
         for control in Control.allCases {
-            guard let words = bind.optional(control.rawValue, .string(lengthMax: ControlAction.textMax)) else { continue }
+            guard let words = bind.optional(control.rawValue, .string(lengthMax: ControlAction.textMax)) else {
+                continue
+            }
             guard let action = ControlAction(words) else {
                 bind.problem(control.rawValue, "\"\(words)\" is not an action", "bind it again: pttctl accessory bind")
                 continue

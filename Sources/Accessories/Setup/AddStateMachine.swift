@@ -183,7 +183,8 @@ struct AddStateMachine: Sendable {
         }
         if let profile, profile.bonding == .never, addition.isBondedOnly || addition.pairs == true {
             return fail(
-                .refused, "\(profile.title): such devices cannot be bonded; add it without bonded-only and without pairing")
+                .refused,
+                "\(profile.title): such devices cannot be bonded; add it without bonded-only and without pairing")
         }
         if let profile, profile.bonding == .required, addition.pairs == false {
             return fail(.refused, "\(profile.title): such devices work only when they are paired")
@@ -192,7 +193,8 @@ struct AddStateMachine: Sendable {
         isKeyboard =
             profile.map { $0.transport == .input } ?? services.contains { device.services.contains($0) }
         let configuration = AccessoryConfiguration(
-            id: AccessoryID(addition.name ?? makeName(device)), address: addition.address, profileID: addition.profileID,
+            id: AccessoryID(addition.name ?? makeName(device)), address: addition.address,
+            profileID: addition.profileID,
             gesture: addition.gesture, isBondedOnly: addition.isBondedOnly)
         self.configuration = configuration
         let begun = [.scan(false), .configure(configuration)] + go(to: .connecting, at: now)
@@ -228,7 +230,8 @@ struct AddStateMachine: Sendable {
         default:
             return fail(
                 .pairingFailed,
-                "could not be paired (\(Self.words(failure))): put it into pairing mode, and remove it from telephones nearby")
+                "could not be paired (\(Self.words(failure))): put it into pairing mode, and remove it from telephones nearby"
+            )
         }
         if isKeyboard, let device {
             phase = .step(.connecting)
@@ -272,9 +275,11 @@ struct AddStateMachine: Sendable {
 
     private func unrecognised(_ device: DeviceFacts) -> String {
         if let id = addition.profileID {
-            return "it lacks what profile '\(id)' needs: choose another, or learn it with 'pttctl accessory learn \(device.address)'"
+            return
+                "it lacks what profile '\(id)' needs: choose another, or learn it with 'pttctl accessory learn \(device.address)'"
         }
-        return "no profile fits \(device.name ?? device.address): learn it with 'pttctl accessory learn \(device.address)', or name "
+        return
+            "no profile fits \(device.name ?? device.address): learn it with 'pttctl accessory learn \(device.address)', or name "
             + "one with --profile"
     }
 
@@ -344,7 +349,8 @@ struct AddStateMachine: Sendable {
             }
             if profile.toggleOnly.contains(where: { profile.defaultAction(of: $0) == .transmit }) {
                 notes.append(
-                    "it tells no release: one press begins to transmit, and the next one ends; it cannot be held to talk")
+                    "it tells no release: one press begins to transmit, and the next one ends; it cannot be held to talk"
+                )
             }
             if let refusal = profile.refusal { notes.append(refusal) }
         }

@@ -185,7 +185,8 @@ struct LearningLinkStateMachine: Sendable {
                 .failed(
                     refused.isEmpty
                         ? "the device has nothing that notifies and no serial port: it cannot be a talk button this way"
-                        : "the device tells its buttons only when it is paired, and refused to be: put it into pairing mode")
+                        : "the device tells its buttons only when it is paired, and refused to be: put it into pairing mode"
+                )
             ]
         }
         phase = .listening

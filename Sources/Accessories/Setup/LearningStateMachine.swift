@@ -135,7 +135,8 @@ struct LearningStateMachine: Sendable {
         case .connecting, .over: return
         case .quiet, .press, .release: break
         }
-        guard !chattering.contains(observation.source), counts[observation.source] != nil || counts.count < Self.sourcesMax
+        guard !chattering.contains(observation.source),
+            counts[observation.source] != nil || counts.count < Self.sourcesMax
         else { return }
         counts[observation.source, default: 0] += 1
         guard counts[observation.source, default: 0] <= Self.observationsMax else {
@@ -240,7 +241,8 @@ struct LearningStateMachine: Sendable {
         case .again: "Once more: press the button, and keep it pressed."
         case .silent: "Nothing came. Press the button, and keep it pressed."
         case .early: "It came up too early. Press the button, and keep it pressed until you are asked to let go."
-        case .noRelease: "No release was seen. Press the button again, and keep it pressed until you are asked to let go."
+        case .noRelease:
+            "No release was seen. Press the button again, and keep it pressed until you are asked to let go."
         case .ambiguous: "More than one thing changed. Press the button again, and keep it pressed."
         case .noisyRelease:
             "It is not certain yet what tells the release. Press the button again, and keep it pressed."

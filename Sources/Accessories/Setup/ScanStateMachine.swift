@@ -80,7 +80,9 @@ struct ScanStateMachine: Sendable {
     }
 
     /// The device with this address.
-    func device(address: String) -> DeviceFacts? { entries.values.first { $0.facts.address.uppercased() == address }?.facts }
+    func device(address: String) -> DeviceFacts? {
+        entries.values.first { $0.facts.address.uppercased() == address }?.facts
+    }
 
     /// The address of a device that is known.
     func address(of id: DeviceIdentifier) -> String? { entries[id]?.facts.address.uppercased() }
@@ -94,7 +96,8 @@ struct ScanStateMachine: Sendable {
             about = facts.id
             guard entries[facts.id] != nil || makeRoom(for: facts) else { return [] }
             var entry = entries[facts.id] ?? Entry(facts: facts)
-            let isOther = entry.toldAt == nil || entry.facts.name != facts.name || entry.facts.services != facts.services
+            let isOther =
+                entry.toldAt == nil || entry.facts.name != facts.name || entry.facts.services != facts.services
             entry.facts = facts
             if isOther { look(at: &entry) }
             entries[facts.id] = entry
