@@ -7,6 +7,8 @@ public struct ControlsStateMachine: Sendable {
     public enum Event: Sendable {
         /// A value of the profile's input with this index.
         case value(input: Int, bytes: [UInt8])
+        /// A key of the profile's input device went down or came up.
+        case key(code: UInt16, isDown: Bool)
         /// A value that need not be news: read, cached, or from before the subscription. It never begins a transmission.
         case staleValue(input: Int, bytes: [UInt8])
         /// The accessory is gone, or no longer heard.
@@ -54,7 +56,8 @@ public struct ControlsStateMachine: Sendable {
         gestures = [:]
         for control in order {
             let own = profile.gestures[control] ?? .hold
-            gestures[control] = GestureStateMachine(own == .none ? .none : gesture ?? own, timing: profile.timing)
+            gestures[control] = GestureStateMachine(
+                own == .none ? .none : profile.talkGesture(of: control, wanted: gesture), timing: profile.timing)
         }
     }
 
@@ -70,13 +73,11 @@ public struct ControlsStateMachine: Sendable {
         case .value(let input, let bytes):
             guard decoders.indices.contains(input) else { return [] }
             fresh.insert(input)
-            return decode(bytes, input: input) { machine, state in
-                guard machine.down.contains(state.control) != state.isDown else { return [] }
-                machine.setDown(state)
-                // Nobody was told that it went down, so nobody is told that it came up.
-                guard machine.unannounced.remove(state.control) == nil else { return [] }
-                return [.control(state.control, isDown: state.isDown)]
-                    + machine.gesture(state.control, state.isDown ? .pressed : .released, at: now)
+            return decode(bytes, input: input) { $0.take($1, at: now) }
+        case .key(let code, let isDown):
+            return decoders.indices.flatMap { index -> [Action] in
+                guard case .controls(let states) = decoders[index].decode(key: code, isDown: isDown) else { return [] }
+                return states.flatMap { take($0, at: now) }
             }
         case .staleValue(let input, let bytes):
             guard decoders.indices.contains(input), !fresh.contains(input) else { return [] }
@@ -102,6 +103,16 @@ public struct ControlsStateMachine: Sendable {
         case .deadline:
             return order.flatMap { gesture($0, .deadline, at: now) }
         }
+    }
+
+    /// A control is down or up from now on, if it was not so before.
+    private mutating func take(_ state: ControlState, at now: Instant) -> [Action] {
+        guard down.contains(state.control) != state.isDown else { return [] }
+        setDown(state)
+        // Nobody was told that it went down, so nobody is told that it came up.
+        guard unannounced.remove(state.control) == nil else { return [] }
+        return [.control(state.control, isDown: state.isDown)]
+            + gesture(state.control, state.isDown ? .pressed : .released, at: now)
     }
 
     private mutating func setDown(_ state: ControlState) {
