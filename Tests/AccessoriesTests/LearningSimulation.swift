@@ -133,7 +133,7 @@ struct LearningSimulation {
             plan(.chatters(index, 0), now + chatter.pause * Double.random(in: 0...1, using: &random))
         }
         var pending = machine.handle(.listening, at: now)
-        for _ in 0..<20_000 {
+        for _ in 0..<400_000 {
             for action in pending {
                 switch action {
                 case .learned(let rule):
