@@ -247,9 +247,6 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
             let vest = AccessoryID("vest")
             let service = daemon.service
             #expect(try await eventually { await service.statuses.first?.isReady == true })
-            try await daemon.setup.bind(.ptt, to: .emergency, of: vest)
-            try await daemon.setup.setGesture(.toggle, of: vest)
-            try await daemon.setup.setBondedOnly(true, of: vest)
             let setup = daemon.setup
             #expect(
                 await refusal { () throws(AccessorySetupError) in try await setup.bind(.soft1, to: .channelUp, of: vest)
@@ -259,6 +256,9 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
                 await refusal { () throws(AccessorySetupError) in
                     try await setup.bind(.ptt, to: .command(["/bin/true"]), of: vest)
                 }?.kind == .refused)
+            try await daemon.setup.bind(.ptt, to: .emergency, of: vest)
+            try await daemon.setup.setGesture(.toggle, of: vest)
+            try await daemon.setup.setBondedOnly(true, of: vest)
             #expect(await refusal { () throws(AccessorySetupError) in try await setup.remove(vest) }?.kind == .refused)
             await daemon.stop()
 

@@ -28,8 +28,7 @@ func fileExists(_ path: String) -> Bool { AtomicFile.exists(path) }
         contents.changes[AccessoryID("desk")] = .init(
             gesture: .hold, isBondedOnly: false, bindings: [.ptt: .command(["/bin/echo", "a b", "\"c\""])])
         try store.save(contents)
-        let (read, problem) = store.load(
-            library: ProfileLibrary.load(directory: nil).library, isBondedOnly: false, allowsCommands: true)
+        let (read, problem) = store.load(allowsCommands: true)
         #expect(problem == nil)
         #expect(read == contents)
     }

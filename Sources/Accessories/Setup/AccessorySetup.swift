@@ -52,6 +52,8 @@ public actor AccessorySetup {
     private let configured: [AccessoryID: AccessoryConfiguration]
     private var contents: AccessoryStore.Contents
     private var observation: Int?
+    /// What is told while the observation begins; looked at when it has begun.
+    private var early: [AccessoryReport]?
     private(set) var radio = RadioState.noService
     private var scan: ScanStateMachine
     private var isScannedByPerson = false
@@ -120,7 +122,7 @@ public actor AccessorySetup {
         scanAsNeeded()
     }
 
-    private var noRadio: AccessorySetupError {
+    var noRadio: AccessorySetupError {
         AccessorySetupError(
             .notFound,
             radio == .noService
@@ -147,9 +149,9 @@ public actor AccessorySetup {
         }
         let result = await withCheckedContinuation { continuation in
             additions[addition.address] = Addition(machine: machine, answer: continuation)
+            carryOut(machine.firstActions, of: addition.address)
             observeAsNeeded()
             guard radio == .on else { return finish(addition.address, .failure(noRadio)) }
-            carryOut(machine.firstActions, of: addition.address)
             if let device = scan.device(address: addition.address) { add(addition.address, .device(device)) }
             schedule()
         }
@@ -256,7 +258,12 @@ public actor AccessorySetup {
     /// Has a control do something else; nil: what it does otherwise.
     public func bind(_ control: Control, to action: ControlAction?, of id: AccessoryID) throws(AccessorySetupError) {
         let status = try status(of: id)
-        if let profile = status.profileID.flatMap({ library[$0] }),
+        let profileID =
+            status.profileID
+            ?? service.assumeIsolated { service in
+                service.configurations.first { $0.id == id }?.profileID
+            }
+        if let profile = profileID.flatMap({ library[$0] }),
             !profile.controls.contains(control)
         {
             let known = profile.controls.map(\.rawValue).joined(separator: ", ")
@@ -377,11 +384,13 @@ public actor AccessorySetup {
         if isNeeded, observation == nil {
             scan = ScanStateMachine(library: library)
             carryOut(scan.handle(.accessories(accessoryAddresses), at: .now))
-            // Told at once: what is known already.
-            observation = -1
+            early = []
             observation = service.assumeIsolated { service in
                 service.observe { [weak self] report in self?.assumeIsolated { $0.received(report) } }
             }
+            let known = early ?? []
+            early = nil
+            for report in known { received(report) }
         } else if !isNeeded, let token = observation {
             observation = nil
             service.assumeIsolated { $0.removeObserver(token) }
@@ -401,6 +410,11 @@ public actor AccessorySetup {
     }
 
     private func received(_ report: AccessoryReport) {
+        guard early == nil else {
+            early?.append(report)
+            return
+        }
+        // What was known may have ended what it was observed for.
         guard observation != nil else { return }
         switch report {
         case .bluetooth(let report): received(report)

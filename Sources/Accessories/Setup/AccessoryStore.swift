@@ -63,8 +63,7 @@ public struct AccessoryStore: Sendable {
         var restored = RestoredAccessories(settings: settings)
         restored.problems = readProfiles(into: &restored.settings.library)
         let (contents, problem) = load(
-            library: restored.settings.library, isBondedOnly: settings.isBondedOnly,
-            allowsCommands: settings.allowsCommands)
+            isBondedOnly: settings.isBondedOnly, allowsCommands: settings.allowsCommands)
         if let problem { restored.problems.append(problem) }
         restored.contents = contents
         for accessory in settings.accessories { restored.configured[accessory.id] = accessory }
@@ -86,16 +85,19 @@ public struct AccessoryStore: Sendable {
     }
 
     func load(
-        library: ProfileLibrary, isBondedOnly: Bool, allowsCommands: Bool
+        isBondedOnly: Bool = false, allowsCommands: Bool = false
     ) -> (contents: Contents, problem: String?) {
         guard AtomicFile.exists(path) else { return (Contents(), nil) }
         do throws(SettingsError) {
             let contents = try SettingsFile.read(path: path) { root in
                 var contents = Contents()
-                contents.accessories = AccessorySettings.accessories(
-                    in: root, library: library, isBondedOnly: isBondedOnly, allowsCommands: allowsCommands)
-                for (name, table) in root.namedTables("change", countMax: AccessoriesStateMachine.accessoriesMax) {
-                    contents.changes[AccessoryID(name)] = Change(settings: table)
+                let count = AccessoriesStateMachine.accessoriesMax
+                for (name, table) in root.namedTables("accessory", countMax: count) {
+                    contents.accessories.append(
+                        Self.accessory(name, table, isBondedOnly: isBondedOnly, allowsCommands: allowsCommands))
+                }
+                for (name, table) in root.namedTables("change", countMax: count) {
+                    contents.changes[AccessoryID(name)] = Change(settings: table, allowsCommands: allowsCommands)
                 }
                 return contents
             }
@@ -103,6 +105,17 @@ public struct AccessoryStore: Sendable {
         } catch {
             return (Contents(), setAside(path, why: "\(error)", "add the accessories again"))
         }
+    }
+
+    /// Whether its profile is there is not asked here: without it the accessory says so, and the others are not lost.
+    private static func accessory(
+        _ name: String, _ table: SettingsTable, isBondedOnly: Bool, allowsCommands: Bool
+    ) -> AccessoryConfiguration {
+        let change = Change(settings: table, allowsCommands: allowsCommands)
+        return AccessoryConfiguration(
+            id: AccessoryID(name), address: table.optional("address", .bluetoothAddress),
+            name: table.optional("name", .namePattern), profileID: table.optional("profile", .profileID),
+            gesture: change.gesture, bindings: change.bindings, isBondedOnly: change.isBondedOnly ?? isBondedOnly)
     }
 
     private func readProfiles(into library: inout ProfileLibrary) -> [String] {
@@ -191,7 +204,8 @@ public struct AccessoryStore: Sendable {
 }
 
 extension AccessoryStore.Change {
-    fileprivate init(settings table: SettingsTable) {
+    /// - Parameter allowsCommands: Only a user's own daemon runs commands; others leave them out.
+    fileprivate init(settings table: SettingsTable, allowsCommands: Bool) {
         gesture = table.optional("gesture", .oneOf([("hold", .hold), ("toggle", .toggle), ("hybrid", .hybrid)]))
         isBondedOnly = table.optional("bonded_only", .boolean)
         guard let bind = table.table("bind") else { return }
@@ -203,6 +217,7 @@ extension AccessoryStore.Change {
                 bind.problem(control.rawValue, "\"\(words)\" is not an action", "bind it again: pttctl accessory bind")
                 continue
             }
+            if case .command = action, !allowsCommands { continue }
             bindings[control] = action
         }
     }

@@ -119,7 +119,9 @@ struct AddStateMachine: Sendable {
 
     var nextDeadline: Instant? {
         guard case .step = phase else { return nil }
-        return min(until, unrecognisedSince.map { $0 + Self.unrecognisedTime } ?? until)
+        // Without its services there is nothing to decide before `until`.
+        guard let unrecognisedSince, device?.servicesResolved == true else { return until }
+        return min(until, unrecognisedSince + Self.unrecognisedTime)
     }
 
     mutating func handle(_ event: Event, at now: Instant) -> [Action] {
@@ -242,20 +244,15 @@ struct AddStateMachine: Sendable {
     }
 
     private mutating func recognise(_ device: DeviceFacts, at now: Instant) -> [Action] {
-        guard device.isConnected else {
-            unrecognisedSince = nil
-            return []
-        }
+        guard device.isConnected else { return [] }
         let found = status?.profileID.flatMap { library[$0] }
         if let found, device.servicesResolved || found.transport != .gatt, isComplete(found, device) {
             profile = found
             unrecognisedSince = nil
             return go(to: .subscribing, at: now)
         }
-        guard device.servicesResolved else {
-            unrecognisedSince = nil
-            return []
-        }
+        // The fleet connects it anew meanwhile, for a table of services may have holes.
+        guard device.servicesResolved else { return [] }
         // What it is becomes certain only now: its services were not all advertised.
         if addition.profileID == nil, let why = library.refusal(name: device.name, services: device.services) {
             return fail(.refused, why)
