@@ -126,7 +126,8 @@ struct ProfileCheck: ParsableCommand {
                 let profile = try AccessoryProfile(bytes: try SettingsFile.contents(of: file), file: file)
                 if let other = ids.updateValue(file, forKey: profile.id) {
                     isRight = false
-                    Console.complain("\(file): id: \"\(profile.id)\" is also that of \(other); the later file replaces it")
+                    Console.complain(
+                        "\(file): id: \"\(profile.id)\" is also that of \(other); the later file replaces it")
                 }
                 if let shipped = Self.shipped[profile.id] {
                     Console.say("\(file): replaces the shipped profile \"\(shipped)\"")

@@ -13,6 +13,7 @@ import Testing
         var down: Set<Control> = []
         var active: Set<Control> = []
         var downs: [Control: Int] = [:]
+        var alerts: Set<Control> = []
         var begins = 0
         var isConsistent = true
 
@@ -31,8 +32,12 @@ import Testing
                     isConsistent = active.insert(control).inserted && isConsistent
                     begins += 1
                 case .end(let control): isConsistent = active.remove(control) != nil && isConsistent
+                case .emergency(let control, isActive: true):
+                    isConsistent = alerts.insert(control).inserted && isConsistent
+                case .emergency(let control, isActive: false):
+                    isConsistent = alerts.remove(control) != nil && isConsistent
                 case .battery(let level): isConsistent = (0...100).contains(level) && isConsistent
-                case .ignored: break
+                case .fire, .ignored: break
                 }
             }
         }
@@ -93,12 +98,14 @@ import Testing
             let event = event(profile, &random)
             checked.handle(event, at: now)
             if case .lost = event {
-                #expect(checked.down.isEmpty && checked.active.isEmpty && !checked.machine.isActive)
+                #expect(checked.down.isEmpty && checked.active.isEmpty && checked.alerts.isEmpty)
+                #expect(!checked.machine.isActive && !checked.machine.isDown)
                 #expect(checked.machine.nextDeadline == nil)
             }
         }
         checked.handle(.lost, at: now)
         #expect(checked.isConsistent && checked.down.isEmpty && checked.active.isEmpty, "\(profile.id)")
+        #expect(checked.alerts.isEmpty, "\(profile.id)")
     }
 
     @Test func nothingThatComesIntoAShippedProfileLeavesAnythingHeld() {

@@ -162,8 +162,8 @@ import Testing
         // A headset without a play key, and a keyboard that only happens to have one.
         #expect(library.candidate(local: device("Gaming Headset", keys: [115, 114])) == nil)
         #expect(library.candidate(local: device("AT Translated Set 2 keyboard")) == nil)
-        #expect(library.candidate(local: device("Pedal", profile: "foot-switch"))?.id == "key-hold")
-        #expect(library.candidate(local: device("Pedal (AVRCP)", profile: "foot-switch"))?.id == "key-hold")
+        #expect(library.candidate(local: device("Pedal", profile: "foot-switch"))?.id == "foot-switch")
+        #expect(library.candidate(local: device("Pedal (AVRCP)", profile: "foot-switch"))?.id == "foot-switch")
         // A profile of another kind, and one that does not exist.
         #expect(library.candidate(local: device("Pedal", profile: "ptt-z")) == nil)
         #expect(library.candidate(local: device("Pedal (AVRCP)", profile: "no-such")) == nil)

@@ -49,7 +49,8 @@ extension AccessoryProfile {
         var parts: [String] = []
         switch defaultAction(of: control) {
         case .transmit: parts.append("transmit, \(talkGesture(of: control).rawValue)")
-        case .emergency where toggleOnly.contains(control): parts.append("emergency, at once, and off by the next press")
+        case .emergency where toggleOnly.contains(control):
+            parts.append("emergency, at once, and off by the next press")
         case .emergency: parts.append("emergency, once held for \(milliseconds(emergencyHold)) ms")
         case .none: parts.append("nothing unless bound")
         case let action: parts.append(action.description)
