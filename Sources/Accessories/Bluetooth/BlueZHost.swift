@@ -169,7 +169,7 @@ actor BlueZHost: BluetoothHost {
     private func write(
         _ value: [UInt8], _ characteristic: CharacteristicIdentifier, _ client: BlueZClient
     ) async throws(BlueZError) {
-        let flags = client.assumeIsolated { $0.characteristic(characteristic)?.flags } ?? .write
+        let flags = await client.characteristic(characteristic)?.flags ?? .write
         let kind: WriteKind = flags.contains(.write) || !flags.contains(.writeWithoutResponse) ? .request : .command
         try await client.writeValue(value, kind, to: characteristic)
     }
