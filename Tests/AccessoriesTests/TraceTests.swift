@@ -106,7 +106,8 @@ struct Trace {
 
     /// What happens, in the words of the file. Deadlines that fall between events are run at their time.
     func run() -> [String] {
-        var machine = ControlsStateMachine(profile, gesture: gesture)
+        // Here only its edges count; what an emergency is has tests of its own.
+        var machine = ControlsStateMachine(profile, gesture: gesture, bindings: [.emergency: .none])
         var happened: [String] = []
         func note(_ actions: [ControlsStateMachine.Action], _ now: Instant) {
             let time = now.nanoseconds / 1_000_000
@@ -116,6 +117,9 @@ struct Trace {
                     happened.append("\(time) \(isDown ? "down" : "up") \(control.rawValue)")
                 case .begin(let control): happened.append("\(time) begin \(control.rawValue)")
                 case .end(let control): happened.append("\(time) end \(control.rawValue)")
+                case .fire(let control): happened.append("\(time) fire \(control.rawValue)")
+                case .emergency(let control, let isActive):
+                    happened.append("\(time) emergency \(control.rawValue) \(isActive ? "on" : "off")")
                 case .battery(let level): happened.append("\(time) battery \(level)")
                 case .ignored(_, let count): happened.append("\(time) ignored \(count)")
                 }
