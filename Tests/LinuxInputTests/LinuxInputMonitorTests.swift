@@ -27,8 +27,9 @@ private final class Recorder: Sendable {
             switch event {
             case .added(let device): "added \(device.name)"
             case .key(_, let edge): "\(edge.isDown ? "down" : "up") \(edge.code)"
+            case .bytes(_, let bytes, _): "bytes \(bytes)"
             case .removed: "removed"
-            case .problem(_, let problem): "problem \(problem)"
+            case .problem(_, let problem): "problem \(problem ?? "none")"
             }
         lines.withLock { $0.append(line) }
     }
@@ -97,12 +98,21 @@ private final class UinputDevice: @unchecked Sendable {
 
     @Test func nodesThatAreNoInputDevicesAreRefusedWithTheReason() async throws {
         try await withMonitor { monitor, recorder in
-            await monitor.open(node: "/dev/null", rule: InputDeviceRule())
-            await monitor.open(node: "/dev/input/event-none", rule: InputDeviceRule())
+            // A name that udev may give, and what is behind it is something else.
+            let folder = try TemporaryFolder()
+            let null = folder.path + "/null"
+            #expect(symlink("/dev/null", null) == 0)
+            await monitor.handle(.tagged(.input(null)))
+            await monitor.handle(.tagged(.serial(null)))
             #expect(await monitor.openDevices.isEmpty)
             #expect(recorder.all.count == 2)
-            #expect(recorder.all.first?.contains("/dev/null is not an input device") == true)
-            #expect(recorder.all.last?.contains("plug it in again") == true)
+            #expect(recorder.all.first?.contains("\(null) is not an input device") == true)
+            #expect(recorder.all.last?.contains("\(null) is not a serial port") == true)
+            // One that is gone before it is opened: udev will say so.
+            await monitor.handle(.tagged(.input("/dev/input/event-none")))
+            #expect(recorder.all.count == 2)
+            await monitor.handle(.untagged(node: null))
+            #expect(recorder.all.last == "problem none")
         }
     }
 
@@ -111,7 +121,8 @@ private final class UinputDevice: @unchecked Sendable {
         try await withMonitor { monitor, recorder in
             let keyboard = try UinputDevice(name: "pttd test keys")
             try await until { access(keyboard.node, R_OK) == 0 }
-            await monitor.open(node: keyboard.node, rule: InputDeviceRule(isGrabbed: true))
+            await monitor.handle(.tagged(.input(keyboard.node, ["PTTD_GRAB": "1"])))
+            #expect(await monitor.openDevices.first?.keys == [UInt16(KEY_F13), UInt16(KEY_PLAYPAUSE)])
             for value: Int32 in [1, 2, 2, 0, 1] { keyboard.key(KEY_F13, value) }
             keyboard.key(KEY_PLAYPAUSE, 1)
             try await until { recorder.all.count >= 5 }

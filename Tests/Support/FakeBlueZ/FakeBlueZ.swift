@@ -113,6 +113,9 @@ public actor FakeBlueZ {
     var clientWatches: [String: DBusNameWatch] = [:]
     var connecting: [String: CheckedContinuation<Void, Never>] = [:]
     var temporaryTimers: [String: EventLoop.Timer] = [:]
+    var players: [Player] = []
+    /// As without the AVRCP plug-in.
+    var refusesPlayers = false
 
     /// A daemon that is not running yet.
     public init(
@@ -165,6 +168,7 @@ public actor FakeBlueZ {
         for name in peripherals.keys { peripherals[name]?.isLinked = false }
         forgetVolatile()
         applications = []
+        players = []
         agents = [:]
         clientWatches = [:]
         await old.close()
@@ -191,7 +195,7 @@ public actor FakeBlueZ {
 
     private func exportAdapter() async throws {
         guard let connection else { return }
-        try await connection.export([adapterExport(), gattManager()], at: adapterPath)
+        try await connection.export([adapterExport(), gattManager(), mediaExport()], at: adapterPath)
         for (name, record) in records where record.isPermanent { await exportDevice(name) }
     }
 
@@ -213,6 +217,7 @@ public actor FakeBlueZ {
                     method: "Release")
             }
             applications = []
+            players = []
             forgetVolatile()
             await connection.unexport(at: adapterPath)
         }
@@ -283,6 +288,7 @@ public actor FakeBlueZ {
     private func clientLeft(_ sender: String) async {
         if let watch = clientWatches.removeValue(forKey: sender) { await connection?.unwatchName(watch) }
         applications = applications.filter { $0.sender != sender }
+        players.removeAll { $0.sender == sender }
         agents[sender] = nil
         if discoverers.contains(sender) { try? await stopDiscovery(for: sender) }
         for name in records.keys.sorted() { await unsubscribe(sender, from: name) }
