@@ -95,7 +95,7 @@ struct SimulatedBluetooth {
         case .autoConnect(let services):
             registered = services
             return [.completed(command, nil), .autoConnect(isArmed: true)]
-        case .write, .setLink:
+        case .write, .writeStream, .setLink:
             return [.completed(command, nil)]
         case .openStream, .closeStream:
             return [.completed(command, .notSupported)]

@@ -101,7 +101,7 @@ public actor AccessoryService {
         case .device(let facts): handle(.device(facts), at: .now)
         case .autoConnect(let isArmed): handle(.autoConnect(isArmed: isArmed), at: .now)
         case .deviceRemoved(let id): handle(.deviceRemoved(id), at: .now)
-        case .streamBytes, .streamClosed, .heard: break
+        case .streamBytes, .streamClosed, .streamOffered, .heard: break
         case .value(let characteristic, let bytes, let time):
             handle(.value(characteristic: characteristic, bytes: bytes), at: time)
         }
