@@ -14,6 +14,8 @@ struct SimulatedStream {
     var isNear = true
     /// The stream is open.
     var isOpen = false
+    /// BlueZ says of a device that was paired that it is.
+    var tellsBonds = true
     /// Answers for the next attempts, before the usual one; nil is success.
     var answers: [BluetoothFailure?] = []
     /// Answers are kept back until `answer`.
@@ -86,7 +88,7 @@ struct SimulatedStream {
             }
         case .pair:
             failure = answers.isEmpty ? (isNear ? nil : .timedOut) : answers.removeFirst()
-            if failure == nil {
+            if failure == nil, tellsBonds {
                 device.isPaired = true
                 events.append(.device(device))
             }

@@ -182,7 +182,7 @@ private func withScene(_ body: (Scene) async throws -> Void) async throws {
             #expect(await scene.host.perform(write) == nil)
             let isReceived = try await eventually { await scene.fake.receivedSerial("one") == [1] }
             #expect(isReceived)
-            let long = BluetoothCommand.writeStream(device: scene.device, .serialPort, Array(repeating: 1, count: 65))
+            let long = BluetoothCommand.writeStream(device: scene.device, .serialPort, Array(repeating: 1, count: 513))
             #expect(await scene.host.perform(long) != nil)
         }
     }

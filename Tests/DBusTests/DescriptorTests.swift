@@ -87,8 +87,13 @@ private final class Socket: Sendable {
         }
     }
 
-    @Test(arguments: [("Take", "org.example.Taker", false), ("Refuse", "org.example.Taker", true), ("Plain", "org.example.Taker", true), ("None", "org.example.Taker", true), ("Take", "org.example.None", true)])
-    func `descriptors of calls that are refused are closed`(method: String, interface: String, isAlone: Bool) async throws {
+    @Test(arguments: [
+        ("Take", "org.example.Taker", false), ("Refuse", "org.example.Taker", true),
+        ("Plain", "org.example.Taker", true), ("None", "org.example.Taker", true), ("Take", "org.example.None", true),
+    ])
+    func `descriptors of calls that are refused are closed`(method: String, interface: String, isAlone: Bool)
+        async throws
+    {
         try await withBus { fixture in
             let taken = Recorder<DBusDescriptor>()
             let socket = try Socket()

@@ -15,8 +15,8 @@ final class StreamReader {
     static let reportMax = 512
     /// Reports in one turn of the loop; what is left waits in the kernel, whose buffer is bounded.
     static let reportsPerTurn = 4
-    /// The longest start command.
-    static let writeMax = 64
+    /// The longest start command; what a profile may say is no longer.
+    static let writeMax = 512
 
     private let descriptor: DBusDescriptor
     private var watch: EventLoop.Watch?

@@ -36,7 +36,8 @@ public actor FakeBlueALSA {
             try await connection.export([export], at: "/org/bluealsa")
         }
         if hasHeadset {
-            let terminal = DBusInterface("org.bluealsa.RFCOMM1", methods: [.init("Open", out: [.init("fd", .unixDescriptor)])])
+            let terminal = DBusInterface(
+                "org.bluealsa.RFCOMM1", methods: [.init("Open", out: [.init("fd", .unixDescriptor)])])
             let export = try DBusExport(
                 terminal, methods: ["Open": { [weak self] _ in try await self?.open() ?? [] }])
             try await connection.export([export], at: path)

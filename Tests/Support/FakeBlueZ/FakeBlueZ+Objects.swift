@@ -172,7 +172,8 @@ extension FakeBlueZ {
         return try DBusExport(
             interface,
             properties: [
-                "Address": .string(peripheral.address), "AddressType": .string(peripheral.profile.isSerial ? "public" : "random"),
+                "Address": .string(peripheral.address),
+                "AddressType": .string(peripheral.profile.isSerial ? "public" : "random"),
                 "Name": .string(peripheral.advertisedName), "Alias": .string(peripheral.advertisedName),
                 "Paired": .boolean(record.isPaired), "Bonded": .boolean(record.isPaired),
                 "Trusted": .boolean(record.isTrusted), "Blocked": .boolean(false), "Connected": .boolean(false),

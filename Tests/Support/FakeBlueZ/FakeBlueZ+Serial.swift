@@ -124,7 +124,9 @@ extension FakeBlueZ {
     /// Makes a connection and gives it to the profile. Whoever called `ConnectProfile` has his answer after the profile's.
     private func handOver(_ name: String, to client: SerialClient) async -> Bool {
         var pair: [Int32] = [0, 0]
-        guard let path = path(name), socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &pair) == 0 else { return false }
+        guard let path = path(name), socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &pair) == 0 else {
+            return false
+        }
         for end in pair { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
         _ = fcntl(pair[0], F_SETFL, O_NONBLOCK)
         ports[name, default: SerialPort()].ends = (pair[0], pair[1])
