@@ -26,7 +26,7 @@ public actor FakeBlueALSA {
 
     /// Takes the name.
     ///
-    /// - Parameter profiles: What it says to run with; nil: it does not say, as 4.0.
+    /// - Parameter profiles: What it says to run with; nil: it does not say.
     /// - Parameter hasHeadset: Whether it has got the headset's hands-free connection.
     public func start(profiles: [String]? = nil, hasHeadset: Bool = true) async throws {
         try await connection.connect()
