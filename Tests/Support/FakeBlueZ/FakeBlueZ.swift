@@ -119,6 +119,9 @@ public actor FakeBlueZ {
     public internal(set) var serialClient: SerialClient?
     var ports: [String: SerialPort] = [:]
     var refusedRegistrations = 0
+    var players: [Player] = []
+    /// As without the AVRCP plug-in.
+    var refusesPlayers = false
 
     /// A daemon that is not running yet.
     public init(
@@ -172,6 +175,7 @@ public actor FakeBlueZ {
         endSerialClient()
         forgetVolatile()
         applications = []
+        players = []
         agents = [:]
         clientWatches = [:]
         await old.close()
@@ -198,7 +202,7 @@ public actor FakeBlueZ {
 
     private func exportAdapter() async throws {
         guard let connection else { return }
-        try await connection.export([adapterExport(), gattManager()], at: adapterPath)
+        try await connection.export([adapterExport(), gattManager(), mediaExport()], at: adapterPath)
         for (name, record) in records where record.isPermanent { await exportDevice(name) }
     }
 
@@ -223,6 +227,7 @@ public actor FakeBlueZ {
                     method: "Release")
             }
             applications = []
+            players = []
             forgetVolatile()
             await connection.unexport(at: adapterPath)
         }
@@ -293,6 +298,7 @@ public actor FakeBlueZ {
     private func clientLeft(_ sender: String) async {
         if let watch = clientWatches.removeValue(forKey: sender) { await connection?.unwatchName(watch) }
         applications = applications.filter { $0.sender != sender }
+        players.removeAll { $0.sender == sender }
         agents[sender] = nil
         if serialClient?.sender == sender { endSerialClient() }
         if discoverers.contains(sender) { try? await stopDiscovery(for: sender) }
