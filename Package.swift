@@ -112,8 +112,8 @@ let package = Package(
 
         // Floor 4
         room(
-            "Accessories", ["BlueZ", "Settings", "MonotonicTime", "Reactor", log], resources: [.embedInCode("Profiles")]
-        ),
+            "Accessories", ["BlueZ", "DBus", "LinuxInput", "Settings", "MonotonicTime", "Reactor", log],
+            resources: [.embedInCode("Profiles")]),
         room("ChannelService", ["PushToTalkCore", "Audio", "MonotonicTime", "Reactor", log]),
         room("PushToTalk", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         room(
@@ -148,7 +148,10 @@ let package = Package(
             ]),
         executable(
             "pttctl",
-            ["PTTBus", "PushToTalkCore", "DBus", "Terminal", "MonotonicTime", "Reactor", "Logs", arguments, log]),
+            [
+                "PTTBus", "PushToTalkCore", "Accessories", "Settings", "DBus", "Terminal", "MonotonicTime", "Reactor",
+                "Logs", arguments, log,
+            ]),
         executable(
             "pttrelay",
             [

@@ -16,7 +16,7 @@ import Testing
             #expect(file.bytes == (try SettingsFile.contents(of: "\(folder)/\(file.name)")))
             let profile = try AccessoryProfile(bytes: file.bytes, file: file.name)
             #expect("\(profile.id).toml" == file.name)
-            #expect(profile.inputs.flatMap(\.rule.controls).contains(.ptt))
+            #expect(profile.refusal != nil || profile.controls.contains(.ptt))
         }
         let loaded = ProfileLibrary.load(directory: nil)
         #expect(loaded.problems.isEmpty)

@@ -15,6 +15,11 @@ struct DeviceFacts: Equatable, Sendable {
     /// Percent.
     var battery: Int?
     var characteristics: [CharacteristicFacts]
+    /// It was paired for this link only: the keys were not kept.
+    var isPairedForNow = false
+
+    /// Its link is encrypted with keys that both sides keep.
+    var isBonded: Bool { isPaired && !isPairedForNow }
 }
 
 /// A characteristic of a connected device.
