@@ -19,6 +19,8 @@ actor StatusPublisher {
     private let director: ChannelDirector
     private var accessories: AccessoryService?
     private var desktop: SystemUI?
+    /// What the accessories' lights show.
+    private var feedback = AccessoryFeedback.idle
     private var isServed = false
     private var isDue = false
     /// Failures that are not told yet.
@@ -49,6 +51,7 @@ actor StatusPublisher {
 
     /// Something that is shown may be different.
     func changed() {
+        showFeedback()
         isDue = true
         guard isServed, !isPublishing else { return }
         isPublishing = true
@@ -58,10 +61,36 @@ actor StatusPublisher {
     /// Told after the properties, which say already that nothing is transmitted.
     func failed(_ error: PTChannelError) {
         desktop?.assumeIsolated { $0.failed(error.explanation) }
+        showRefusal()
         if failures.count == Self.failuresMax { failures.removeFirst() }
         failures.append(error)
         changed()
     }
+
+    /// A control was pressed in vain.
+    func refused(_ error: PTChannelError) {
+        announce(error.explanation)
+        showRefusal()
+    }
+
+    /// Something happened that no property tells.
+    func announce(_ text: String) { desktop?.assumeIsolated { $0.announce(text) } }
+
+    /// An emergency control was held for as long as its guard asks.
+    func emergency(_ source: AccessorySource) {
+        desktop?.assumeIsolated { $0.announce("Emergency: \(source.accessory)", isUrgent: true) }
+    }
+
+    /// At once, and not when the bus has been told: a light tells that the microphone is open.
+    private func showFeedback() {
+        let now = AccessoryFeedback(director.assumeIsolated { $0.shown.snapshot })
+        guard now != feedback else { return }
+        feedback = now
+        accessories?.assumeIsolated { $0.setFeedback(now) }
+    }
+
+    /// For a moment.
+    private func showRefusal() { accessories?.assumeIsolated { $0.setFeedback(.refused) } }
 
     /// Returns when what is so now has been told.
     func published() async {
@@ -129,6 +158,7 @@ extension AccessoryProperties {
     /// How an accessory is doing.
     init(_ status: AccessoryStatus) {
         self.init()
+        id = status.id.text
         name = status.name
         address = status.address
         profile = status.profileID ?? ""

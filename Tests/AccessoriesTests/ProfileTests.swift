@@ -85,16 +85,6 @@ import Testing
         }
     }
 
-    @Test func aServiceSharedByManyDevicesNeedsTheName() throws {
-        let library = ProfileLibrary.load(directory: nil).library
-        let ffe0 = BluetoothUUID("ffe0")
-        let hm10: (BluetoothUUID, BluetoothUUID) -> Bool = { $0 == ffe0 && $1 == BluetoothUUID("ffe1") }
-        #expect(library.profile(names: ["PTT-Z"], has: hm10)?.id == "ptt-z")
-        #expect(library.profile(names: ["ptt-z01"], has: hm10)?.id == "ptt-z")
-        #expect(library.profile(names: ["iTAG"], has: hm10) == nil)
-        #expect(library.candidate(name: "iTAG", services: [ffe0]) == nil)
-    }
-
     @Test func aMakersOwnServiceNeedsNoName() throws {
         let library = ProfileLibrary.load(directory: nil).library
         let aina = try #require(library["aina-v2"])

@@ -14,6 +14,7 @@ extension ProfileLibrary {
         PackageResources.common_spp_toml,
         PackageResources.ffe0_button_toml,
         PackageResources.flic_toml,
+        PackageResources.foot_switch_toml,
         PackageResources.headset_play_pause_toml,
         PackageResources.hsp_button_toml,
         PackageResources.iasus_ig_ptt_alt_toml,
@@ -22,7 +23,6 @@ extension ProfileLibrary {
         PackageResources.inrico_b01_spp_toml,
         PackageResources.inrico_b02_toml,
         PackageResources.itag_toml,
-        PackageResources.key_hold_toml,
         PackageResources.mbed_button_toml,
         PackageResources.micro_bit_toml,
         PackageResources.motorola_ocw_toml,
@@ -44,6 +44,7 @@ extension ProfileLibrary {
     private static func fileName(_ bytes: [UInt8]) -> String {
         let start = Array("id = \"".utf8)
         let line = bytes.split(separator: UInt8(ascii: "\n")).first { $0.starts(with: start) } ?? []
-        return String(decoding: line.dropFirst(start.count).prefix { $0 != UInt8(ascii: "\"") }, as: UTF8.self) + ".toml"
+        return String(decoding: line.dropFirst(start.count).prefix { $0 != UInt8(ascii: "\"") }, as: UTF8.self)
+            + ".toml"
     }
 }
