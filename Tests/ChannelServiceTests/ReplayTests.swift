@@ -37,7 +37,8 @@ import Testing
         #expect(first?.waitingCount == 10)
         let rest = (0..<3).map { _ in memory.next(again: true, at: now)?.participant.name }
         #expect(rest == ["Cid (again)", "Bob (again)", "Dan (again)"])
-        #expect(memory.next(again: false, at: now)?.participant.name == "Dan (again)", "a new wish begins with the last")
+        #expect(
+            memory.next(again: false, at: now)?.participant.name == "Dan (again)", "a new wish begins with the last")
     }
 
     @Test func aReplayIsNeitherTheMessageThatItWasNorTheOneBefore() throws {
@@ -45,7 +46,8 @@ import Testing
         message(&memory, ann, 0..<50)
         var seen: [ClosedRange<Int>] = [0...50]
         for _ in 0..<3 {
-            var replayed = try #require(memory.next(again: true, at: now))
+            let next = memory.next(again: true, at: now)
+            var replayed = try #require(next)
             let packets = replayed.takeDue(at: now + .seconds(10))
             #expect(packets.count == 50)
             let numbers = packets.map { Int($0.sequence) }

@@ -1,6 +1,7 @@
 import Accessories
 import Audio
 import Bridge
+import FoundationEssentials
 import PushToTalkCore
 import RelayProtocol
 import Settings
@@ -157,5 +158,27 @@ import Testing
         }
         let many = (0..<17).map { _ in "[[channel]]\nlink = \"x\"\n" }.joined()
         #expect(problems(many).contains { $0.contains("16 are the limit") })
+    }
+
+    @Test func checkingNamesWhatRunningWouldLeaveOut() throws {
+        let state = try TemporaryDirectory()
+        let stored = state.path + "/accessories.toml"
+        try Data("[accessory.old]\naddress = \"C4:00:00:00:00:09\"\ncolour = 1\n".utf8).write(to: URL(filePath: stored))
+        let configuration = try read(
+            """
+            [accessories]
+            profiles = "\(state.path)/nowhere"
+            [accessory.one]
+            address = "c4:00:00:00:00:01"
+            [accessory.two]
+            address = "C4:00:00:00:00:01"
+            """)
+        let told = configuration.problems(stateDirectory: state.path)
+        #expect(told.count == 3, "\(told)")
+        #expect(told.contains { $0.contains("nowhere is no directory") })
+        #expect(told.contains { $0.contains("\"one\" and \"two\" have the same address C4:00:00:00:00:01") })
+        #expect(told.contains { $0.contains(stored) && $0.contains("colour") })
+        #expect(FileManager.default.fileExists(atPath: stored), "looking changes nothing")
+        #expect(try read("").problems(stateDirectory: state.path + "/none") == [])
     }
 }
