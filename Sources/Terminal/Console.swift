@@ -12,6 +12,12 @@ public enum Console {
     /// Writes `text` as it is, without a line end: the program's own control sequences, and only words that are `plain`.
     public static func draw(_ text: String) { write(text, to: STDOUT_FILENO) }
 
+    /// Whether somebody still reads standard output.
+    public static var isRead: Bool {
+        var wish = pollfd(fd: STDOUT_FILENO, events: 0, revents: 0)
+        return poll(&wish, 1, 0) <= 0 || Int32(wish.revents) & (POLLERR | POLLNVAL | POLLHUP) == 0
+    }
+
     /// `text` with U+FFFD in place of control characters but line ends and tabs.
     static func harmless(_ text: String) -> String {
         func isHarmful(_ scalar: Unicode.Scalar) -> Bool {

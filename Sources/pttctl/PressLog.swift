@@ -79,7 +79,9 @@ struct PressLog {
     var latency: Percentiles? { Percentiles(latencies) }
 
     /// What is to be said at the end.
-    var summary: [String] {
+    ///
+    /// - Parameter accessory: How a command line names it.
+    func summary(of accessory: String) -> [String] {
         guard !counts.isEmpty else { return ["No press was heard."] }
         var lines: [String] = []
         for figures in figures {
@@ -96,7 +98,7 @@ struct PressLog {
         for control in clicks {
             lines.append(
                 "\(control.plain(limit: 64)) comes up as soon as it goes down: it tells clicks, no holds. Let one click begin and "
-                    + "the next one end: pttctl accessory gesture NAME toggle")
+                    + "the next one end: pttctl accessory gesture \(accessory) toggle")
         }
         for (control, _) in downSince.sorted(by: { $0.key < $1.key }) {
             lines.append("\(control.plain(limit: 64)) is still down")

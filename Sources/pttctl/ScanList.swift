@@ -1,65 +1,52 @@
 // The devices that a scan found: in which order they are shown, what is said of each, and what of it is news. Pure.
+import PTTBus
 import Terminal
 
-/// A device that a scan found, as the daemon tells it.
-struct ScannedDevice: Encodable, Equatable {
-    var address: String
-    var name = ""
-    /// Its signal strength, dBm; nil while it is not in sight.
-    var rssi: Int?
-    /// The profile's id and title; empty when none fits (yet).
-    var profile = ""
-    var profileTitle = ""
-    /// Why it cannot be a talk button; empty when nothing says so.
-    var refusal = ""
-    var paired = false
-    var connected = false
-    /// The name of the accessory that it is already; empty when it is none.
-    var accessory = ""
+/// What an installer looks for first.
+enum ScanRank: Int, Comparable {
+    case recognised, accessory, refused, named, nameless
 
-    /// What an installer looks for first.
-    enum Rank: Int, Comparable {
-        case recognised, accessory, refused, named, nameless
+    static func < (a: ScanRank, b: ScanRank) -> Bool { a.rawValue < b.rawValue }
+}
 
-        static func < (a: Rank, b: Rank) -> Bool { a.rawValue < b.rawValue }
-    }
-
-    var rank: Rank {
-        if !accessory.isEmpty { return .accessory }
-        if !refusal.isEmpty { return .refused }
-        if !profile.isEmpty { return .recognised }
+extension DiscoveredDevice {
+    /// Where it stands in the list.
+    var rank: ScanRank {
+        if accessory != nil { return .accessory }
+        if refusal != nil { return .refused }
+        if profile != nil { return .recognised }
         return name.isEmpty ? .nameless : .named
     }
 
-    /// The strength in five steps, 0 (not in sight) to 4: a hand's breadth is about -40 dBm, the far end of a house -90.
+    /// The strength in steps, 0 (not in sight) to 4: beside the machine it is about -40 dBm, at the far end of a house -90.
     var bars: Int {
-        guard let rssi else { return 0 }
-        return rssi >= -55 ? 4 : rssi >= -67 ? 3 : rssi >= -80 ? 2 : 1
+        guard let signalStrength else { return 0 }
+        return signalStrength >= -55 ? 4 : signalStrength >= -67 ? 3 : signalStrength >= -80 ? 2 : 1
     }
 
     /// The steps as a picture, four columns.
     var barsText: String { String("▂▄▆█".prefix(bars)) + String(repeating: " ", count: 4 - bars) }
 
-    /// The name and address, for people.
+    /// Its name, for people.
     var nameText: String { name.isEmpty ? "(no name)" : name.plain(limit: 64) }
 
     /// What it is, or why it cannot be used.
     var verdict: String {
-        switch rank {
+        let title = (profileTitle ?? profile ?? "").plain(limit: 80)
+        return switch rank {
         case .accessory:
-            "is the accessory '\(accessory.plain(limit: 64))' already"
-                + (profileTitle.isEmpty ? "" : " (\(profileTitle.plain(limit: 80)))")
-        case .refused: "no talk button: \(refusal.plain(limit: 300))"
-        case .recognised: (profileTitle.isEmpty ? profile : profileTitle).plain(limit: 80)
+            "is the accessory '\((accessory ?? "").plain(limit: 64))' already" + (title.isEmpty ? "" : " (\(title))")
+        case .refused: "no talk button: \((refusal ?? "").plain(limit: 300))"
+        case .recognised: title
         case .named, .nameless: "no profile fits (yet)"
         }
     }
 
     /// Whether something but the exact strength is different.
-    func differs(from old: ScannedDevice) -> Bool {
+    func differs(from old: DiscoveredDevice) -> Bool {
         var same = old
         // Coming into sight, or going, is news.
-        if (rssi == nil) == (old.rssi == nil) { same.rssi = rssi }
+        if (signalStrength == nil) == (old.signalStrength == nil) { same.signalStrength = signalStrength }
         return same != self
     }
 }
@@ -74,11 +61,11 @@ struct ScanList {
     /// Devices that are kept; further ones are only counted.
     static let devicesMax = 1_024
 
-    private(set) var devices: [String: ScannedDevice] = [:]
+    private(set) var devices: [String: DiscoveredDevice] = [:]
     private(set) var unkept = 0
 
     /// What is new about it; nil when nothing but the exact strength is.
-    mutating func found(_ device: ScannedDevice) -> News? {
+    mutating func found(_ device: DiscoveredDevice) -> News? {
         guard let old = devices[device.address] else {
             guard devices.count < Self.devicesMax else {
                 unkept += 1
@@ -92,10 +79,10 @@ struct ScanList {
     }
 
     /// It is no longer known; what it was, or nil when it never was.
-    mutating func lost(_ address: String) -> ScannedDevice? { devices.removeValue(forKey: address) }
+    mutating func lost(_ address: String) -> DiscoveredDevice? { devices.removeValue(forKey: address) }
 
     /// By what an installer looks for, then by steps of strength, so that they do not dance, then by name and address.
-    var sorted: [ScannedDevice] {
+    var sorted: [DiscoveredDevice] {
         devices.values.sorted { a, b in
             if a.rank != b.rank { return a.rank < b.rank }
             if a.bars != b.bars { return a.bars > b.bars }
@@ -104,11 +91,11 @@ struct ScanList {
     }
 
     /// Whether a device in sight could be added.
-    var hasCandidate: Bool { devices.values.contains { $0.rank == .recognised && $0.rssi != nil } }
+    var hasCandidate: Bool { devices.values.contains { $0.rank == .recognised && $0.signalStrength != nil } }
 
     /// The line of one device.
-    static func line(_ device: ScannedDevice) -> String {
-        let strength = device.rssi.map { "\($0)" } ?? "–"
+    static func line(_ device: DiscoveredDevice) -> String {
+        let strength = device.signalStrength.map { "\($0)" } ?? "–"
         return "\(device.barsText) \(String(repeating: " ", count: max(0, 4 - strength.count)))\(strength)  "
             + "\(device.nameText.fitted(20))  \(device.address.plain(limit: 32).fitted(17))  \(device.verdict)"
     }
@@ -131,8 +118,8 @@ struct ScanList {
     }
 
     /// A line of news for a pipe.
-    static func line(_ news: News, _ device: ScannedDevice) -> String {
-        let strength = device.rssi.map { "\($0) dBm" } ?? "not in sight"
+    static func line(_ news: News, _ device: DiscoveredDevice) -> String {
+        let strength = device.signalStrength.map { "\($0) dBm" } ?? "not in sight"
         return
             "\(news.rawValue)\t\(device.address.plain(limit: 32))\t\(strength)\t\(device.nameText)\t\(device.verdict)"
     }
