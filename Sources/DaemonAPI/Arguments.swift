@@ -42,7 +42,7 @@ struct Arguments {
         try Self.check(try value(index), name, bytes: bytes)
     }
 
-    private static func check(
+    static func check(
         _ text: String, _ name: String, bytes: ClosedRange<Int>
     ) throws(DBusErrorReply) -> String {
         guard bytes.contains(text.utf8.count) else {
@@ -63,7 +63,7 @@ struct Arguments {
         try Self.choice(try value(index), name, choices, spelling)
     }
 
-    private static func choice<T>(
+    static func choice<T>(
         _ text: String, _ name: String, _ choices: [T], _ spelling: (T) -> String
     ) throws(DBusErrorReply) -> T {
         guard let choice = choices.first(where: { spelling($0) == text }) else {
@@ -130,7 +130,7 @@ struct Arguments {
         return try PTImage(busValue: value)
     }
 
-    private static func string(_ value: DBusValue, _ name: String) throws(DBusErrorReply) -> String {
+    static func string(_ value: DBusValue, _ name: String) throws(DBusErrorReply) -> String {
         guard case .string(let text) = value else {
             throw .invalidArguments("option '\(name)' is of type '\(value.type)'; give 's'")
         }
@@ -138,7 +138,7 @@ struct Arguments {
     }
 
     /// What of a caller's text may stand in an answer.
-    private static func shown(_ text: String) -> String {
+    static func shown(_ text: String) -> String {
         String(text.prefix(80).map { $0.isASCII && !$0.isNewline && $0 != "\0" ? $0 : "?" })
     }
 }

@@ -1,4 +1,4 @@
-// Callers that hold something until they leave the bus: the talk key, a transmission, a registration.
+// Callers that hold something until they leave the bus: the talk key, a transmission, a registration, a scan, a test.
 import DBus
 import Logging
 import PTTBus
@@ -14,6 +14,14 @@ struct WatchedCaller {
         case transmission
         /// It is a program with a channel manager, or is about to be.
         case application
+        /// It scans for accessories.
+        case scan
+        /// It adds the device of this address.
+        case adding(String)
+        /// It tries the accessory of this id.
+        case test(String)
+        /// It learns a button.
+        case learning
     }
 
     var uses: Set<Use>
@@ -74,6 +82,9 @@ extension DaemonAPI {
     /// Whether `caller` is on the bus and its `use` has not been dropped.
     func isHolding(_ use: WatchedCaller.Use, _ caller: String) -> Bool { callers[caller]?.uses.contains(use) == true }
 
+    /// How many callers hold this.
+    func count(of use: WatchedCaller.Use) -> Int { callers.values.count { $0.uses.contains(use) } }
+
     /// `caller` does not hold this any more.
     func drop(_ use: WatchedCaller.Use, for caller: String) async {
         guard callers[caller]?.uses.remove(use) != nil else { return }
@@ -93,12 +104,26 @@ extension DaemonAPI {
 
     private func left(_ caller: BusCaller, _ entry: WatchedCaller) async {
         if let watch = entry.watch { await bus.unwatchName(watch) }
-        guard let controls = try? controls else { return }
-        if entry.uses.contains(.talkKey), await controls.releaseTalkKey(caller: caller.busName) {
-            logger.notice("talk key released: its holder left the bus", metadata: ["caller": "\(caller.busName)"])
+        if let controls = try? controls {
+            if entry.uses.contains(.talkKey), await controls.releaseTalkKey(caller: caller.busName) {
+                logger.notice("talk key released: its holder left the bus", metadata: ["caller": "\(caller.busName)"])
+            }
+            if entry.uses.contains(.transmission) { await controls.requestingCallerLeft(caller) }
+            if entry.uses.contains(.application) { await endRegistration(of: caller.busName) }
         }
-        if entry.uses.contains(.transmission) { await controls.requestingCallerLeft(caller) }
-        if entry.uses.contains(.application) { await endRegistration(of: caller.busName) }
+        await leftAccessories(caller.busName, entry.uses)
+    }
+
+    private func leftAccessories(_ caller: String, _ uses: Set<WatchedCaller.Use>) async {
+        for use in uses {
+            switch use {
+            case .scan: await scannersChanged()
+            case .adding(let address): await (try? accessoryControls)?.cancelAdding(address: address)
+            case .test(let accessory): await testersChanged(of: accessory)
+            case .learning: await learnerLeft(caller)
+            case .talkKey, .transmission, .application: continue
+            }
+        }
     }
 
     /// A caller, with the program that it is registered as.

@@ -20,7 +20,12 @@ public actor DaemonAPI {
     let delegateLimit: Duration
     private var manager = ManagerProperties()
     private(set) var channel: (path: DBusObjectPath, properties: ChannelProperties)?
-    private var accessories: [AccessoryProperties] = []
+    private weak var weakAccessoryControls: (any AccessoryControls)?
+    /// Where accessories are.
+    var accessories: Set<DBusObjectPath> = []
+    var accessoryManager = AccessoryManagerProperties()
+    var learning: LearningSession?
+    var learningNumber: UInt32 = 0
     var callers: [String: WatchedCaller] = [:]
     var applications: [String: Registration] = [:]
     var locks: InhibitorLocks
@@ -55,7 +60,20 @@ public actor DaemonAPI {
         }
     }
 
-    private var isExported = false
+    /// What the calls about accessories do.
+    var accessoryControls: any AccessoryControls {
+        get throws {
+            guard let weakAccessoryControls else {
+                throw PTTBus.reply(AccessoryError(.busy, "pttd is starting or ending; try again in a moment"))
+            }
+            return weakAccessoryControls
+        }
+    }
+
+    /// Has these do what the calls about accessories ask; held weakly.
+    public func serve(accessories controls: any AccessoryControls) { weakAccessoryControls = controls }
+
+    private(set) var isExported = false
 
     /// Exports the objects and takes the name.
     ///
@@ -63,7 +81,7 @@ public actor DaemonAPI {
     ///   bus's policy forbids it.
     public func start() async throws(DBusError) {
         await bus.exportObjectManager(at: Self.managerPath)
-        try await bus.export([try managerExport(manager)], at: Self.managerPath)
+        try await bus.export([try managerExport(manager), try accessoryManagerExport()], at: Self.managerPath)
         isExported = true
         do {
             try await bus.connect(retrying: true)
@@ -124,27 +142,6 @@ public actor DaemonAPI {
             try await bus.setProperties(manager.properties, of: PTTBus.managerInterface, at: Self.managerPath)
         } catch {
             logger.error("call not shown on the bus", metadata: ["error": "\(error)"])
-        }
-    }
-
-    /// The accessories, each in its place.
-    public func update(accessories new: [AccessoryProperties]) async {
-        do throws(DBusError) {
-            let interface = try PTTBus.declaration(of: PTTBus.accessoryInterface)
-            for (index, accessory) in new.enumerated() {
-                let path = try DBusObjectPath(PTTBus.accessoryPath(index))
-                if index < accessories.count {
-                    try await bus.setProperties(accessory.properties, of: PTTBus.accessoryInterface, at: path)
-                } else {
-                    try await bus.export([try DBusExport(interface, properties: accessory.properties)], at: path)
-                }
-            }
-            for index in new.count..<max(new.count, accessories.count) {
-                await bus.unexport(at: try DBusObjectPath(PTTBus.accessoryPath(index)))
-            }
-            accessories = new
-        } catch {
-            logger.error("accessories not shown on the bus", metadata: ["error": "\(error)"])
         }
     }
 

@@ -177,7 +177,7 @@ extension DaemonClient {
     }
 
     @discardableResult
-    private func call(
+    func call(
         _ path: DBusObjectPath, _ interface: String, _ method: String, _ arguments: [DBusValue],
         _ timeout: Duration = DBusConnection.defaultTimeout
     ) async throws(DaemonClientError) -> [DBusValue] {

@@ -15,6 +15,8 @@ public actor DaemonClient {
         case changed(from: DaemonSnapshot, to: DaemonSnapshot)
         /// `org.pttd.Channel1.TransmissionFailed`.
         case transmissionFailed(channel: DBusObjectPath, code: Int, message: String)
+        /// What the daemon tells about accessories beside their properties.
+        case accessory(AccessorySignal)
         /// The daemon left the bus, or came (back) to it.
         case running(Bool)
     }
@@ -106,6 +108,9 @@ public actor DaemonClient {
         let manager = try await bus.getProperties(
             of: PTTBus.managerInterface, destination: PTTBus.name, path: Self.root)
         new.set(PTTBus.managerInterface, manager, at: Self.root)
+        let accessories = try await bus.getProperties(
+            of: PTTBus.accessoryManagerInterface, destination: PTTBus.name, path: Self.root)
+        new.set(PTTBus.accessoryManagerInterface, accessories, at: Self.root)
         // What was told between the two answers is in neither; told again, what came before them does no harm.
         let changes = changesMeanwhile[reading] ?? []
         guard changes.count < Self.changesMax else { throw .limitReached("\(Self.changesMax) changes while reading") }
@@ -171,7 +176,8 @@ public actor DaemonClient {
                 .transmissionFailed(
                     channel: path, code: Int(message.arguments[0].integerValue ?? 0),
                     message: message.arguments[1].stringValue ?? ""))
-        default: break
+        default:
+            if let signal = AccessorySignal(message) { handler?(.accessory(signal)) }
         }
     }
 

@@ -9,6 +9,10 @@ public struct DaemonSnapshot: Sendable, Hashable {
     public var channels: [DBusObjectPath: ChannelProperties] = [:]
     /// Its accessories by object path.
     public var accessories: [DBusObjectPath: AccessoryProperties] = [:]
+    /// What it does for setting up accessories.
+    public var accessoryManager = AccessoryManagerProperties()
+    /// The learning sessions by object path: the one under way, and one that is over while its caller looks at it.
+    public var learning: [DBusObjectPath: LearningProperties] = [:]
 
     /// Nothing yet.
     public init() {}
@@ -25,6 +29,10 @@ public struct DaemonSnapshot: Sendable, Hashable {
             channels[path] = ChannelProperties(properties: (channels[path] ?? .init()).properties + properties)
         case PTTBus.accessoryInterface:
             accessories[path] = AccessoryProperties(properties: (accessories[path] ?? .init()).properties + properties)
+        case PTTBus.accessoryManagerInterface:
+            accessoryManager = AccessoryManagerProperties(properties: accessoryManager.properties + properties)
+        case PTTBus.learningInterface:
+            learning[path] = LearningProperties(properties: (learning[path] ?? .init()).properties + properties)
         default: break
         }
     }
@@ -32,6 +40,7 @@ public struct DaemonSnapshot: Sendable, Hashable {
     mutating func remove(_ interfaces: [String], at path: DBusObjectPath) {
         if interfaces.contains(PTTBus.channelInterface) { channels[path] = nil }
         if interfaces.contains(PTTBus.accessoryInterface) { accessories[path] = nil }
+        if interfaces.contains(PTTBus.learningInterface) { learning[path] = nil }
     }
 }
 

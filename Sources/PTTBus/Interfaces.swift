@@ -17,6 +17,10 @@ public enum PTTBus {
     public static let channelInterface = "org.pttd.Channel1"
     /// `org.pttd.Accessory1`.
     public static let accessoryInterface = "org.pttd.Accessory1"
+    /// `org.pttd.AccessoryManager1`, of the daemon's object.
+    public static let accessoryManagerInterface = "org.pttd.AccessoryManager1"
+    /// `org.pttd.Learning1`.
+    public static let learningInterface = "org.pttd.Learning1"
     /// `org.pttd.Delegate1`, which programs with a channel manager serve.
     public static let delegateInterface = "org.pttd.Delegate1"
 
@@ -27,6 +31,8 @@ public enum PTTBus {
         case managerInterface: bytes = PackageResources.org_pttd_Manager1_xml
         case channelInterface: bytes = PackageResources.org_pttd_Channel1_xml
         case accessoryInterface: bytes = PackageResources.org_pttd_Accessory1_xml
+        case accessoryManagerInterface: bytes = PackageResources.org_pttd_AccessoryManager1_xml
+        case learningInterface: bytes = PackageResources.org_pttd_Learning1_xml
         case delegateInterface: bytes = PackageResources.org_pttd_Delegate1_xml
         default: preconditionFailure("no interface \(interface) in org.pttd")
         }
@@ -59,10 +65,51 @@ public enum PTTBus {
         return UUID(uuidString: String(path.dropFirst(channelPrefix.count).map { $0 == "_" ? "-" : $0 }))
     }
 
-    /// The object path of the accessory in place `index` of the daemon's list.
-    public static func accessoryPath(_ index: Int) -> String {
-        managerPath + "/accessory/\(index)"
+    private static let accessoryPrefix = managerPath + "/accessory/"
+
+    /// The object path of an accessory: its id, with every byte but letters and digits written as `_` and two hexadecimal digits.
+    public static func accessoryPath(_ id: String) -> String {
+        // An element of a path is not empty; the bare `_` is no id's otherwise.
+        accessoryPrefix + (id.isEmpty ? "_" : id.utf8.map(escaped).joined())
     }
+
+    /// The id of the accessory at this object path; nil when no accessory can be there.
+    public static func accessoryID(_ path: String) -> String? {
+        guard path.hasPrefix(accessoryPrefix) else { return nil }
+        let element = Array(path.utf8.dropFirst(accessoryPrefix.utf8.count))
+        guard element != [UInt8(ascii: "_")] else { return "" }
+        var bytes: [UInt8] = []
+        var rest = element[...]
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "_") else {
+                bytes.append(byte)
+                continue
+            }
+            guard let decoded = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16), rest.count >= 2
+            else { return nil }
+            bytes.append(decoded)
+            rest = rest.dropFirst(2)
+        }
+        // One id has one path.
+        guard !bytes.isEmpty, let id = String(validating: bytes, as: UTF8.self), accessoryPath(id) == path else {
+            return nil
+        }
+        return id
+    }
+
+    private static func escaped(_ byte: UInt8) -> String {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"):
+            return String(UnicodeScalar(byte))
+        default:
+            let digits = String(byte, radix: 16)
+            return digits.utf8.count == 1 ? "_0" + digits : "_" + digits
+        }
+    }
+
+    /// The object path of the learning session with this number.
+    public static func learningPath(_ number: UInt32) -> String { managerPath + "/learning/\(number)" }
 }
 
 /// Every bound of `org.pttd`. What is beyond one is refused with `org.freedesktop.DBus.Error.InvalidArgs`, or with
@@ -86,6 +133,16 @@ public enum PTTBusLimits {
     public static let applications = 64
     /// Callers whose leaving the bus is watched because they hold something.
     public static let watchedCallers = 256
+    /// Callers that scan.
+    public static let scanners = 16
+    /// Accessories that are being added at a time.
+    public static let additions = 4
+    /// Longest name of an accessory, and of a learned profile, in bytes.
+    public static let accessoryNameBytes = 64
+    /// Longest action that `Bind` takes, in bytes.
+    public static let actionBytes = 1_024
+    /// How long `AddAccessory` may take: the search, the connection, the pairing and the subscription.
+    public static let addAnswer = Duration.seconds(150)
     /// Calls of a program's delegate that wait for earlier ones.
     public static let delegateQueue = 64
     /// How long a program's delegate may take to answer.

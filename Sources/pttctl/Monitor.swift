@@ -50,6 +50,15 @@ struct Monitor: AsyncParsableCommand {
         case .running(true): return [Happening("daemon", "pttd is there")]
         case .transmissionFailed(_, let code, let message):
             return [Happening("failed", "not transmitted: \(message)", detail: "PTChannelError \(code)")]
+        case .accessory(.emergency(let isActive, let accessory, let control)):
+            let name = PTTBus.accessoryID(accessory.rawValue) ?? "\(accessory)"
+            return [
+                Happening(
+                    isActive ? "emergency" : "emergencyEnded",
+                    isActive ? "EMERGENCY: \(name), control \(control)" : "the emergency of \(name) is over",
+                    detail: name)
+            ]
+        case .accessory: return []
         case .changed(let old, let new):
             return channels(old, new) + calls(old, new) + accessories(old, new)
         }

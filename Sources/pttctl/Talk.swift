@@ -44,7 +44,7 @@ struct Talk: AsyncParsableCommand {
         switch event {
         case .transmissionFailed(_, _, let why): why
         case .running(false): "pttd has left the bus"
-        case .running(true), .changed: nil
+        case .running(true), .changed, .accessory: nil
         }
     }
 

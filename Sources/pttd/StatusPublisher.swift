@@ -129,6 +129,7 @@ extension AccessoryProperties {
     /// How an accessory is doing.
     init(_ status: AccessoryStatus) {
         self.init()
+        id = status.id.text
         name = status.name
         address = status.address
         profile = status.profileID ?? ""

@@ -1,0 +1,327 @@
+// The methods of org.pttd.AccessoryManager1 and org.pttd.Accessory1.
+import DBus
+import Logging
+import MonotonicTime
+import PTTBus
+
+extension DaemonAPI {
+    func accessoryManagerExport() throws(DBusError) -> DBusExport {
+        try DBusExport(
+            try PTTBus.declaration(of: PTTBus.accessoryManagerInterface), properties: accessoryManager.properties,
+            starters: [
+                "StartScan": method { api, call in
+                    try await api.startScan(call.sender)
+                    return []
+                },
+                "StopScan": method { api, call in
+                    await api.settled(call.sender)
+                    await api.drop(.scan, for: call.sender)
+                    await api.scannersChanged()
+                    return []
+                },
+                "AddAccessory": method { try await $0.addAccessory($1) },
+                "StartLearning": method { try await $0.startLearning($1) },
+                "ListProfiles": method { api, _ in
+                    let profiles = await (try api.accessoryControls).profiles()
+                    return [.array(ProfileDescription.dbusType, profiles.map(\.busValue))]
+                },
+            ])
+    }
+
+    private func accessoryExport(_ properties: AccessoryProperties) throws(DBusError) -> DBusExport {
+        let id = properties.id
+        return try DBusExport(
+            try PTTBus.declaration(of: PTTBus.accessoryInterface), properties: properties.properties,
+            starters: [
+                "Remove": method { api, _ in
+                    try await api.ask { controls throws(AccessoryError) in try await controls.remove(id) }
+                    return []
+                },
+                "Bind": method { api, call in
+                    let arguments = Arguments(call)
+                    let control = try arguments.text(0, "control", bytes: 1...PTTBusLimits.accessoryNameBytes)
+                    let action = try arguments.text(1, "action", bytes: 1...PTTBusLimits.actionBytes)
+                    try await api.ask { controls throws(AccessoryError) in
+                        try await controls.bind(control, to: action, of: id)
+                    }
+                    return []
+                },
+                "SetGesture": method { api, call in
+                    let gesture = try Arguments(call).choice(0, "gesture", Self.gestures + ["default"]) { $0 }
+                    try await api.ask { controls throws(AccessoryError) in
+                        try await controls.setGesture(gesture, of: id)
+                    }
+                    return []
+                },
+                "SetBondedOnly": method { api, call in
+                    let bondedOnly: Bool = try Arguments(call).value(0)
+                    try await api.ask { controls throws(AccessoryError) in
+                        try await controls.setBondedOnly(bondedOnly, of: id)
+                    }
+                    return []
+                },
+                "StartTest": method { api, call in
+                    try await api.startTest(id, call.sender)
+                    return []
+                },
+                "StopTest": method { api, call in
+                    await api.settled(call.sender)
+                    await api.drop(.test(id), for: call.sender)
+                    await api.testersChanged(of: id)
+                    return []
+                },
+            ])
+    }
+
+    /// The gestures that can be asked for.
+    static let gestures = ["hold", "toggle", "hybrid"]
+
+    /// Does something that may be refused with an accessory error, by its D-Bus name.
+    func ask<T: Sendable>(
+        _ body: nonisolated(nonsending) @Sendable (any AccessoryControls) async throws(AccessoryError) -> T
+    ) async throws -> T {
+        let controls = try accessoryControls
+        do throws(AccessoryError) { return try await body(controls) } catch { throw PTTBus.reply(error) }
+    }
+
+    // MARK: Scanning
+
+    private func startScan(_ caller: String) async throws {
+        let controls = try accessoryControls
+        guard isHolding(.scan, caller) || count(of: .scan) < PTTBusLimits.scanners else {
+            throw DBusErrorReply.limitsExceeded("\(PTTBusLimits.scanners) programs scan; end one")
+        }
+        try await hold(.scan, for: caller)
+        do throws(AccessoryError) {
+            // Asked again by each, so that each is told why there is none.
+            try await controls.setScanning(true)
+        } catch {
+            await drop(.scan, for: caller)
+            await scannersChanged()
+            throw PTTBus.reply(error)
+        }
+        await scannersChanged()
+        for device in await controls.discoveredDevices() { found(device) }
+    }
+
+    /// Sees to it that there is a scan while somebody wants one.
+    func scannersChanged() async {
+        let isWanted = count(of: .scan) > 0
+        if !isWanted, accessoryManager.scanning { try? await (try? accessoryControls)?.setScanning(false) }
+        // Somebody may have come or gone meanwhile.
+        guard isWanted == (count(of: .scan) > 0) else { return await scannersChanged() }
+        accessoryManager.scanning = isWanted
+        showAccessoryManager()
+    }
+
+    // MARK: Adding
+
+    private func addAccessory(_ call: DBusMethodCall) async throws -> [DBusValue] {
+        let arguments = Arguments(call)
+        let request = AddAccessoryRequest(
+            address: try arguments.bluetoothAddress(0), options: try arguments.addOptions(1))
+        let use = WatchedCaller.Use.adding(request.address)
+        let controls = try accessoryControls
+        guard count(of: use) == 0 else {
+            throw PTTBus.reply(AccessoryError(.busy, "\(request.address) is being added already; wait for it"))
+        }
+        let additions = callers.values.reduce(0) { $0 + $1.uses.count { if case .adding = $0 { true } else { false } } }
+        guard additions < PTTBusLimits.additions else {
+            throw PTTBus.reply(
+                AccessoryError(.busy, "\(PTTBusLimits.additions) accessories are being added; wait for one"))
+        }
+        try await hold(use, for: call.sender)
+        let result: Result<(id: String, notes: [String]), AccessoryError>
+        do throws(AccessoryError) {
+            result = .success(try await controls.add(request))
+        } catch {
+            result = .failure(error)
+        }
+        await drop(use, for: call.sender)
+        switch result {
+        case .success(let added):
+            return [.objectPath(try DBusObjectPath(PTTBus.accessoryPath(added.id))), .strings(added.notes)]
+        case .failure(let error): throw PTTBus.reply(error)
+        }
+    }
+
+    // MARK: Trying
+
+    private func startTest(_ accessory: String, _ caller: String) async throws {
+        let controls = try accessoryControls
+        let use = WatchedCaller.Use.test(accessory)
+        try await hold(use, for: caller)
+        do throws(AccessoryError) {
+            try await controls.setTesting(accessory, true)
+        } catch {
+            await drop(use, for: caller)
+            throw PTTBus.reply(error)
+        }
+        // The caller may have left meanwhile.
+        await testersChanged(of: accessory)
+    }
+
+    /// Ends the test of an accessory that nobody tries any more.
+    func testersChanged(of accessory: String) async {
+        guard count(of: .test(accessory)) == 0 else { return }
+        try? await (try? accessoryControls)?.setTesting(accessory, false)
+    }
+
+    // MARK: What is told
+
+    /// The accessories, each at the path of its id.
+    public func update(accessories new: [AccessoryProperties]) async {
+        do throws(DBusError) {
+            var paths: Set<DBusObjectPath> = []
+            for accessory in new {
+                let path = try DBusObjectPath(PTTBus.accessoryPath(accessory.id))
+                guard paths.insert(path).inserted else { continue }
+                if accessories.contains(path) {
+                    try await bus.setProperties(accessory.properties, of: PTTBus.accessoryInterface, at: path)
+                } else {
+                    accessories.insert(path)
+                    try await bus.export([try accessoryExport(accessory)], at: path)
+                }
+            }
+            for path in accessories.subtracting(paths).sorted() {
+                accessories.remove(path)
+                await bus.unexport(at: path)
+            }
+        } catch {
+            logger.error("accessories not shown on the bus", metadata: ["error": "\(error)"])
+        }
+    }
+
+    /// A scan found a device, or something about it is different.
+    public func found(_ device: DiscoveredDevice) {
+        tellAccessories("DeviceFound", [.string(device.address), .properties(device.properties)])
+    }
+
+    /// A device is no longer known to the system's Bluetooth.
+    public func lost(address: String) { tellAccessories("DeviceLost", [.string(address)]) }
+
+    /// Where the adding of an accessory is.
+    public func addProgress(address: String, _ step: AddStep) {
+        tellAccessories("AddProgress", [.string(address), .string(step.rawValue)])
+    }
+
+    /// A control went down or came up.
+    ///
+    /// - Parameters:
+    ///   - accessory: The accessory's id.
+    ///   - time: When the machine received it.
+    public func control(_ control: String, of accessory: String, isDown: Bool, at time: Instant) {
+        guard let path = try? DBusObjectPath(PTTBus.accessoryPath(accessory)), accessories.contains(path) else {
+            return
+        }
+        tell(
+            "Control", of: PTTBus.accessoryInterface, at: path,
+            [.string(control), .boolean(isDown), .int64(time.nanoseconds)])
+    }
+
+    /// An emergency control is active from now on, or no more.
+    ///
+    /// - Parameters:
+    ///   - accessory: The accessory's id.
+    ///   - isAnyActive: Whether this one or any other is.
+    public func emergency(_ isActive: Bool, accessory: String, control: String, isAnyActive: Bool) {
+        guard let path = try? DBusObjectPath(PTTBus.accessoryPath(accessory)) else { return }
+        accessoryManager.emergencyActive = isAnyActive
+        showAccessoryManager()
+        tellAccessories("Emergency", [.boolean(isActive), .objectPath(path), .string(control)])
+    }
+
+    private func tellAccessories(_ member: String, _ arguments: [DBusValue]) {
+        tell(member, of: PTTBus.accessoryManagerInterface, at: Self.managerPath, arguments)
+    }
+
+    private func tell(_ member: String, of interface: String, at path: DBusObjectPath, _ arguments: [DBusValue]) {
+        bus.assumeIsolated { bus in
+            do throws(DBusError) {
+                try bus.emitSignal(member, of: interface, at: path, arguments)
+            } catch {
+                // Without a bus there is nobody to tell.
+                guard case .disconnected = error else {
+                    return logger.error("signal not sent", metadata: ["signal": "\(member)", "why": "\(error)"])
+                }
+            }
+        }
+    }
+
+    private func showAccessoryManager() {
+        guard isExported else { return }
+        let properties = accessoryManager.properties
+        bus.assumeIsolated { bus in
+            do throws(DBusError) {
+                try bus.setProperties(properties, of: PTTBus.accessoryManagerInterface, at: Self.managerPath)
+            } catch {
+                logger.error("accessory manager not shown on the bus", metadata: ["error": "\(error)"])
+            }
+        }
+    }
+}
+
+extension Arguments {
+    /// A Bluetooth address in argument `index`, in capitals; nil for an empty one.
+    func optionalBluetoothAddress(_ index: Int) throws(DBusErrorReply) -> String? {
+        let text: String = try value(index)
+        guard !text.isEmpty else { return nil }
+        let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+        guard text.utf8.count == 17, parts.count == 6,
+            parts.allSatisfy({ $0.utf8.count == 2 && $0.allSatisfy(\.isHexDigit) })
+        else {
+            throw .invalidArguments(
+                "'\(Self.shown(text))' is no Bluetooth address; write it like 00:11:22:33:44:55, as 'pttctl accessory scan' shows it"
+            )
+        }
+        return text.uppercased()
+    }
+
+    func bluetoothAddress(_ index: Int) throws(DBusErrorReply) -> String {
+        guard let address = try optionalBluetoothAddress(index) else {
+            throw .invalidArguments("the address is empty; write it like 00:11:22:33:44:55")
+        }
+        return address
+    }
+
+    /// The options of `AddAccessory`.
+    func addOptions(_ index: Int) throws(DBusErrorReply) -> AddAccessoryOptions {
+        let options = try options(index, known: ["Name", "Profile", "Gesture", "BondedOnly", "Pair"])
+        var result = AddAccessoryOptions()
+        result.name = try Self.optionalName(options, "Name")
+        result.profile = try Self.optionalName(options, "Profile")
+        if let value = options["Gesture"] {
+            result.gesture = try Self.choice(try Self.string(value, "Gesture"), "Gesture", DaemonAPI.gestures) { $0 }
+        }
+        if let value = options["BondedOnly"] { result.bondedOnly = try Self.boolean(value, "BondedOnly") }
+        if let value = options["Pair"] { result.pair = try Self.boolean(value, "Pair") }
+        if result.bondedOnly, result.pair == false {
+            throw .invalidArguments("'BondedOnly' and not 'Pair' cannot both be; a bond comes from pairing")
+        }
+        return result
+    }
+
+    /// What `StartLearning` asks for.
+    func learningRequest() throws(DBusErrorReply) -> LearningRequest {
+        let options = try options(1, known: ["Name", "Add"])
+        return LearningRequest(
+            address: try optionalBluetoothAddress(0), name: try Self.optionalName(options, "Name"),
+            addsAccessory: try options["Add"].map { value throws(DBusErrorReply) in
+                try Self.boolean(value, "Add")
+            } ?? true)
+    }
+
+    private static func optionalName(
+        _ options: [String: DBusValue], _ key: String
+    ) throws(DBusErrorReply) -> String? {
+        guard let value = options[key] else { return nil }
+        return try check(try string(value, key), key, bytes: 1...PTTBusLimits.accessoryNameBytes)
+    }
+
+    private static func boolean(_ value: DBusValue, _ name: String) throws(DBusErrorReply) -> Bool {
+        guard case .boolean(let flag) = value else {
+            throw .invalidArguments("option '\(name)' is of type '\(value.type)'; give 'b'")
+        }
+        return flag
+    }
+}
