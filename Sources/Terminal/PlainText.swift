@@ -47,6 +47,28 @@ extension StringProtocol {
     /// The columns that it takes on a terminal.
     public var columns: Int { reduce(0) { $0 + $1.columns } }
 
+    /// The text in lines of at most `width` columns, broken at spaces where there are any, at most `limit` of them.
+    public func wrapped(_ width: Int, limit: Int) -> [String] {
+        var lines: [String] = []
+        var line = ""
+        for word in split(separator: " ") {
+            if line.isEmpty {
+                line = String(word)
+            } else if line.columns + 1 + word.columns <= width {
+                line += " " + word
+            } else {
+                lines.append(line)
+                line = String(word)
+            }
+        }
+        lines.append(line)
+        var shown = lines.prefix(Swift.max(1, limit)).map { $0.fitted(width, padded: false) }
+        if lines.count > shown.count, let last = shown.popLast() {
+            shown.append((last + "…").fitted(width, padded: false))
+        }
+        return shown
+    }
+
     /// The text in exactly `width` columns, or at most so many when it is not `padded`; what does not fit ends in "…".
     public func fitted(_ width: Int, padded: Bool = true) -> String {
         var result = ""

@@ -119,9 +119,11 @@ private struct ScanScreen {
         let size = TerminalSize.ofOutput ?? TerminalSize(columns: 80, rows: 24)
         let hint =
             list.hasCandidate
-            ? "To take one: pttctl accessory add ADDRESS. Ctrl-C ends."
-            : "Scanning; \(AccessoryScan.advice). Ctrl-C ends."
-        Console.draw(block.draw(list.lines(rows: size.rows - 1, all: isAll, hint: hint), size: size))
+            ? "To take one: pttctl accessory add ADDRESS"
+            : AccessoryScan.advice.prefix(1).uppercased() + AccessoryScan.advice.dropFirst()
+        let room = TerminalSize(columns: size.columns, rows: size.rows - 1)
+        Console.draw(
+            block.draw(list.lines(size: room, all: isAll, hints: [hint, "Ctrl-C ends."]), size: size))
     }
 
     mutating func end() {

@@ -100,21 +100,34 @@ struct ScanList {
             + "\(device.nameText.fitted(20))  \(device.address.plain(limit: 32).fitted(17))  \(device.verdict)"
     }
 
-    /// What a terminal shows, at most `rows` lines. Devices that have neither name nor profile only when `all`.
-    func lines(rows: Int, all: Bool, hint: String) -> [String] {
+    /// What a device takes on a terminal of so many columns: one line, and more where it needs them to say why it cannot be used.
+    static func lines(_ device: DiscoveredDevice, columns: Int) -> [String] {
+        guard device.rank == .refused else { return [line(device)] }
+        let indent = 52
+        let reason = device.verdict.wrapped(max(20, columns - indent - 1), limit: 4)
+        let first = line(device).dropLast(device.verdict.count) + reason[0]
+        return [String(first)] + reason.dropFirst().map { String(repeating: " ", count: indent) + $0 }
+    }
+
+    /// What a terminal shows, no more than fits. Devices that have neither name nor profile only when `all`.
+    func lines(size: TerminalSize, all: Bool, hints: [String]) -> [String] {
         let shown = sorted.filter { all || $0.rank != .nameless }
         let hidden = devices.count + unkept - shown.count
-        // The head, the count below, and the hint.
-        let space = max(1, rows - 3)
-        var lines = ["SIGNAL dBm  NAME                  ADDRESS            WHAT IT IS"]
-        lines += shown.prefix(space).map(Self.line)
-        let more = max(0, shown.count - space)
+        // The head, the count below, and the hints.
+        let space = max(1, size.rows - 2 - hints.count)
+        var lines: [String] = []
+        var fitting = 0
+        for device in shown {
+            let its = Self.lines(device, columns: size.columns)
+            guard lines.count + its.count <= space else { break }
+            lines += its
+            fitting += 1
+        }
         var rest: [String] = []
-        if more > 0 { rest.append("\(more) more that do not fit here") }
+        if fitting < shown.count { rest.append("\(shown.count - fitting) more that do not fit here") }
         if hidden > 0 { rest.append("\(hidden) without a name, which fit no profile (--all shows them)") }
         if !rest.isEmpty { lines.append("and \(rest.joined(separator: ", "))") }
-        lines.append(hint)
-        return lines
+        return ["SIGNAL dBm  NAME                  ADDRESS            WHAT IT IS"] + lines + hints
     }
 
     /// A line of news for a pipe.

@@ -42,6 +42,16 @@ import Testing
         #expect(text.fitted(width, padded: false) == expected.replacing(#/ +$/#, with: ""))
     }
 
+    @Test(
+        "a text is broken at spaces, and cut after its last line",
+        arguments: [
+            ("it tells clicks only", 10, 5, ["it tells", "clicks", "only"]), ("a b c d", 1, 2, ["a", "…"]),
+            ("a b c d", 3, 1, ["a …"]), ("", 5, 2, [""]), ("abcdefgh x", 4, 3, ["abc…", "x"]),
+        ])
+    func wrapped(text: String, width: Int, limit: Int, expected: [String]) {
+        #expect(text.wrapped(width, limit: limit) == expected)
+    }
+
     @Test("what is said keeps its lines and loses its escapes")
     func console() {
         #expect(Console.harmless("a\u{1B}[1m\nb\r\tc\u{85}") == "a\u{FFFD}[1m\nb\r\tc\u{FFFD}")
