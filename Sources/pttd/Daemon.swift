@@ -99,10 +99,12 @@ actor Daemon {
     private func run() async throws {
         let relay = try await embeddedRelay()
         let parts = try await Parts(
-            configuration, invitation: relay?.invitation ?? configuration.link, relayCarriesPushes: relay == nil,
-            store: stateDirectory + "/channel",
-            identity: identity, channel: channelConfiguration, bus: busAddress(configuration.bus),
-            systemBus: busAddress(configuration.blueZBus), loop: loop)
+            configuration,
+            channels: relay.map { [ChannelMembership(configured: $0.invitation)] }
+                ?? configuration.channels.map { ChannelMembership($0) },
+            relayCarriesPushes: relay == nil, state: stateDirectory, identity: identity, channel: channelConfiguration,
+            bus: busAddress(configuration.bus), systemBus: busAddress(configuration.blueZBus),
+            runsCommands: isUsersOwn, loop: loop)
         // What the bus asks is held weakly by what serves it.
         self.parts = parts
         await parts.start(logger)
@@ -139,6 +141,9 @@ actor Daemon {
         case .address(let address): .address(address)
         }
     }
+
+    /// Whether this daemon is a user's own, who may have it run programs: those of its buttons run as this user.
+    private var isUsersOwn: Bool { getuid() >= 1_000 && busAddress(configuration.bus) == .session }
 
     /// The relay of a machine that was not invited anywhere: on loopback, with one channel.
     private func embeddedRelay() async throws -> (server: RelayServer, invitation: InvitationLink)? {

@@ -4,6 +4,7 @@ import Bridge
 import ChannelService
 import DaemonAPI
 import FoundationEssentials
+import MonotonicTime
 import PTTBus
 import PushToTalkCore
 import Reactor
@@ -19,6 +20,8 @@ actor StatusPublisher {
     private let director: ChannelDirector
     private var accessories: AccessoryService?
     private var desktop: SystemUI?
+    private var feedback = FeedbackStateMachine()
+    private var feedbackTimer: EventLoop.Timer?
     private var isServed = false
     private var isDue = false
     /// Failures that are not told yet.
@@ -49,6 +52,7 @@ actor StatusPublisher {
 
     /// Something that is shown may be different.
     func changed() {
+        showFeedback()
         isDue = true
         guard isServed, !isPublishing else { return }
         isPublishing = true
@@ -58,9 +62,38 @@ actor StatusPublisher {
     /// Told after the properties, which say already that nothing is transmitted.
     func failed(_ error: PTChannelError) {
         desktop?.assumeIsolated { $0.failed(error.explanation) }
+        feedback.refused(at: .now)
         if failures.count == Self.failuresMax { failures.removeFirst() }
         failures.append(error)
         changed()
+    }
+
+    /// A control was pressed in vain.
+    func refused(_ error: PTChannelError) {
+        announce(error.explanation)
+        feedback.refused(at: .now)
+        showFeedback()
+    }
+
+    /// Something happened that no property tells.
+    func announce(_ text: String) { desktop?.assumeIsolated { $0.announce(text) } }
+
+    /// An emergency control was held for as long as its guard asks.
+    func emergency(_ source: AccessorySource) {
+        desktop?.assumeIsolated { $0.announce("Emergency: \(source.accessory)", isUrgent: true) }
+    }
+
+    /// At once, and not when the bus has been told: a light tells that the microphone is open.
+    private func showFeedback() {
+        guard let accessories else { return }
+        let now = Instant.now
+        feedback.update(director.assumeIsolated { $0.shown.snapshot })
+        let shown = feedback.feedback(at: now)
+        accessories.assumeIsolated { $0.setFeedback(shown) }
+        feedbackTimer?.cancel()
+        feedbackTimer = feedback.nextDeadline.map { deadline in
+            loop.schedule(at: deadline) { [weak self] in self?.assumeIsolated { $0.showFeedback() } }
+        }
     }
 
     /// Returns when what is so now has been told.

@@ -120,7 +120,7 @@ struct ChannelManagerModel {
         case 0..<78: return request()
         case 78..<84: return .push(.received(push()))
         case 84: return .audioSessionActivated
-        case 85: return .audioSessionDeactivated
+        case 85: return generator.chance(50) ? .signal(.channel(position: 3)) : .audioSessionDeactivated
         case 86:
             return generator.chance(30) ? .audioSessionFailed(reason: "unplugged") : .captureFailed(reason: "unplugged")
         case 87: return generator.chance(50) ? .captureEnded : .captureBegan
