@@ -72,6 +72,9 @@ struct AccessoryAdd: AsyncParsableCommand {
         }
     }
 
+    /// Lines of one note that are shown.
+    static let linesMax = 20
+
     static func words(_ step: AddStep) -> String {
         switch step {
         case .searching: "searching: press the button now"
@@ -84,7 +87,12 @@ struct AccessoryAdd: AsyncParsableCommand {
 
     static func lines(_ accessory: AccessoryProperties, notes: [String]) -> [String] {
         var lines = ["added: " + AccessoryList.line(accessory)]
-        lines += notes.map { "note: \($0.plain())" }
+        for note in notes {
+            // Lines to be copied stand alone.
+            for (index, line) in note.split(separator: "\n").prefix(linesMax).enumerated() {
+                lines.append((index == 0 ? "note: " : "    ") + line.plain(limit: 1_024))
+            }
+        }
         lines.append("Try it, nothing is transmitted meanwhile: pttctl accessory test \(accessory.id.shellWord)")
         return lines
     }

@@ -35,7 +35,7 @@ import Testing
     @Test("adding by address tells the steps, the notes and what to do next")
     func add() async throws {
         try await withAccessories { fixture, _, accessories in
-            await accessories.know(notes: ["it can be imitated\u{1B}[2J"])
+            await accessories.know(notes: ["it can be imitated\u{1B}[2J", "copy this:\nRULE\nand that"])
             let outcome = try await Program.run(fixture, "accessory", "add", address.lowercased())
             #expect(
                 outcome
@@ -48,6 +48,9 @@ import Testing
                             subscribing to its buttons
                             added: PTT-Z  C4:11:22:33:44:55  Pryme BT-PTT-Z  ready  battery 85 %
                             note: it can be imitated\u{FFFD}[2J
+                            note: copy this:
+                                RULE
+                                and that
                             Try it, nothing is transmitted meanwhile: pttctl accessory test PTT-Z
 
                             """))
