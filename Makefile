@@ -58,7 +58,8 @@ install:
 	install -Dm 644 systemd/org.pttd.conf $(DESTDIR)/usr/share/dbus-1/system.d/org.pttd.conf
 	install -Dm 644 -t $(DESTDIR)/usr/share/dbus-1/system-services systemd/org.pttd.service
 	install -Dm 644 -t $(DESTDIR)/usr/share/dbus-1/services systemd/org.pttd.service
-	install -Dm 644 udev/60-pttd.rules $(DESTDIR)/usr/lib/udev/rules.d/60-pttd.rules
+	install -Dm 644 -t $(DESTDIR)/usr/lib/udev/rules.d udev/60-pttd.rules udev/72-pttd-access.rules
+	install -Dm 644 -t $(DESTDIR)/usr/lib/udev/hwdb.d udev/60-pttd.hwdb
 	install -Dm 644 -t $(DESTDIR)/usr/share/man/man1 docs/man/pttctl.1
 	install -Dm 644 -t $(DESTDIR)/usr/share/man/man8 docs/man/pttd.8 docs/man/pttrelay.8
 	for program in pttctl pttd pttrelay; do \
@@ -70,7 +71,8 @@ install:
 	        install -Dm 644 /dev/stdin $(DESTDIR)/usr/share/fish/vendor_completions.d/$$program.fish || exit 1; \
 	done
 ifeq ($(DESTDIR),)
-	systemd-sysusers pttd.conf && systemd-tmpfiles --create pttd.conf && systemctl daemon-reload && systemctl reload dbus && udevadm control --reload
+	systemd-sysusers pttd.conf && systemd-tmpfiles --create pttd.conf && systemctl daemon-reload && systemctl reload dbus && systemd-hwdb update && \
+	    udevadm control --reload && udevadm trigger -s input -s tty
 endif
 
 # Figures, by hand; only the cycles fail, when memory or descriptors grow.

@@ -37,6 +37,7 @@ public actor BlueZClient {
     var isReconciling = false
     var reconcileTimer: EventLoop.Timer?
     var agent: AgentState?
+    var serial: SerialProfileState?
     /// Devices that we are pairing: the only ones whose pairing the default agent agrees to.
     var pairing: Set<DeviceIdentifier> = []
 
@@ -118,6 +119,7 @@ public actor BlueZClient {
     /// Ends it: no event is reported any more; agent and profile are taken back.
     public func stop() async {
         await unregisterAll()
+        await unregisterSerialProfile()
         if let watch { await connection.unwatchName(watch) }
         watch = nil
         for match in matches { await connection.removeMatch(match) }
@@ -156,6 +158,8 @@ public actor BlueZClient {
         hasOverflowed = false
         reconciler.forgetAll()
         agent?.isRegistered = false
+        serial?.isRegistered = false
+        serial?.timer?.cancel()
         logger.info("bluetoothd is gone")
         report(tree.clear())
         if wasLoaded { report([.unavailable]) }
@@ -203,6 +207,7 @@ public actor BlueZClient {
         for message in later { apply(message) }
         report([.available])
         registerAgentAgain()
+        registerSerialAgain()
     }
 
     // MARK: Signals

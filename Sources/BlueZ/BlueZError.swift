@@ -78,10 +78,12 @@ public struct BlueZError: Error, Hashable, Sendable, CustomStringConvertible {
         case "org.bluez.Error.InProgress": return .inProgress
         case "org.bluez.Error.AlreadyConnected", "org.bluez.Error.AlreadyExists": return .alreadyDone
         case "org.bluez.Error.NotConnected": return .notConnected
+        case "org.bluez.Error.NotAvailable" where message == "br-connection-profile-unavailable": return .notSupported
         case "org.bluez.Error.NotReady", "org.bluez.Error.NotAvailable": return .notReady
         case "org.bluez.Error.NotPermitted", "org.bluez.Error.NotAuthorized", "org.bluez.Error.Rejected":
             return .notPermitted
-        case "org.bluez.Error.NotSupported": return .notSupported
+        case "org.bluez.Error.NotSupported", "org.bluez.Error.ProfileUnavailable": return .notSupported
+        case "org.bluez.Error.BREDR.KeyMissing", "org.bluez.Error.BREDR.ConnKeyMissing": return .authenticationFailed
         case "org.bluez.Error.DoesNotExist", "org.freedesktop.DBus.Error.UnknownObject",
             "org.freedesktop.DBus.Error.UnknownMethod", "org.freedesktop.DBus.Error.UnknownInterface":
             // BlueZ answers UnknownMethod, not UnknownObject, for the path of an object that is gone.
@@ -111,7 +113,8 @@ public struct BlueZError: Error, Hashable, Sendable, CustomStringConvertible {
         case "le-connection-abort-by-local", "br-connection-aborted-by-local", "Software caused connection abort":
             return .connectionAborted
         case "le-connection-abort-by-remote", "br-connection-aborted-by-remote", "le-connection-refused",
-            "br-connection-refused", "br-connection-page-timeout", "le-connection-link-layer-protocol-error",
+            "br-connection-refused", "br-connection-page-timeout", "br-connection-timeout",
+            "le-connection-link-layer-protocol-error",
             "Connection timed out", "Host is down", "Connection refused", "Connection reset by peer",
             "No route to host", "Input/output error":
             return .unreachable
@@ -122,6 +125,11 @@ public struct BlueZError: Error, Hashable, Sendable, CustomStringConvertible {
         case "le-connection-adapter-not-powered", "br-connection-adapter-not-powered",
             "br-connection-not-supported", "Resource Not Ready", "Network is down":
             return message.hasSuffix("not-supported") ? .notSupported : .notReady
+        // The device shows no record of the profile.
+        case "br-connection-profile-unavailable", "br-connection-sdp-search", "Protocol not available":
+            return .notSupported
+        case "br-connection-key-missing": return .authenticationFailed
+        case "br-connection-already-connected": return .alreadyDone
         case "br-connection-canceled", "Operation canceled", "le-connection-canceled": return .cancelled
         case "Already notifying", "No discovery started": return .alreadyDone
         case "Not connected", "Transport endpoint is not connected": return .notConnected

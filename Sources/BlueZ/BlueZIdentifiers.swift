@@ -148,6 +148,8 @@ enum BlueZName {
     static let gattProfile = "org.bluez.GattProfile1"
     static let agentManager = "org.bluez.AgentManager1"
     static let agent = "org.bluez.Agent1"
+    static let profileManager = "org.bluez.ProfileManager1"
+    static let profile = "org.bluez.Profile1"
     static let objectManager = "org.freedesktop.DBus.ObjectManager"
     static let properties = "org.freedesktop.DBus.Properties"
 }

@@ -19,6 +19,10 @@ final class EvdevDevice {
     private let descriptor: Int32
     private let device: OpaquePointer
     private var keys = KeyStateMachine()
+    /// To be grabbed once nothing is held: a desktop that has seen a press would never see the release.
+    private var awaitsGrab: Bool
+    /// What the kernel dropped is being made up for; kept between turns, as libevdev must not be asked for anything else meanwhile.
+    private var flag = LIBEVDEV_READ_FLAG_NORMAL.rawValue
     private var watch: EventLoop.Watch?
     private let onEdge: (KeyEdge) -> Void
     private let onLoss: (LinuxInputError) -> Void
@@ -31,9 +35,11 @@ final class EvdevDevice {
     ///   - onEdge: Called for each key edge.
     ///   - onLoss: Called once when the device can be read no more; close it then.
     init(
-        node: String, rule: InputDeviceRule, loop: EventLoop, onEdge: @escaping (KeyEdge) -> Void,
+        _ tagged: TaggedDevice, loop: EventLoop, onEdge: @escaping (KeyEdge) -> Void,
         onLoss: @escaping (LinuxInputError) -> Void
     ) throws(LinuxInputError) {
+        let node = tagged.node
+        awaitsGrab = tagged.rule.isGrabbed
         descriptor = open(node, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
         guard descriptor >= 0 else { throw LinuxInputError(node: node, call: "open", code: errno) }
         var device: OpaquePointer?
@@ -49,11 +55,13 @@ final class EvdevDevice {
             node: node, name: libevdev_get_name(device).map { String(cString: $0) } ?? "",
             bus: UInt16(truncatingIfNeeded: libevdev_get_id_bustype(device)),
             vendor: UInt16(truncatingIfNeeded: libevdev_get_id_vendor(device)),
-            product: UInt16(truncatingIfNeeded: libevdev_get_id_product(device)), rule: rule)
+            product: UInt16(truncatingIfNeeded: libevdev_get_id_product(device)),
+            unique: libevdev_get_uniq(device).map { String(cString: $0) }, keys: Self.keys(of: device),
+            properties: tagged.properties, rule: tagged.rule)
         do throws(LinuxInputError) {
             // The house's clock, so that a press carries the time at which the kernel saw it.
             var code = libevdev_set_clock_id(device, CLOCK_MONOTONIC)
-            if code == 0, rule.isGrabbed { code = libevdev_grab(device, LIBEVDEV_GRAB) }
+            if code == 0 { code = grabWhenFree() }
             guard code == 0 else { throw LinuxInputError(node: node, call: "ioctl", code: -code) }
             do throws(SystemError) {
                 watch = try loop.watch(descriptor, for: .readable) { [unowned self] _ in read() }
@@ -67,6 +75,21 @@ final class EvdevDevice {
         }
     }
 
+    private static func keys(of device: OpaquePointer) -> Set<UInt16> {
+        Set(
+            (1..<KeyStateMachine.codesCount).filter { libevdev_has_event_code(device, UInt32(EV_KEY), UInt32($0)) == 1 }
+        )
+    }
+
+    /// Grabs the device if that is still to be done and no key is down. Returns zero or a negative errno.
+    private func grabWhenFree() -> Int32 {
+        guard awaitsGrab,
+            !info.keys.contains(where: { libevdev_get_event_value(device, UInt32(EV_KEY), UInt32($0)) != 0 })
+        else { return 0 }
+        awaitsGrab = false
+        return libevdev_grab(device, LIBEVDEV_GRAB)
+    }
+
     /// Ends the watch and lets go of the device. Keys that are held come up.
     func shut() {
         guard let watch else { return }
@@ -78,7 +101,6 @@ final class EvdevDevice {
     }
 
     private func read() {
-        var flag = LIBEVDEV_READ_FLAG_NORMAL.rawValue
         for _ in 0..<Self.eventsPerTurn {
             guard watch != nil else { return }
             var event = input_event()
@@ -98,10 +120,7 @@ final class EvdevDevice {
                 flag = LIBEVDEV_READ_FLAG_NORMAL.rawValue
             case let result:
                 if result == -EINTR { continue }
-                let error = LinuxInputError(node: info.node, call: "read", code: -result)
-                shut()
-                onLoss(error)
-                return
+                return lose("read", code: -result)
             }
         }
     }
@@ -111,5 +130,13 @@ final class EvdevDevice {
         let time = Instant(
             nanoseconds: Int64(event.time.tv_sec) &* 1_000_000_000 &+ Int64(event.time.tv_usec) &* 1_000)
         for edge in keys.handle(.key(code: event.code, value: event.value), at: time) { onEdge(edge) }
+        guard awaitsGrab, event.value == 0 else { return }
+        let result = grabWhenFree()
+        if result != 0 { lose("grab", code: -result) }
+    }
+
+    private func lose(_ call: String, code: Int32) {
+        shut()
+        onLoss(LinuxInputError(node: info.node, call: call, code: code))
     }
 }

@@ -1,10 +1,22 @@
-// An input device, and what its udev rule says about it.
+// A local device that udev's rules have given to pttd, as it is told of.
 
-/// An input device that a udev rule has given to pttd.
+/// An input device or serial port that a udev rule has given to pttd.
 public struct InputDevice: Hashable, Sendable {
+    /// How it tells.
+    public enum Kind: Hashable, Sendable {
+        /// Keys: an evdev device.
+        case keys
+        /// Bytes: a serial port.
+        case serialPort
+        /// One key: a switch at a line of a serial port.
+        case serialLine
+    }
+
     /// Its node, "/dev/input/event7". Stable while it is plugged in.
     public var node: String
-    /// The kernel's name for it.
+    /// How it tells.
+    public var kind: Kind
+    /// The kernel's name for it; of a serial port udev's, or the node's.
     public var name: String
     /// Bus, vendor and product as lsusb(8) shows the latter two.
     public var bus: UInt16
@@ -12,64 +24,73 @@ public struct InputDevice: Hashable, Sendable {
     public var vendor: UInt16
     /// The product id.
     public var product: UInt16
+    /// What distinguishes it from others of its kind, as the kernel has it: the address of a Bluetooth device, a serial number.
+    public var unique: String?
+    /// The keys that it has, KEY_* and BTN_* of <linux/input-event-codes.h>.
+    public var keys: Set<UInt16>
+    /// udev's properties of it whose names begin with `ID_`.
+    public var properties: [String: String]
     /// What the udev rule says.
     public var rule: InputDeviceRule
 
+    /// The Bluetooth address that it came by, in capitals; nil for others.
+    public var bluetoothAddress: String? {
+        guard bus == Self.bluetoothBus, let unique else { return nil }
+        let parts = unique.split(separator: ":", omittingEmptySubsequences: false)
+        guard parts.count == 6, parts.allSatisfy({ $0.utf8.count == 2 && $0.allSatisfy(\.isHexDigit) }) else {
+            return nil
+        }
+        return unique.uppercased()
+    }
+
+    /// BUS_BLUETOOTH of <linux/input.h>.
+    static let bluetoothBus: UInt16 = 5
+
     /// A device as described.
     public init(
-        node: String, name: String, bus: UInt16 = 0, vendor: UInt16 = 0, product: UInt16 = 0,
+        node: String, kind: Kind = .keys, name: String, bus: UInt16 = 0, vendor: UInt16 = 0, product: UInt16 = 0,
+        unique: String? = nil, keys: Set<UInt16> = [], properties: [String: String] = [:],
         rule: InputDeviceRule = InputDeviceRule()
     ) {
         self.node = node
+        self.kind = kind
         self.name = name
         self.bus = bus
         self.vendor = vendor
         self.product = product
+        self.unique = unique
+        self.keys = keys
+        self.properties = properties
         self.rule = rule
     }
 }
 
-/// What an installer writes into a udev rule besides `TAG+="pttd"`.
-///
-/// `ENV{PTTD_PROFILE}="…"` names the profile; `ENV{PTTD_GRAB}="1"` keeps its keys from everybody else.
-public struct InputDeviceRule: Hashable, Sendable {
-    /// A value longer than this is no profile's name.
-    static let valueLengthMax = 64
+/// A node that carries the tag, before it is opened.
+struct TaggedDevice: Hashable, Sendable {
+    /// udev's properties kept of one device, and how long each may be in bytes.
+    static let propertiesMax = 64
+    static let propertyLengthMax = 256
 
-    /// The profile; nil when the rule names none.
-    public var profileID: String?
-    /// Its keys reach nobody else, the desktop for one.
-    public var isGrabbed: Bool
-    /// What in the rule was not understood, in words.
-    public var problems: [String]
+    var node: String
+    var isSerial: Bool
+    var rule: InputDeviceRule
+    /// Those whose names begin with `ID_`.
+    var properties: [String: String]
 
-    /// A rule that only tags.
-    public init(profileID: String? = nil, isGrabbed: Bool = false) {
-        self.profileID = profileID
-        self.isGrabbed = isGrabbed
-        problems = []
-    }
-
-    /// Reads the properties that udev has for a device; those of others are not looked at.
-    public init(properties: [String: String]) {
-        self.init()
-        for (key, value) in properties.sorted(by: { $0.key < $1.key }) where key.hasPrefix("PTTD_") {
-            switch key {
-            case "PTTD_PROFILE":
-                if value.isEmpty || value.utf8.count > Self.valueLengthMax {
-                    problems.append("PTTD_PROFILE is not a profile's id: write ENV{PTTD_PROFILE}=\"id\"")
-                } else {
-                    profileID = value
-                }
-            case "PTTD_GRAB":
-                switch value {
-                case "1": isGrabbed = true
-                case "0", "": isGrabbed = false
-                default: problems.append("PTTD_GRAB is \"\(value.prefix(16))\": write 1 or 0")
-                }
-            default:
-                problems.append("\(key.prefix(64)) is not known: PTTD_PROFILE and PTTD_GRAB are")
-            }
+    /// From all of udev's properties; nil for nodes of the subsystems that are neither evdev's nor a serial port ("/dev/input/js0").
+    init?(node: String, subsystem: String, properties: [String: String]) {
+        switch subsystem {
+        case "input" where node.hasPrefix("/dev/input/event"): isSerial = false
+        case "tty" where node.hasPrefix("/dev/"): isSerial = true
+        default: return nil
         }
+        self.node = node
+        rule = InputDeviceRule(properties: properties)
+        let kept = properties.lazy.filter {
+            $0.key.hasPrefix("ID_") && $0.key.utf8.count <= Self.propertyLengthMax
+                && $0.value.utf8.count <= Self.propertyLengthMax
+        }
+        self.properties = Dictionary(
+            uniqueKeysWithValues: kept.sorted { $0.key < $1.key }.prefix(Self.propertiesMax).map { ($0.key, $0.value) })
     }
 }

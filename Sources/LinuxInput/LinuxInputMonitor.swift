@@ -1,47 +1,66 @@
-// The input devices that udev rules have tagged for pttd, as they come and go. No other device is ever opened.
-import CUdev
+// The devices that udev rules have tagged for pttd, as they come and go. No other device is ever opened.
 import Logging
 import MonotonicTime
 import Reactor
 
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
-
-/// What the tagged input devices do.
+/// What the tagged devices do.
 public enum LinuxInputEvent: Sendable {
     /// A device is there and is read.
     case added(InputDevice)
     /// A key of a device (by its node) went down or came up.
     case key(node: String, KeyEdge)
+    /// Bytes of a serial port (by its node) came, and when they were read.
+    case bytes(node: String, [UInt8], at: Instant)
     /// A device is gone; its held keys came up before.
     case removed(node: String)
-    /// A tagged device cannot be used, or its rule is wrong.
-    case problem(node: String, String)
+    /// A tagged device cannot be used, or its rule is wrong; nil: that is over.
+    case problem(node: String, String?)
 }
 
-/// Reads the keys of input devices that carry the udev tag `pttd`.
+/// Reads input devices and serial ports that carry the udev tag `pttd`.
 ///
 /// It lives on an event loop; its handler is called there, in order.
 public actor LinuxInputMonitor {
     /// The tag: `TAG+="pttd"` in a udev rule.
     public static let tag = "pttd"
     /// Devices read at a time.
-    public static let devicesMax = 32
+    public static let devicesMax = TaggedDevicesStateMachine.openMax
 
     /// The loop it lives on.
     public nonisolated let loop: EventLoop
     /// The loop as its executor.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
+    private enum Opened {
+        case keys(EvdevDevice)
+        case port(SerialPort)
+        case line(SerialLineSwitch)
+
+        var info: InputDevice {
+            switch self {
+            case .keys(let device): device.info
+            case .port(let device): device.info
+            case .line(let device): device.info
+            }
+        }
+
+        func shut() {
+            switch self {
+            case .keys(let device): device.shut()
+            case .port(let device): device.shut()
+            case .line(let device): device.shut()
+            }
+        }
+    }
+
     private let logger: Logger
     private let handler: @Sendable (LinuxInputEvent) -> Void
-    private var udev: OpaquePointer?
-    private var monitor: OpaquePointer?
-    private var watch: EventLoop.Watch?
-    private var devices: [String: EvdevDevice] = [:]
+    private var machine = TaggedDevicesStateMachine()
+    private var udev: UdevDevices?
+    private var access: AccessWatch?
+    private var devices: [String: Opened] = [:]
+    private var timer: EventLoop.Timer?
+    private var isStarted = false
 
     /// A monitor that does nothing until `start`.
     public init(loop: EventLoop, logger: Logger, handler: @escaping @Sendable (LinuxInputEvent) -> Void) {
@@ -58,133 +77,130 @@ public actor LinuxInputMonitor {
     /// - Throws: `LinuxInputError.udev` where udev does not work; other input keeps working.
     public func start() throws(LinuxInputError) {
         guard udev == nil else { return }
-        guard let udev = udev_new() else { throw LinuxInputError.udev(call: "udev_new", code: errno) }
-        self.udev = udev
-        // First the monitor, then the list: what comes in between is told twice rather than never.
-        do throws(LinuxInputError) {
-            try startMonitor(udev)
-        } catch {
-            stop()
-            throw error
+        isStarted = true
+        // First the news, then the list: what comes in between is told twice rather than never.
+        udev = try UdevDevices(tag: Self.tag, loop: loop) { [weak self] news in
+            self?.assumeIsolated { $0.received(news) }
         }
-        enumerate(udev)
+        readAll()
     }
 
     /// Closes all devices; held keys come up.
     public func stop() {
-        watch?.cancel()
-        watch = nil
-        for node in devices.keys.sorted() { remove(node) }
-        if let monitor { udev_monitor_unref(monitor) }
-        if let udev { udev_unref(udev) }
-        monitor = nil
+        isStarted = false
+        udev?.shut()
         udev = nil
+        handle(.all([]))
+        timer?.cancel()
+        timer = nil
+        access?.shut()
+        access = nil
     }
 
-    private func startMonitor(_ udev: OpaquePointer) throws(LinuxInputError) {
-        // "udev", not "kernel": only udevd's own events carry tags and come when permissions are set.
-        guard let monitor = udev_monitor_new_from_netlink(udev, "udev") else {
-            throw LinuxInputError.udev(call: "udev_monitor_new_from_netlink", code: errno)
-        }
-        self.monitor = monitor
-        var code = udev_monitor_filter_add_match_subsystem_devtype(monitor, "input", nil)
-        if code >= 0 { code = udev_monitor_filter_add_match_tag(monitor, Self.tag) }
-        if code >= 0 { code = udev_monitor_enable_receiving(monitor) }
-        guard code >= 0 else { throw LinuxInputError.udev(call: "udev_monitor_enable_receiving", code: -code) }
-        do throws(SystemError) {
-            watch = try loop.watch(udev_monitor_get_fd(monitor), for: .readable) { [weak self] _ in
-                self?.assumeIsolated { $0.receive() }
-            }
-        } catch {
-            throw LinuxInputError.udev(call: error.call, code: error.code)
+    private func received(_ news: UdevDevices.News) {
+        switch news {
+        case .tagged(let device): handle(.tagged(device))
+        case .untagged(let node): handle(.untagged(node: node))
+        case .missed:
+            logger.warning("News of udev was missed; its devices are read anew")
+            readAll()
         }
     }
 
-    private func enumerate(_ udev: OpaquePointer) {
-        guard let list = udev_enumerate_new(udev) else { return }
-        defer { udev_enumerate_unref(list) }
-        guard udev_enumerate_add_match_subsystem(list, "input") >= 0, udev_enumerate_add_match_tag(list, Self.tag) >= 0,
-            udev_enumerate_scan_devices(list) >= 0
-        else { return logger.warning("The list of input devices cannot be read") }
-        var entry = udev_enumerate_get_list_entry(list)
-        while let current = entry {
-            entry = udev_list_entry_get_next(current)
-            guard let path = udev_list_entry_get_name(current), let device = udev_device_new_from_syspath(udev, path)
-            else { continue }
-            add(device)
-            udev_device_unref(device)
-        }
+    private func readAll() {
+        guard let all = udev?.all else { return logger.warning("The list of input devices cannot be read") }
+        handle(.all(all))
     }
 
-    private func receive() {
-        guard let monitor, let device = udev_monitor_receive_device(monitor) else { return }
-        defer { udev_device_unref(device) }
-        let action = udev_device_get_action(device).map { String(cString: $0) }
-        if action == "remove" {
-            if let node = udev_device_get_devnode(device) { remove(String(cString: node)) }
-        } else {
-            add(device)
+    // MARK: The rules and their doing
+
+    func handle(_ event: TaggedDevicesStateMachine.Event) {
+        var actions = machine.handle(event, at: .now)
+        var index = 0
+        while index < actions.count {
+            if let outcome = carryOut(actions[index]) { actions += machine.handle(outcome, at: .now) }
+            index += 1
         }
+        schedule()
     }
 
-    private func add(_ device: OpaquePointer) {
-        guard let pointer = udev_device_get_devnode(device) else { return }
-        let node = String(cString: pointer)
-        // "/dev/input/js0" and the like belong to the same subsystem, but are no evdev nodes.
-        guard node.hasPrefix("/dev/input/event"), udev_device_has_current_tag(device, Self.tag) == 1 else {
-            // A rule that was changed has taken the tag away.
-            return remove(node)
+    private func carryOut(_ action: TaggedDevicesStateMachine.Action) -> TaggedDevicesStateMachine.Event? {
+        switch action {
+        case .open(let device): return open(device)
+        case .close(let node): close(node)
+        case .problem(let node, let problem):
+            logger.warning("Input device", metadata: ["node": "\(node)", "problem": "\(problem ?? "none any more")"])
+            handler(.problem(node: node, problem))
         }
-        open(node: node, rule: InputDeviceRule(properties: properties(of: device)))
+        return nil
     }
 
-    private func properties(of device: OpaquePointer) -> [String: String] {
-        var properties: [String: String] = [:]
-        var entry = udev_device_get_properties_list_entry(device)
-        while let current = entry {
-            entry = udev_list_entry_get_next(current)
-            guard let name = udev_list_entry_get_name(current).map({ String(cString: $0) }), name.hasPrefix("PTTD_")
-            else { continue }
-            properties[name] = udev_list_entry_get_value(current).map { String(cString: $0) } ?? ""
-        }
-        return properties
-    }
-
-    func open(node: String, rule: InputDeviceRule) {
-        if let known = devices[node] {
-            guard known.info.rule != rule else { return }
-            remove(node)
-        }
-        guard devices.count < Self.devicesMax else {
-            return report(node, "is one device too many: \(Self.devicesMax) are read at a time")
-        }
-        for problem in rule.problems { report(node, problem) }
+    private func open(_ tagged: TaggedDevice) -> TaggedDevicesStateMachine.Event {
+        let node = tagged.node
         do throws(LinuxInputError) {
-            let device = try EvdevDevice(
-                node: node, rule: rule, loop: loop,
-                onEdge: { [weak self] edge in self?.assumeIsolated { $0.handler(.key(node: node, edge)) } },
-                onLoss: { [weak self] error in
-                    self?.assumeIsolated { monitor in
-                        monitor.logger.info("Input device lost", metadata: ["reason": "\(error)"])
-                        monitor.remove(node)
-                    }
-                })
+            let device = try opened(tagged)
             devices[node] = device
             logger.info("Input device", metadata: ["node": "\(node)", "name": "\(device.info.name)"])
             handler(.added(device.info))
+            return .opened(node: node)
         } catch {
-            report(node, "\(error)")
+            if case .permission = error { watchAccess(of: node) }
+            return .failed(node: node, error)
         }
     }
 
-    private func remove(_ node: String) {
+    private func opened(_ tagged: TaggedDevice) throws(LinuxInputError) -> Opened {
+        let node = tagged.node
+        let onEdge: (KeyEdge) -> Void = { [weak self] edge in
+            self?.assumeIsolated { $0.handler(.key(node: node, edge)) }
+        }
+        let onLoss: (LinuxInputError) -> Void = { [weak self] error in
+            self?.assumeIsolated { $0.lost(node, error) }
+        }
+        guard tagged.isSerial else {
+            return .keys(try EvdevDevice(tagged, loop: loop, onEdge: onEdge, onLoss: onLoss))
+        }
+        if let line = tagged.rule.line {
+            return .line(try SerialLineSwitch(tagged, line: line, loop: loop, onEdge: onEdge, onLoss: onLoss))
+        }
+        return .port(
+            try SerialPort(
+                tagged, loop: loop,
+                onBytes: { [weak self] bytes, time in
+                    self?.assumeIsolated { $0.handler(.bytes(node: node, bytes, at: time)) }
+                }, onLoss: onLoss))
+    }
+
+    private func close(_ node: String) {
         guard let device = devices.removeValue(forKey: node) else { return }
         device.shut()
         handler(.removed(node: node))
     }
 
-    private func report(_ node: String, _ problem: String) {
-        logger.warning("Input device", metadata: ["node": "\(node)", "problem": "\(problem)"])
-        handler(.problem(node: node, problem))
+    private func lost(_ node: String, _ error: LinuxInputError) {
+        logger.info("Input device lost", metadata: ["reason": "\(error)"])
+        close(node)
+        handle(.lost(node: node, error))
+    }
+
+    private func watchAccess(of node: String) {
+        do throws(SystemError) {
+            if access == nil {
+                access = try AccessWatch(loop: loop) { [weak self] node in
+                    self?.assumeIsolated { $0.handle(.accessChanged(node: node)) }
+                }
+            }
+            try access?.add(folderOf: node)
+        } catch {
+            logger.warning(
+                "Permissions that come later are not noticed", metadata: ["node": "\(node)", "reason": "\(error)"])
+        }
+    }
+
+    private func schedule() {
+        timer?.cancel()
+        timer = nil
+        guard isStarted, let deadline = machine.nextDeadline else { return }
+        timer = loop.schedule(at: deadline) { [weak self] in self?.assumeIsolated { $0.handle(.deadline) } }
     }
 }

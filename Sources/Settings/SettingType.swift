@@ -193,6 +193,21 @@ extension SettingType {
     }
 }
 
+extension SettingType {
+    /// One value of kind `element`, or several in an array.
+    public static func oneOrMore<Element>(
+        of element: SettingType<Element>, countMax: Int = 64
+    ) -> SettingType<[Element]> where Value == [Element] {
+        let array = SettingType<[Element]>.array(of: element, count: 1...countMax)
+        let expected = "\(element.expected), or several in [ ]"
+        return SettingType<[Element]>(expected: expected, placeholder: [element.placeholder]) {
+            node throws(LocatedRefusal) in
+            if case .array = node.value { return try array.read(node) }
+            return [try element.read(node)]
+        }
+    }
+}
+
 /// A duration from a number and a unit (`ms`, `s`, `min`, `h`), nil when the text is anything else.
 ///
 /// At most nine digits before and three after the point, so that it is exact.

@@ -132,6 +132,9 @@ public final class SettingsTable {
         }
     }
 
+    /// The keys that the file has here, in its order, for tables whose keys are names of the user's.
+    public var keys: [String] { table.entries.map(\.key) }
+
     /// Whether the file says anything for `key`. Makes it a known one.
     public func contains(_ key: String) -> Bool { ask(key) != nil }
 

@@ -95,7 +95,7 @@ struct SimulatedBluetooth {
         case .autoConnect(let services):
             registered = services
             return [.completed(command, nil), .autoConnect(isArmed: true)]
-        case .write, .setLink:
+        case .write, .writeStream, .setLink:
             return [.completed(command, nil)]
         case .openStream, .closeStream:
             return [.completed(command, .notSupported)]
@@ -207,8 +207,8 @@ extension DeviceFacts {
             isTrusted: isTrusted, isConnected: false, servicesResolved: false, battery: nil,
             characteristics: profile.inputs.enumerated().map { index, input in
                 CharacteristicFacts(
-                    id: CharacteristicIdentifier(path: "\(path)/service0010/char001\(index)")!, service: input.service,
-                    characteristic: input.characteristic)
+                    id: CharacteristicIdentifier(path: "\(path)/service0010/char001\(index)")!, service: input.service!,
+                    characteristic: input.characteristic!)
             })
     }
 

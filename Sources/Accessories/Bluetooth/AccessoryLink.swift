@@ -12,6 +12,8 @@ enum AccessoryLinkEvent: Sendable {
     case completed(BluetoothCommand, BluetoothFailure?)
     /// The stream that was opened has ended.
     case streamClosed(StreamKind)
+    /// The device has connected its stream by itself: `openStream` takes it.
+    case streamOffered(StreamKind)
     case deadline
 }
 

@@ -10,10 +10,11 @@ actor BlueZHost: BluetoothHost {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
-    private let connection: DBusConnection
-    private let logger: Logger
-    private var client: BlueZClient?
-    private var handler: (@Sendable (BluetoothReport) -> Void)?
+    let connection: DBusConnection
+    let logger: Logger
+    private(set) var client: BlueZClient?
+    private(set) var handler: (@Sendable (BluetoothReport) -> Void)?
+    let streams = StreamTable()
     private var isAvailable = false
     private var radio = RadioState.noService
     /// What was told of each device, so that a new signal strength is no news.
@@ -39,6 +40,7 @@ actor BlueZHost: BluetoothHost {
 
     func stop() async {
         handler = nil
+        streams.closeAll()
         await client?.stop()
         client = nil
     }
@@ -71,6 +73,7 @@ actor BlueZHost: BluetoothHost {
             tell(characteristic.device)
         case .deviceRemoved(let device):
             told[device] = nil
+            streams.close(device)
             handler?(.deviceRemoved(device))
         case .valueChanged(let characteristic, let bytes, let time):
             handler?(.value(characteristic: characteristic, bytes: bytes, at: time))
@@ -88,6 +91,7 @@ actor BlueZHost: BluetoothHost {
 
     private func serviceGone() {
         isAvailable = false
+        streams.closeAll()
         told = [:]
         armed = []
         updateRadio()
@@ -137,7 +141,10 @@ actor BlueZHost: BluetoothHost {
             case .autoConnect(let services): await client.setReconnectingServices(services)
             case .write(let characteristic, let value): try await client.writeValue(value, to: characteristic)
             case .remove(let device): try await client.removeDevice(device)
-            case .openStream, .closeStream, .setLink: return .notSupported
+            case .openStream(let device, let kind): return await openStream(device, kind)
+            case .closeStream(let device, let kind): await closeStream(device, kind)
+            case .writeStream(let device, let kind, let bytes): return writeStream(bytes, to: device, kind)
+            case .setLink: return .notSupported
             }
             return nil
         } catch {

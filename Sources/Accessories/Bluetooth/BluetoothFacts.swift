@@ -15,6 +15,11 @@ struct DeviceFacts: Equatable, Sendable {
     /// Percent.
     var battery: Int?
     var characteristics: [CharacteristicFacts]
+    /// It was paired for this link only: the keys were not kept.
+    var isPairedForNow = false
+
+    /// Its link is encrypted with keys that both sides keep.
+    var isBonded: Bool { isPaired && !isPairedForNow }
 }
 
 /// A characteristic of a connected device.
@@ -52,6 +57,8 @@ enum BluetoothCommand: Hashable, Sendable {
     /// Open a stream of bytes; its bytes and its end come as reports.
     case openStream(device: DeviceIdentifier, StreamKind)
     case closeStream(device: DeviceIdentifier, StreamKind)
+    /// Write a few bytes to an open stream.
+    case writeStream(device: DeviceIdentifier, StreamKind, [UInt8])
     /// Have the two sides of an LE link meet as these parameters say.
     case setLink(device: DeviceIdentifier, LEConnectionParameters)
     /// Forget a device, its bond and its table of services.

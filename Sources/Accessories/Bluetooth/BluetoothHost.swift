@@ -16,6 +16,8 @@ enum BluetoothReport: Sendable {
     case streamBytes(device: DeviceIdentifier, StreamKind, [UInt8], at: Instant)
     /// A stream that was open has ended.
     case streamClosed(device: DeviceIdentifier, StreamKind)
+    /// A device that a stream was asked of has connected it by itself: `openStream` takes it.
+    case streamOffered(device: DeviceIdentifier, StreamKind)
     /// A device was heard while a scan is on, and how strongly (dBm).
     case heard(device: DeviceIdentifier, signalStrength: Int)
     /// A characteristic's value came, at this time.

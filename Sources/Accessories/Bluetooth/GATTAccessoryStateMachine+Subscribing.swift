@@ -48,7 +48,7 @@ extension GATTAccessoryStateMachine {
         }
         guard let id = configuration.profileID else { return library.profile(names: names, has: has) }
         guard let profile = library[id] else { return nil }
-        return profile.inputs.allSatisfy { $0.isOptional || has($0.service, $0.characteristic) } ? profile : nil
+        return profile.isComplete(has: has) ? profile : nil
     }
 
     private func inputs(of profile: AccessoryProfile, in device: DeviceFacts) -> [CharacteristicIdentifier: Int] {

@@ -141,7 +141,7 @@ struct GATTAccessoryStateMachine: AccessoryLink {
             autoConnects = isArmed
         case .completed(let command, let failure):
             actions += completed(command, failure, at: now)
-        case .deadline, .streamClosed:
+        case .deadline, .streamClosed, .streamOffered:
             break
         }
         return actions + advance(at: now)

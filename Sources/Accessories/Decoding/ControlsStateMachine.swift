@@ -9,6 +9,8 @@ public struct ControlsStateMachine: Sendable {
         case value(input: Int, bytes: [UInt8])
         /// A value that need not be news: read, cached, or from before the subscription. It never begins a transmission.
         case staleValue(input: Int, bytes: [UInt8])
+        /// A key of the accessory's input device went down or came up.
+        case key(code: UInt16, isDown: Bool)
         /// The accessory is gone, or no longer heard.
         case lost
         /// The transmission was ended from elsewhere: a fresh press is needed for the next.
@@ -25,6 +27,10 @@ public struct ControlsStateMachine: Sendable {
         case begin(Control)
         /// A control takes no part any more.
         case end(Control)
+        /// A control was pressed that does something else than to talk.
+        case fire(Control)
+        /// An emergency control was held for as long as its guard asks, or is held no more.
+        case emergency(Control, isActive: Bool)
         /// The accessory told its battery level in percent.
         case battery(Int)
         /// A value was not understood; the count of such values so far.
@@ -39,30 +45,51 @@ public struct ControlsStateMachine: Sendable {
     private var unannounced: Set<Control> = []
     /// Inputs that have told news since the accessory came: a stale value must not overwrite it.
     private var fresh: Set<Int> = []
-    private var gestures: [Control: GestureStateMachine]
+    private var machines: [Control: ControlMachine]
     /// In the order of the profile, so that what happens at once happens in one order.
     private let order: [Control]
+    /// The inputs that are keys.
+    private let keyInputs: [Int]
     private var ignoredCount = 0
+    /// Why the configured gesture is not the one in use, and what to write; nil when it is.
+    public private(set) var refusedGesture: String?
 
     /// All controls up.
     ///
-    /// - Parameter gesture: Replaces the profile's gesture for its talk controls (those whose gesture is not `none`).
-    public init(_ profile: AccessoryProfile, gesture: Gesture? = nil) {
+    /// - Parameters:
+    ///   - gesture: Replaces the profile's gesture for its talk controls (those whose gesture is not `none`).
+    ///   - bindings: Replaces what controls do.
+    public init(_ profile: AccessoryProfile, gesture: Gesture? = nil, bindings: [Control: ControlAction] = [:]) {
         self.profile = profile
         decoders = profile.inputs.map { InputDecoder($0.rule) }
-        order = profile.inputs.flatMap(\.rule.controls)
-        gestures = [:]
+        order = profile.inputs.flatMap(\.rule.controls).reduce(into: []) { if !$0.contains($1) { $0.append($1) } }
+        keyInputs = profile.inputs.indices.filter { if case .keys = profile.inputs[$0].rule { true } else { false } }
+        machines = [:]
         for control in order {
-            let own = profile.gestures[control] ?? .hold
-            gestures[control] = GestureStateMachine(own == .none ? .none : gesture ?? own, timing: profile.timing)
+            machines[control] = ControlMachine(control, profile: profile, gesture: gesture, binding: bindings[control])
+        }
+        let talkers = order.filter { machines[$0]?.action == .transmit && profile.toggleOnly.contains($0) }
+        if let gesture, gesture != .toggle, let talker = talkers.first {
+            refusedGesture =
+                "its \(talker.rawValue) control tells no release, so gesture = \"\(gesture.rawValue)\" is not possible "
+                + "and each press toggles: write gesture = \"toggle\""
         }
     }
 
     /// Whether any control takes part in the transmission.
-    public var isActive: Bool { gestures.values.contains { $0.isActive } }
+    public var isActive: Bool { machines.values.contains { $0.isActive } }
+
+    /// Whether any control is down.
+    public var isDown: Bool { !down.isEmpty }
+
+    /// What each control does.
+    public var actions: [Control: ControlAction] { machines.mapValues(\.action) }
+
+    /// What the control does.
+    public func action(of control: Control) -> ControlAction { machines[control]?.action ?? .none }
 
     /// When `deadline` must be handled.
-    public var nextDeadline: Instant? { gestures.values.compactMap(\.nextDeadline).min() }
+    public var nextDeadline: Instant? { machines.values.compactMap(\.nextDeadline).min() }
 
     /// Applies an event.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
@@ -70,18 +97,15 @@ public struct ControlsStateMachine: Sendable {
         case .value(let input, let bytes):
             guard decoders.indices.contains(input) else { return [] }
             fresh.insert(input)
-            return decode(bytes, input: input) { machine, state in
-                guard machine.down.contains(state.control) != state.isDown else { return [] }
-                machine.setDown(state)
-                // Nobody was told that it went down, so nobody is told that it came up.
-                guard machine.unannounced.remove(state.control) == nil else { return [] }
-                return [.control(state.control, isDown: state.isDown)]
-                    + machine.gesture(state.control, state.isDown ? .pressed : .released, at: now)
+            return decode(input, { $0.decode(bytes, isDown: $1) }) { $0.news(of: $1, at: now) }
+        case .key(let code, let isDown):
+            return keyInputs.flatMap { input in
+                decode(input, { decoder, _ in decoder.decode(key: code, isDown: isDown) }) { $0.news(of: $1, at: now) }
             }
         case .staleValue(let input, let bytes):
             guard decoders.indices.contains(input), !fresh.contains(input) else { return [] }
             // It only tells what a later value is to be compared with.
-            return decode(bytes, input: input) { machine, state in
+            return decode(input, { $0.decode(bytes, isDown: $1) }) { machine, state in
                 machine.setDown(state)
                 if state.isDown {
                     machine.unannounced.insert(state.control)
@@ -95,12 +119,12 @@ public struct ControlsStateMachine: Sendable {
             for index in decoders.indices { decoders[index].reset() }
             return order.flatMap { control -> [Action] in
                 let wasDown = down.remove(control) != nil && unannounced.remove(control) == nil
-                return (wasDown ? [.control(control, isDown: false)] : []) + gesture(control, .lost, at: now)
+                return (wasDown ? [.control(control, isDown: false)] : []) + pass(control, .lost, at: now)
             }
         case .endedBySystem:
-            return order.flatMap { gesture($0, .endedBySystem, at: now) }
+            return order.flatMap { pass($0, .endedBySystem, at: now) }
         case .deadline:
-            return order.flatMap { gesture($0, .deadline, at: now) }
+            return order.flatMap { pass($0, .deadline, at: now) }
         }
     }
 
@@ -108,12 +132,24 @@ public struct ControlsStateMachine: Sendable {
         if state.isDown { down.insert(state.control) } else { down.remove(state.control) }
     }
 
+    /// A value that is news said so.
+    private mutating func news(of state: ControlState, at now: Instant) -> [Action] {
+        let control = state.control
+        guard down.contains(control) != state.isDown else { return [] }
+        setDown(state)
+        // Nobody was told that it went down, so nobody is told that it came up.
+        guard unannounced.remove(control) == nil else { return [] }
+        return [.control(control, isDown: state.isDown)]
+            + pass(control, state.isDown ? .pressed : .released, at: now)
+    }
+
     private mutating func decode(
-        _ bytes: [UInt8], input: Int, _ apply: (inout Self, ControlState) -> [Action]
+        _ input: Int, _ value: (inout InputDecoder, (Control) -> Bool) -> DecodedValue,
+        _ apply: (inout Self, ControlState) -> [Action]
     ) -> [Action] {
         let batteryBefore = decoders[input].battery
         let down = down
-        let value = decoders[input].decode(bytes) { down.contains($0) }
+        let value = value(&decoders[input]) { down.contains($0) }
         var actions: [Action] = []
         if let battery = decoders[input].battery, battery != batteryBefore { actions.append(.battery(battery)) }
         switch value {
@@ -126,12 +162,15 @@ public struct ControlsStateMachine: Sendable {
         return actions
     }
 
-    private mutating func gesture(
-        _ control: Control, _ event: GestureStateMachine.Event, at now: Instant
-    ) -> [Action] {
-        guard var machine = gestures[control] else { return [] }
-        let actions = machine.handle(event, at: now)
-        gestures[control] = machine
-        return actions.map { $0 == .begin ? .begin(control) : .end(control) }
+    private mutating func pass(_ control: Control, _ event: GestureStateMachine.Event, at now: Instant) -> [Action] {
+        guard let actions = machines[control]?.handle(event, at: now) else { return [] }
+        return actions.map { action in
+            switch action {
+            case .begin: .begin(control)
+            case .end: .end(control)
+            case .fire: .fire(control)
+            case .alert(let isActive): .emergency(control, isActive: isActive)
+            }
+        }
     }
 }

@@ -7,15 +7,23 @@ public struct GestureTiming: Hashable, Sendable {
     public var debounce: Duration
     /// A press counts only once it has been held this long. Delays every begin by as much.
     public var minimumHold: Duration
+    /// A hybrid press that lasts this long is a hold: its release ends. A shorter one stays on until the next press.
+    public var hybridHold: Duration
+
+    /// The time between a short and a long press unless a profile says otherwise.
+    public static let usualHybridHold = Duration.milliseconds(400)
 
     /// No windows unless given.
-    public init(debounce: Duration = .zero, minimumHold: Duration = .zero) {
+    public init(
+        debounce: Duration = .zero, minimumHold: Duration = .zero, hybridHold: Duration = Self.usualHybridHold
+    ) {
         self.debounce = debounce
         self.minimumHold = minimumHold
+        self.hybridHold = hybridHold
     }
 }
 
-/// The gesture of one control: hold to talk, or press to begin and press again to end.
+/// The gesture of one control: hold to talk, press to begin and press again to end, or either by how long it is pressed.
 public struct GestureStateMachine: Sendable {
     /// What happens to the control.
     public enum Event: Sendable {
@@ -44,13 +52,17 @@ public struct GestureStateMachine: Sendable {
         /// Down, but not yet for `minimumHold`.
         case settling(until: Instant)
         case down
-        /// Up, but perhaps bouncing.
-        case bouncing(until: Instant)
+        /// Up since `at`, but perhaps bouncing.
+        case bouncing(at: Instant, until: Instant)
     }
 
     private let gesture: Gesture
     private let timing: GestureTiming
     private var contact = Contact.up
+    /// When the press that is down began.
+    private var pressedAt = Instant.zero
+    /// The press that is down began the part in the transmission: a hybrid one that lasts ends it with its release.
+    private var pressBegan = false
     /// Whether this control takes part in the transmission.
     public private(set) var isActive = false
 
@@ -63,7 +75,7 @@ public struct GestureStateMachine: Sendable {
     /// When `deadline` must be handled; nil while nothing is pending.
     public var nextDeadline: Instant? {
         switch contact {
-        case .settling(let until), .bouncing(let until): until
+        case .settling(let until), .bouncing(_, let until): until
         case .up, .down: nil
         }
     }
@@ -90,9 +102,9 @@ public struct GestureStateMachine: Sendable {
         case .settling(let until) where until <= now:
             contact = .down
             return accepted()
-        case .bouncing(let until) where until <= now:
+        case .bouncing(let releasedAt, let until) where until <= now:
             contact = .up
-            return gesture == .hold ? setActive(false) : []
+            return comeUp(releasedAt)
         default:
             return []
         }
@@ -101,9 +113,11 @@ public struct GestureStateMachine: Sendable {
     private mutating func press(at now: Instant) -> [Action] {
         switch contact {
         case .up where timing.minimumHold > .zero:
+            pressedAt = now
             contact = .settling(until: now + timing.minimumHold)
             return []
         case .up:
+            pressedAt = now
             contact = .down
             return accepted()
         case .bouncing:
@@ -120,21 +134,31 @@ public struct GestureStateMachine: Sendable {
             contact = .up
             return []
         case .down where timing.debounce > .zero:
-            contact = .bouncing(until: now + timing.debounce)
+            contact = .bouncing(at: now, until: now + timing.debounce)
             return []
         case .down:
             contact = .up
-            return gesture == .hold ? setActive(false) : []
+            return comeUp(now)
         case .up, .bouncing:
             return []
         }
     }
 
     private mutating func accepted() -> [Action] {
+        pressBegan = !isActive
         switch gesture {
-        case .hold: setActive(true)
-        case .toggle, .hybrid: setActive(!isActive)
-        case .none: []
+        case .hold: return setActive(true)
+        case .toggle, .hybrid: return setActive(!isActive)
+        case .none: return []
+        }
+    }
+
+    /// It came up, and stayed up.
+    private mutating func comeUp(_ releasedAt: Instant) -> [Action] {
+        switch gesture {
+        case .hold: return setActive(false)
+        case .hybrid where pressBegan && releasedAt - pressedAt >= timing.hybridHold: return setActive(false)
+        case .hybrid, .toggle, .none: return []
         }
     }
 

@@ -16,6 +16,7 @@ public actor AccessoryService {
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
     private let host: any BluetoothHost
+    private let inputs: (any InputHost)?
     private let logger: Logger
     private let handler: @Sendable (AccessoryEvent) -> Void
     private var machine: AccessoriesStateMachine
@@ -25,8 +26,13 @@ public actor AccessoryService {
     /// Actions to carry out; the handler may cause more while one is carried out.
     private var pending: [AccessoriesStateMachine.Action] = []
     private var isCarryingOut = false
+    /// Setup's: what comes in is told to them too.
+    private var observers: [Int: @Sendable (AccessoryReport) -> Void] = [:]
+    private var lastObserver = 0
+    private var pressLog = LogLimiter()
+    private var controlLog = LogLimiter()
 
-    /// Accessories by Bluetooth, through bluetoothd on the machine's bus.
+    /// Accessories by Bluetooth, through bluetoothd on the machine's bus, and by the machine's own devices.
     ///
     /// - Parameters:
     ///   - bus: A connection to the system bus, connected or not yet; the service lives on its loop.
@@ -35,21 +41,27 @@ public actor AccessoryService {
         settings: AccessorySettings, bus: DBusConnection, logger: Logger,
         handler: @escaping @Sendable (AccessoryEvent) -> Void
     ) {
+        let inputs = LocalInputHost(
+            settings: LocalInputSettings(registersMediaPlayer: settings.registersMediaPlayer), systemBus: bus,
+            loop: bus.loop, logger: logger)
         self.init(
-            settings: settings, host: BlueZHost(on: bus, logger: logger), loop: bus.loop, logger: logger,
-            handler: handler)
+            settings: settings, host: BlueZHost(on: bus, logger: logger), inputs: inputs, loop: bus.loop,
+            logger: logger, handler: handler)
     }
 
     init(
-        settings: AccessorySettings, host: any BluetoothHost, loop: EventLoop, logger: Logger,
+        settings: AccessorySettings, host: any BluetoothHost, inputs: (any InputHost)? = nil, loop: EventLoop,
+        logger: Logger,
         handler: @escaping @Sendable (AccessoryEvent) -> Void
     ) {
         self.host = host
+        self.inputs = inputs
         self.loop = loop
         self.logger = logger
         self.handler = handler
         machine = AccessoriesStateMachine(
-            settings.accessories, library: settings.library, takesKnownDevices: settings.takesKnownDevices)
+            settings.accessories, library: settings.library, takesKnownDevices: settings.takesKnownDevices,
+            isBondedOnly: settings.isBondedOnly)
         for problem in settings.profileProblems {
             logger.warning("Profile left out", metadata: ["problem": "\(problem)"])
         }
@@ -61,6 +73,9 @@ public actor AccessoryService {
     public func start() async throws(BlueZError) {
         // Every configured accessory is told at once, also while there is no Bluetooth.
         handle(.radio(.noService), at: .now)
+        await inputs?.start { [weak self] report in
+            self?.assumeIsolated { $0.report(report) }
+        }
         try await host.start { [weak self] report in
             self?.assumeIsolated { $0.report(report) }
         }
@@ -73,6 +88,8 @@ public actor AccessoryService {
         isStopped = true
         timer?.cancel()
         timer = nil
+        observers = [:]
+        await inputs?.stop()
         await host.stop()
     }
 
@@ -91,6 +108,85 @@ public actor AccessoryService {
     /// How every accessory is doing, in the order of the configuration; for `pttctl accessory list`.
     public var statuses: [AccessoryStatus] { machine.statuses }
 
+    // MARK: What people do
+
+    /// Every accessory as it is configured, those that were taken without being configured too.
+    public var configurations: [AccessoryConfiguration] { machine.configurations }
+
+    /// The profiles that are known.
+    public var library: ProfileLibrary { machine.library }
+
+    /// Adds an accessory, or replaces the one of its name: what it holds is released first, then it is found anew.
+    /// More than 64 are not added, which the log says.
+    public func configure(_ configuration: AccessoryConfiguration) {
+        handle(.configure(configuration), at: .now)
+    }
+
+    /// Takes an accessory out; what it holds is released first.
+    public func unconfigure(_ id: AccessoryID) {
+        handle(.unconfigure(id), at: .now)
+    }
+
+    /// Adds a profile, or replaces the one of its id. Accessories that have it, or none, are recognised anew.
+    public func add(_ profile: AccessoryProfile) {
+        handle(.profile(profile), at: .now)
+    }
+
+    /// A person wants to see what is in reach: there is a scan until it is switched off, with pauses while links are made.
+    public func setScanning(_ isOn: Bool) {
+        handle(.scan(isOn), at: .now)
+    }
+
+    /// While an accessory is tested its controls are reported, but do nothing. What it holds is released; after the test a
+    /// fresh press is needed.
+    public func setTesting(_ id: AccessoryID, _ isOn: Bool) {
+        handle(.test(id, isOn), at: .now)
+    }
+
+    /// The same for all accessories.
+    public func setQuiet(_ isOn: Bool) {
+        handle(.quiet(isOn), at: .now)
+    }
+
+    /// What the lights of the accessories show. `refused` is shown for a moment, then what was shown before.
+    public func setFeedback(_ feedback: AccessoryFeedback) {
+        handle(.feedback(feedback), at: .now)
+    }
+
+    // MARK: For setup
+
+    /// Tells what is known, and then everything that comes in, after the rules have had it. Called on the loop, in order.
+    ///
+    /// - Returns: The token for `removeObserver`.
+    func observe(_ observer: @escaping @Sendable (AccessoryReport) -> Void) -> Int {
+        observer(.bluetooth(.radio(machine.radio)))
+        for device in machine.devices.values.sorted(by: { $0.id < $1.id }) { observer(.bluetooth(.device(device))) }
+        for device in machine.localDevices.values.sorted(by: { $0.id < $1.id }) { observer(.local(.added(device))) }
+        lastObserver += 1
+        observers[lastObserver] = observer
+        return lastObserver
+    }
+
+    /// Tells no more.
+    func removeObserver(_ token: Int) {
+        observers[token] = nil
+    }
+
+    /// Does something for a person, beside the rules' own commands. Scans pause while a device is connected or paired.
+    ///
+    /// - Returns: Nil is success.
+    func perform(_ command: BluetoothCommand) async -> BluetoothFailure? {
+        let isConnecting: Bool
+        switch command {
+        case .connect, .pair, .openStream: isConnecting = true
+        default: isConnecting = false
+        }
+        if isConnecting { handle(.connecting(true), at: .now) }
+        let failure = await host.perform(command)
+        if isConnecting { handle(.connecting(false), at: .now) }
+        return failure
+    }
+
     // MARK: In
 
     private func report(_ report: BluetoothReport) {
@@ -101,10 +197,28 @@ public actor AccessoryService {
         case .device(let facts): handle(.device(facts), at: .now)
         case .autoConnect(let isArmed): handle(.autoConnect(isArmed: isArmed), at: .now)
         case .deviceRemoved(let id): handle(.deviceRemoved(id), at: .now)
-        case .streamBytes, .streamClosed, .heard: break
+        case .streamBytes(let device, let kind, let bytes, let time):
+            handle(.streamBytes(device: device, kind, bytes), at: time)
+        case .streamClosed(let device, let kind): handle(.streamClosed(device: device, kind), at: .now)
+        case .streamOffered(let device, let kind): handle(.streamOffered(device: device, kind), at: .now)
+        case .heard: break
         case .value(let characteristic, let bytes, let time):
             handle(.value(characteristic: characteristic, bytes: bytes), at: time)
         }
+        tell(.bluetooth(report))
+    }
+
+    private func report(_ report: LocalDeviceReport) {
+        switch report {
+        case .key(_, _, _, let time), .bytes(_, _, let time): handle(.local(report), at: time)
+        case .added, .removed, .problem: handle(.local(report), at: .now)
+        }
+        tell(.local(report))
+    }
+
+    private func tell(_ report: AccessoryReport) {
+        guard !isStopped, !observers.isEmpty else { return }
+        for observer in observers.sorted(by: { $0.key < $1.key }) { observer.value(report) }
     }
 
     private func handle(_ event: AccessoriesStateMachine.Event, at now: Instant) {
@@ -147,21 +261,33 @@ public actor AccessoryService {
             logger.warning(
                 "Value not understood, ignored",
                 metadata: ["accessory": "\(accessory)", "reason": "\(reason)", "count": "\(count)"])
+        case .note(let accessory, let text):
+            logger.warning("\(text)", metadata: ["accessory": "\(accessory)"])
         }
+    }
+
+    private func admits(_ limiter: inout LogLimiter, at time: Instant) -> Bool {
+        let (isAdmitted, missed) = limiter.admit(at: time)
+        if missed > 0 { logger.warning("Too many presses to log each", metadata: ["missed": "\(missed)"]) }
+        return isAdmitted
     }
 
     private func log(_ event: AccessoryEvent) {
         switch event {
         case .intent(.transmitBegan(let source, _), let time), .intent(.transmitEscalated(let source), let time):
+            guard admits(&pressLog, at: time) else { return }
             logger.info("Press", metadata: ["source": "\(source)", "t": "\(time.nanoseconds)"])
         case .intent(.transmitEnded(let source, let reason), let time):
+            guard admits(&pressLog, at: time) else { return }
             logger.info(
                 "Release",
                 metadata: ["source": "\(source)", "reason": "\(reason.rawValue)", "t": "\(time.nanoseconds)"])
         case .control(let source, let isDown, let time):
+            guard logger.logLevel <= .debug, admits(&controlLog, at: time) else { return }
             logger.debug(
                 "Control \(isDown ? "down" : "up")", metadata: ["source": "\(source)", "t": "\(time.nanoseconds)"])
-        case .action(let action, let source, _):
+        case .action(let action, let source, let time):
+            guard admits(&pressLog, at: time) else { return }
             logger.info("Action", metadata: ["action": "\(action)", "source": "\(source)"])
         case .emergency(let source, let isActive, _):
             logger.notice("Emergency \(isActive ? "begins" : "ends")", metadata: ["source": "\(source)"])

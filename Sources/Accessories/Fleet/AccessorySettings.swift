@@ -1,4 +1,4 @@
-// The accessories' part of pttd.toml.
+// The accessories' part of pttd.toml, and of the file in which pttd keeps those that people added.
 import Settings
 
 /// Which accessories to use, and the profiles to know them by.
@@ -10,6 +10,12 @@ public struct AccessorySettings: Sendable {
     public var accessories: [AccessoryConfiguration]
     /// Devices that BlueZ trusts, or is paired with, and that fit a profile are taken without being configured.
     public var takesKnownDevices: Bool
+    /// A media player is registered with BlueZ, so that the play keys of headsets are an accessory, "media-player".
+    public var registersMediaPlayer: Bool
+    /// Bluetooth accessories have to be bonded, those that are taken without being configured too.
+    public var isBondedOnly: Bool
+    /// Controls may run commands: this is a user's own daemon.
+    public var allowsCommands: Bool
     /// Shipped and administrator's profiles.
     public var library: ProfileLibrary
     /// What is wrong with profile files that were left out; to be logged.
@@ -17,11 +23,15 @@ public struct AccessorySettings: Sendable {
 
     /// Settings as given, for programs that have no file.
     public init(
-        accessories: [AccessoryConfiguration] = [], takesKnownDevices: Bool = true,
+        accessories: [AccessoryConfiguration] = [], takesKnownDevices: Bool = true, registersMediaPlayer: Bool = false,
+        isBondedOnly: Bool = false, allowsCommands: Bool = false,
         library: ProfileLibrary = ProfileLibrary.load(directory: nil).library
     ) {
         self.accessories = accessories
         self.takesKnownDevices = takesKnownDevices
+        self.registersMediaPlayer = registersMediaPlayer
+        self.isBondedOnly = isBondedOnly
+        self.allowsCommands = allowsCommands
         self.library = library
         profileProblems = []
     }
@@ -31,46 +41,140 @@ public struct AccessorySettings: Sendable {
     /// ```toml
     /// [accessories]
     /// automatic = true                       # take trusted devices that fit a profile (default)
+    /// media_player = false                   # take the play keys of headsets (AVRCP); other players lose them
+    /// bonded_only = false                    # use bonded Bluetooth accessories only
     /// profiles = "/etc/pttd/profiles.d"      # the administrator's profiles (default)
     ///
     /// [accessory.vest]
-    /// address = "00:11:22:33:44:55"          # address, or name, or both
+    /// address = "00:11:22:33:44:55"          # address, or name, or both; neither for one that a udev rule names
     /// name = "PTT-Z*"
     /// profile = "ptt-z"                      # default: recognised
-    /// gesture = "toggle"                     # default: the profile's, usually hold
+    /// gesture = "toggle"                     # or "hold", "hybrid"; default: the profile's, usually hold
+    /// bonded_only = true                     # default: as [accessories] says
+    ///
+    /// [accessory.vest.bind]                  # default: what the profile's controls are for
+    /// soft1 = "channel-up"
+    /// soft2 = ["/usr/bin/notify-send", "Help"]   # in a user's own daemon only
     /// ```
-    public init(settings root: SettingsTable) {
+    ///
+    /// - Parameter allowsCommands: Whether controls may run commands: only in a user's own daemon.
+    public init(settings root: SettingsTable, allowsCommands: Bool = false) {
         let table = root.table("accessories")
         takesKnownDevices = table?.value("automatic", .boolean, default: true) ?? true
+        registersMediaPlayer = table?.value("media_player", .boolean, default: false) ?? false
+        isBondedOnly = table?.value("bonded_only", .boolean, default: false) ?? false
+        self.allowsCommands = allowsCommands
         let directory = table?.value("profiles", .string, default: Self.profilesDirectory) ?? Self.profilesDirectory
         let (library, problems) = ProfileLibrary.load(directory: directory)
         self.library = library
         profileProblems = problems
-        accessories = root.namedTables("accessory", countMax: AccessoriesStateMachine.accessoriesMax).map {
-            AccessoryConfiguration(name: $0.name, settings: $0.table, library: library)
+        accessories = Self.accessories(
+            in: root, library: library, isBondedOnly: isBondedOnly, allowsCommands: allowsCommands)
+    }
+
+    /// Reads the tables `[accessory.NAME]` of a file, in its order.
+    ///
+    /// - Parameters:
+    ///   - library: The profiles that may be named.
+    ///   - isBondedOnly: What counts where a table does not say.
+    ///   - allowsCommands: Whether controls may run commands: only in a user's own daemon.
+    public static func accessories(
+        in root: SettingsTable, library: ProfileLibrary, isBondedOnly: Bool = false, allowsCommands: Bool = false
+    ) -> [AccessoryConfiguration] {
+        root.namedTables("accessory", countMax: AccessoriesStateMachine.accessoriesMax).map {
+            AccessoryConfiguration(
+                name: $0.name, settings: $0.table, library: library, isBondedOnly: isBondedOnly,
+                allowsCommands: allowsCommands)
         }
     }
 }
 
 extension AccessoryConfiguration {
-    fileprivate init(name: String, settings table: SettingsTable, library: ProfileLibrary) {
+    fileprivate init(
+        name: String, settings table: SettingsTable, library: ProfileLibrary, isBondedOnly: Bool, allowsCommands: Bool
+    ) {
         self.init(
             id: AccessoryID(name), address: table.optional("address", .bluetoothAddress),
             name: table.optional("name", .namePattern), profileID: table.optional("profile", .string),
-            gesture: table.optional("gesture", .oneOf([("hold", .hold), ("toggle", .toggle)])))
-        if !table.contains("address"), !table.contains("name") {
-            table.problem(
-                nil, "says neither address nor name",
-                "add address = \"00:11:22:33:44:55\" (bluetoothctl devices), or name = \"PTT-Z*\"")
-        }
-        if let profileID, library[profileID] == nil {
+            gesture: table.optional("gesture", .oneOf([("hold", .hold), ("toggle", .toggle), ("hybrid", .hybrid)])),
+            isBondedOnly: table.value("bonded_only", .boolean, default: isBondedOnly))
+        let profile = profileID.flatMap { library[$0] }
+        if let profileID, profile == nil {
             let ids = library.profiles.map(\.id)
             let near = nearestName(to: profileID, among: ids).map { "did you mean \"\($0)\"? " } ?? ""
             table.problem(
                 "profile", "\"\(profileID)\" is not known",
                 "\(near)known: \(ids.joined(separator: ", ")); remove the key to have it recognised")
         }
+        let isLocal = profile.map { $0.transport == .input || $0.transport == .serial } ?? false
+        if !table.contains("address"), !table.contains("name"), !isLocal, id != .mediaPlayer {
+            table.problem(
+                nil, "says neither address nor name",
+                "add address = \"00:11:22:33:44:55\" (bluetoothctl devices), or name = \"PTT-Z*\"; for a wired one, "
+                    + "whose udev rule says ENV{PTTD_ACCESSORY}=\"\(name)\", add the profile of an input device")
+        }
+        if let profile, let gesture, gesture != .toggle,
+            let control = profile.controls.first(where: {
+                profile.toggleOnly.contains($0) && profile.defaultAction(of: $0) == .transmit
+            })
+        {
+            table.problem(
+                "gesture", "\"\(gesture.rawValue)\" is not possible with profile \"\(profile.id)\"",
+                "its \(control.rawValue) control tells no release: write \"toggle\", or remove the key")
+        }
+        if let bind = table.table("bind") {
+            bindings = Self.bindings(bind, profile: profile, allowsCommands: allowsCommands)
+        }
     }
+
+    private static func bindings(
+        _ table: SettingsTable, profile: AccessoryProfile?, allowsCommands: Bool
+    ) -> [Control: ControlAction] {
+        var bindings: [Control: ControlAction] = [:]
+        for control in Control.allCases {
+            guard let words = table.optional(control.rawValue, .oneOrMore(of: .string(lengthMax: 1024), countMax: 64))
+            else { continue }
+            if let profile, !profile.controls.contains(control) {
+                let known = profile.controls.map(\.rawValue).joined(separator: ", ")
+                table.problem(
+                    control.rawValue, "is not a control of profile \"\(profile.id)\"",
+                    known.isEmpty ? "it has none" : "its controls: \(known)")
+                continue
+            }
+            guard let action = action(words) else {
+                let near =
+                    nearestName(to: words[0], among: ControlAction.words).map { "did you mean \"\($0)\"? " } ?? ""
+                table.problem(
+                    control.rawValue, "\"\(words[0])\" is not an action",
+                    "\(near)write \(ControlAction.words.map { "\"\($0)\"" }.joined(separator: ", ")), or a command as a "
+                        + "list, its program with its path: [\"/usr/bin/notify-send\", \"Help\"]")
+                continue
+            }
+            if case .command = action, !allowsCommands {
+                table.problem(
+                    control.rawValue, "runs a command, which only a user's own daemon does",
+                    "bind it in that user's own pttd.toml (systemctl --user enable pttd), or to another action")
+                continue
+            }
+            bindings[control] = action
+        }
+        return bindings
+    }
+
+    private static func action(_ words: [String]) -> ControlAction? {
+        if words.count == 1, let action = ControlAction(words[0]) { return action }
+        return words[0].hasPrefix("/") ? .command(words) : nil
+    }
+}
+
+extension ControlAction {
+    /// Those that are one word.
+    static let words = ["transmit", "emergency", "channel-up", "channel-down", "replay-last", "none"]
+}
+
+extension AccessoryID {
+    /// The play keys of headsets, when the media player is registered.
+    public static let mediaPlayer = AccessoryID(LocalDeviceID.mediaPlayer.text)
 }
 
 extension SettingType where Value == String {

@@ -1,8 +1,15 @@
-// Reading a profile file.
+// Reading a profile file. Whatever contradicts itself is a mistake with a place, never a guess.
 import BlueZ
 import Settings
 
 extension AccessoryProfile {
+    /// The most inputs, start commands and sources of a profile.
+    static let inputsMax = 8
+    static let startCommandsMax = 8
+    static let sourcesMax = 16
+    /// The longest attribute in bytes (Bluetooth Core 5.4, Vol 3, Part F, 3.2.9).
+    static let attributeMax = 512
+
     /// Reads a profile file.
     ///
     /// - Parameter file: The name to use in messages.
@@ -15,195 +22,207 @@ extension AccessoryProfile {
         id = root.required("id", .profileID)
         title = root.required("title", .string(lengthMax: 128))
         confidence = root.required("confidence", .oneOf)
-        sources = root.required("sources", .array(of: .string(), count: 1...16))
-        bonding = root.required("bonding", .oneOf)
+        sources = root.required("sources", .array(of: .string(lengthMax: 512), count: 1...Self.sourcesMax))
+        isExperimental = root.value("experimental", .boolean, default: false)
+        refusal = root.optional("refusal", .string(lengthMax: 512))
+        isExplicitOnly = root.value("explicit", .boolean, default: false)
+        transport = root.value("transport", .oneOf, default: .gatt)
+        bonding = .never
         battery = root.value("battery", .oneOf, default: .none)
-        let match = root.table("match")
-        names = match?.value("names", .array(of: .namePattern), default: []) ?? []
-        serviceIdentifies = match?.value("service_identifies", .boolean, default: false) ?? false
-        if match == nil {
-            root.problem(nil, "[match] is missing", "say how the device is recognised: names, service_identifies")
-        } else if names.isEmpty, !serviceIdentifies {
-            match?.problem(nil, "nothing would ever match", "add names = [\"…*\"], or service_identifies = true")
-        }
-        let timingTable = root.table("timing")
-        let window = SettingType<Duration>.duration(in: .zero ... .seconds(2))
-        timing = GestureTiming(
-            debounce: timingTable?.value("debounce", window, default: .zero) ?? .zero,
-            minimumHold: timingTable?.value("minimum_hold", window, default: .zero) ?? .zero)
+        names = []
+        serviceIdentifies = false
         gestures = [:]
         inputs = []
-        let tables = root.tables("input", countMax: 8)
-        if tables.isEmpty { root.problem(nil, "no [[input]]", "add one with service, characteristic, decode") }
+        timing = GestureTiming()
+        readBonding(root)
+        readMatch(root)
+        readTiming(root)
+        readInputs(root)
+        readOutputs(root)
+        checkProvenance(root)
+    }
+
+    private mutating func readBonding(_ root: SettingsTable) {
+        guard transport == .gatt || transport == .spp || transport == .handsFree else {
+            return root.refuse(["bonding"], "is for Bluetooth profiles", "pair input devices with bluetoothctl")
+        }
+        bonding = root.required("bonding", .oneOf)
+    }
+
+    private mutating func readMatch(_ root: SettingsTable) {
+        guard let match = root.table("match") else {
+            if !isExplicitOnly {
+                root.problem(nil, "[match] is missing", "say how the device is recognised, or add explicit = true")
+            }
+            return
+        }
+        names = match.value("names", .array(of: .namePattern, count: 1...32), default: [])
+        let isLocal = transport == .input || transport == .serial
+        if isLocal {
+            match.refuse(
+                ["services", "service_identifies"], "is for Bluetooth profiles", "use names, devices or udev")
+            inputDevices = match.value("devices", .array(of: .inputDeviceID, count: 1...64), default: [])
+            if let udev = match.table("udev") { udevProperties = udev.udevProperties() }
+        } else {
+            match.refuse(
+                ["devices", "udev"], "is for transport \"input\" and \"serial\"", "use names and service_identifies")
+            advertisedServices = match.value("services", .array(of: .gattUUID, count: 1...16), default: [])
+            serviceIdentifies = match.value("service_identifies", .boolean, default: false)
+        }
+        if serviceIdentifies, transport == .spp || transport == .handsFree {
+            match.problem(
+                "service_identifies", "cannot be: every such device has the same service", "recognise it by its names")
+        }
+        let says = !names.isEmpty || serviceIdentifies || !inputDevices.isEmpty || !udevProperties.isEmpty
+        if isExplicitOnly, says {
+            match.problem(nil, "is never used: the profile is explicit", "remove [match], or explicit = true")
+        } else if !isExplicitOnly, !says {
+            let advice = isLocal ? "names, devices or [match.udev]" : "names = [\"…*\"], or service_identifies = true"
+            match.problem(nil, "nothing would ever match", "add \(advice)")
+        }
+    }
+
+    private mutating func readTiming(_ root: SettingsTable) {
+        guard let table = root.table("timing") else { return }
+        let window = SettingType<Duration>.duration(in: .zero ... .seconds(2))
+        timing = GestureTiming(
+            debounce: table.value("debounce", window, default: .zero),
+            minimumHold: table.value("minimum_hold", window, default: .zero),
+            hybridHold: table.value(
+                "hybrid_hold", .duration(in: .milliseconds(100) ... .seconds(5)),
+                default: GestureTiming.usualHybridHold))
+        emergencyHold = table.value(
+            "emergency_hold", .duration(in: .zero ... .seconds(10)), default: Self.usualEmergencyHold)
+    }
+
+    private mutating func readInputs(_ root: SettingsTable) {
+        let tables = root.tables("input", countMax: Self.inputsMax)
+        if tables.isEmpty, refusal == nil {
+            root.problem(nil, "no [[input]]", "add one with decode and its [[input.control]] tables")
+        }
+        if tables.count > 1, transport != .gatt {
+            tables[1].problem(
+                nil, "a second input: \"\(transport.rawValue)\" has one", "describe all controls in the first")
+        }
+        var reading = InputReading(transport: transport)
         for (number, table) in tables.enumerated() {
-            let input = Input(settings: table, number: number, gestures: &gestures)
+            let input = reading.input(table, number: number)
             if inputs.contains(where: { $0.name == input.name }) {
                 table.problem("name", "two inputs are called \"\(input.name)\"", "give each its own name")
             }
-            if inputs.contains(where: { $0.characteristic == input.characteristic && $0.service == input.service }) {
+            let isTwice =
+                transport == .gatt
+                && inputs.contains { $0.characteristic == input.characteristic && $0.service == input.service }
+            if isTwice {
                 table.problem("characteristic", "is used by another input", "describe all its controls in one input")
             }
             inputs.append(input)
         }
+        gestures = reading.gestures
+        toggleOnly = reading.toggleOnly
         if !inputs.isEmpty, inputs.allSatisfy(\.isOptional) {
             root.problem("input", "every input is optional", "one has to be there: remove its 'optional'")
         }
-        let all = inputs.flatMap(\.rule.controls)
-        for control in Set(all) where all.count(where: { $0 == control }) > 1 {
-            root.problem("input", "two controls are called \"\(control.rawValue)\"", "give each its own name")
+        if serviceIdentifies, inputs.isEmpty, advertisedServices.isEmpty {
+            root.problem("match", "service_identifies without a service", "add services = [\"…\"], or an [[input]]")
         }
         let readsBatteryText = inputs.contains {
             if case .text(let rule) = $0.rule { rule.batteryPrefix != nil } else { false }
         }
         if (battery == .text) != readsBatteryText {
             root.problem(
-                "battery", "\"text\" and an input's battery_prefix go together",
+                root.contains("battery") ? "battery" : nil, "\"text\" and an input's battery_prefix go together",
                 "use both, or neither")
         }
+        if battery == .service, transport != .gatt {
+            root.problem("battery", "\"service\" is a GATT service", "remove it")
+        }
+    }
+
+    private mutating func readOutputs(_ root: SettingsTable) {
+        if transport == .gatt {
+            root.refuse(["start_bytes"], "is for streams", "use [[start]] with service, characteristic and value")
+            startCommands = root.tables("start", countMax: Self.startCommandsMax).map { table in
+                CharacteristicWrite(
+                    service: table.required("service", .gattUUID),
+                    characteristic: table.required("characteristic", .gattUUID),
+                    value: table.required("value", .bytes))
+            }
+            light = root.table("light").map { Light(settings: $0) }
+            idleLink = root.table("idle_link").map { IdleLink(settings: $0) }
+        } else {
+            root.refuse(["start", "light", "idle_link"], "is for transport \"gatt\"", "remove it")
+            if transport == .spp || transport == .serial {
+                streamStart = root.value("start_bytes", .bytes, default: [])
+            } else {
+                root.refuse(["start_bytes"], "is for transport \"spp\" and \"serial\"", "remove it")
+            }
+        }
+        if inputs.isEmpty, refusal != nil {
+            for key in ["start", "start_bytes", "light", "idle_link", "timing"] where root.contains(key) {
+                root.problem(key, "nothing uses it: the profile has no input", "remove it")
+            }
+        }
+    }
+
+    private func checkProvenance(_ root: SettingsTable) {
+        if refusal != nil, isExplicitOnly {
+            root.problem(
+                "refusal", "nobody would be told: an explicit profile is never recognised",
+                "remove explicit = true, or the refusal")
+        }
+        if sources.count == 1, confidence == .code || confidence == .secondary, !isExperimental, refusal == nil {
+            root.problem("sources", "has one author only", "add experimental = true, or another source")
+        }
     }
 }
 
-extension AccessoryProfile.Input {
-    private enum Decode: String, CaseIterable { case value, bits, nonzero, text }
-
-    fileprivate init(settings table: SettingsTable, number: Int, gestures: inout [Control: Gesture]) {
-        name = table.value("name", .string(lengthMax: 32), default: "\(number + 1)")
+extension AccessoryProfile.Light {
+    fileprivate init(settings table: SettingsTable) {
         service = table.required("service", .gattUUID)
         characteristic = table.required("characteristic", .gattUUID)
-        isReadable = table.value("readable", .boolean, default: false)
-        isOptional = table.value("optional", .boolean, default: false)
-        let decode = table.required("decode", .oneOf as SettingType<Decode>)
-        let controls = table.tables("control", countMax: 16)
-        if controls.isEmpty { table.problem(nil, "no [[input.control]]", "add one with at least a name") }
-        let named = controls.map { control in
-            let name: Control = control.required("name", .oneOf)
-            gestures[name] = control.value("gesture", .oneOf, default: .hold)
-            return (name, control)
-        }
-        switch decode {
-        case .value:
-            let (byte, size) = Self.place(table)
-            rule = .value(
-                .init(
-                    byte: byte, size: size,
-                    controls: named.map { name, control in
-                        let pressed = control.required("pressed", .byte)
-                        let released = control.value("released", .byte, default: 0)
-                        if pressed == released {
-                            control.problem("pressed", "is the same as released", "use two values")
-                        }
-                        return .init(control: name, pressed: pressed, released: released)
-                    }))
-        case .bits:
-            let (byte, size) = Self.place(table)
-            let ignored = table.value("ignored_bits", .byte, default: 0)
-            var used = ignored
-            rule = .bits(
-                .init(
-                    byte: byte, size: size, ignored: ignored,
-                    controls: named.map { name, control in
-                        let bit = control.required("bit", .byte)
-                        if bit.nonzeroBitCount != 1 {
-                            control.problem("bit", "is not a single bit", "write one of 0x01, 0x02, 0x04 … 0x80")
-                        } else if used & bit != 0 {
-                            control.problem("bit", "is already used", "give each control its own bit")
-                        }
-                        used |= bit
-                        return .init(control: name, bit: bit)
-                    }))
-        case .nonzero:
-            let (byte, size) = Self.place(table)
-            if named.count > 1 { table.problem("control", "\"nonzero\" knows one control", "remove the others") }
-            rule = .nonzero(.init(byte: byte, size: size, control: named.first?.0 ?? .ptt))
-        case .text:
-            let battery = table.optional("battery_prefix", .token)
-            let words = named.map { name, control in
-                DecodeRule.TextControl(
-                    control: name, pressed: control.required("pressed", .token),
-                    released: control.required("released", .token))
-            }
-            rule = .text(.init(controls: words, batteryPrefix: battery))
-            Self.checkTokens(words.flatMap { [$0.pressed, $0.released] } + (battery.map { [$0] } ?? []), table)
-        }
-    }
-
-    private static func place(_ table: SettingsTable) -> (byte: Int, size: Int) {
-        // 512 bytes are the longest attribute (Bluetooth Core 5.4, Vol 3, Part F, 3.2.9).
-        let size = table.value("size", .integer(in: 1...512), default: 1)
-        let byte = table.value("byte", .integer(in: 0...511), default: 0)
-        if byte >= size { table.problem("byte", "is behind the end of the value", "count from 0, below size") }
-        return (min(byte, size - 1), size)
-    }
-
-    /// Words come without separators: one that begins another could not be told from it in time.
-    private static func checkTokens(_ tokens: [String], _ table: SettingsTable) {
-        let folded = tokens.map { $0.lowercased() }
-        for (index, token) in folded.enumerated() {
-            for (otherIndex, other) in folded.enumerated() where otherIndex != index && other.hasPrefix(token) {
-                table.problem(
-                    "control", "\"\(tokens[index])\" begins \"\(tokens[otherIndex])\"", "no word may begin another")
-                return
-            }
+        values = [:]
+        for state in AccessoryFeedback.allCases { values[state] = table.optional(state.rawValue, .bytes) }
+        if !AccessoryFeedback.allCases.contains(where: { table.contains($0.rawValue) }) {
+            let states = AccessoryFeedback.allCases.map(\.rawValue).joined(separator: ", ")
+            table.problem(nil, "says nothing to write", "add bytes for any of \(states)")
         }
     }
 }
 
-extension SettingType where Value == String {
-    /// The id of a profile.
-    static var profileID: Self {
-        .string(lengthMax: 64).map(placeholder: "") { text throws(SettingRefusal) in
-            let allowed = text.utf8.allSatisfy { byte in
-                (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte)
-                    || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || byte == UInt8(ascii: "-")
-            }
-            guard allowed else {
-                throw SettingRefusal("\"\(text)\" is not an id", "use small letters, digits and '-'")
-            }
-            return text
-        }
-    }
-
-    /// A word of a text protocol.
-    static var token: Self {
-        .string(lengthMax: 64).map(placeholder: "x") { text throws(SettingRefusal) in
-            guard text.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) else {
-                throw SettingRefusal("\"\(text)\" is not printable ASCII", "use plain letters, digits and signs")
-            }
-            return text
+extension AccessoryProfile.IdleLink {
+    fileprivate init(settings table: SettingsTable) {
+        // The ranges of the controller (Bluetooth Core 5.4, Vol 4, Part E, 7.8.18).
+        interval = table.required("interval", .duration(in: .microseconds(7_500) ... .seconds(4)))
+        latency = table.value("latency", .integer(in: 0...499), default: 0)
+        supervisionTimeout = table.required("supervision_timeout", .duration(in: .milliseconds(100) ... .seconds(32)))
+        if supervisionTimeout <= interval * 2 * (1 + latency) {
+            table.problem(
+                "supervision_timeout", "is too short: the controller would refuse",
+                "write more than 2 × interval × (1 + latency)")
         }
     }
 }
 
-extension SettingType where Value == UInt8 {
-    /// A byte, best written as 0x00 … 0xFF.
-    static var byte: Self {
-        SettingType<Int>.integer(in: 0...255).map(placeholder: 0) { value throws(SettingRefusal) in
-            UInt8(truncatingIfNeeded: value)
-        }
+extension SettingsTable {
+    /// Reports keys that another kind of profile has.
+    func refuse(_ keys: [String], _ message: String, _ advice: String) {
+        for key in keys where contains(key) { problem(key, message, advice) }
     }
-}
 
-extension SettingType where Value == NamePattern {
-    /// A name with `*` for any characters.
-    public static var namePattern: Self {
-        SettingType<String>.string(lengthMax: 248).map(placeholder: NamePattern("")) { text throws(SettingRefusal) in
-            guard text.contains(where: { $0 != "*" }) else {
-                throw SettingRefusal("\"\(text)\" matches every device", "write a part of the name")
+    /// The properties of `[match.udev]`.
+    fileprivate func udevProperties() -> [String: String] {
+        var properties: [String: String] = [:]
+        for name in keys {
+            let isName = name.utf8.allSatisfy { byte in
+                (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte)
+                    || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || byte == UInt8(ascii: "_")
             }
-            return NamePattern(text)
-        }
-    }
-}
-
-extension SettingType where Value == BluetoothUUID {
-    /// The UUID of a GATT service or characteristic, in full or as the 16 or 32 bits that the Bluetooth SIG gives out.
-    static var gattUUID: Self {
-        SettingType<String>.string(lengthMax: 36).map(placeholder: "0000") {
-            text throws(SettingRefusal) in
-            guard let uuid = BluetoothUUID(text) else {
-                throw SettingRefusal("\"\(text)\" is not a UUID", "write 8-4-4-4-12 hexadecimal digits, or 4 for ffe0")
+            if !isName || name.isEmpty {
+                problem(name, "is no udev property", "write names as 'udevadm info' shows them: ID_USB_DRIVER")
             }
-            return uuid
+            properties[name] = required(name, .string(lengthMax: 256))
         }
+        return properties
     }
 }

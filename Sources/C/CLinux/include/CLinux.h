@@ -17,6 +17,8 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
@@ -36,3 +38,26 @@ int ptt_thread_id(void);
 
 // Has the Swift runtime hand jobs of its global executor to `hook` (swift/Runtime/Concurrency.h), a Swift function.
 void ptt_set_global_executor(void *hook);
+
+// CRTSCTS of <termios.h>, which the importer does not show, and TIOCMGET of <sys/ioctl.h>: 0, or -1 with errno.
+extern const unsigned ptt_crtscts;
+int ptt_serial_lines(int fd, int *lines);
+
+// What a modem line of a serial port did. Written whole into the pipe of ptt_serial_line_start.
+struct ptt_serial_line_change {
+    // CLOCK_MONOTONIC.
+    int64_t nanoseconds;
+    // TIOCM_* bits that are on; the last ones when there is an error.
+    int32_t lines;
+    // errno of the call that ended the thread, else 0.
+    int32_t error;
+    // The machine slept since the last one: what happened meanwhile is not known.
+    int32_t slept;
+    int32_t reserved;
+};
+
+// Has a thread wait for changes of the lines in `mask` (TIOCM_*) by TIOCMIWAIT and write each into `pipe`. NULL: no thread, see errno.
+struct ptt_serial_line;
+struct ptt_serial_line *ptt_serial_line_start(int fd, int pipe, int mask);
+// Ends the thread and waits for it; both descriptors stay the caller's.
+void ptt_serial_line_stop(struct ptt_serial_line *line);

@@ -1,0 +1,52 @@
+// A Bluetooth device that is not connected by us: its keys come from the kernel, or it must not or cannot be used.
+import BlueZ
+import MonotonicTime
+
+/// Knows what BlueZ says of a device, and asks for nothing. Input devices are reconnected by BlueZ itself.
+struct PassiveLink: AccessoryLink {
+    let configuration: AccessoryConfiguration
+    private(set) var device: DeviceFacts?
+    private(set) var problem: String?
+    var autoConnects = false
+    private(set) var lastName: String?
+    private(set) var lastAddress: String?
+    private var radio = RadioState.noService
+
+    let profile: AccessoryProfile? = nil
+    let isReady = false
+    let hearsNews = false
+    let wantsDiscovery = false
+    let isConnecting = false
+    let servicesToRegister: [BluetoothUUID] = []
+    let nextDeadline: Instant? = nil
+
+    /// - Parameter problem: Why it is not used; nil when its presses come another way.
+    init(_ configuration: AccessoryConfiguration, problem: String? = nil) {
+        self.configuration = configuration
+        self.problem = problem
+    }
+
+    mutating func handle(_ event: AccessoryLinkEvent, at now: Instant) -> [AccessoryLinkAction] {
+        let wasThere = radio == .on && device?.isConnected == true
+        switch event {
+        case .radio(let state):
+            radio = state
+            if state == .noService { device = nil }
+        case .device(let facts):
+            device = facts
+            lastName = facts?.name ?? lastName
+            lastAddress = facts?.address ?? lastAddress
+        case .autoConnect(let isArmed):
+            autoConnects = isArmed
+        case .completed, .streamClosed, .streamOffered, .deadline:
+            break
+        }
+        guard wasThere, radio != .on || device?.isConnected != true else { return [] }
+        // The kernel keeps the input device of a HID-over-GATT button, and its keys as they were, when the link is lost.
+        switch radio {
+        case .on: return [.lost(device == nil ? .removed : .disconnected)]
+        case .off: return [.lost(.adapterOff)]
+        case .noService: return [.lost(.bluetoothStopped)]
+        }
+    }
+}

@@ -1,0 +1,85 @@
+// From a stream of words without separators to controls.
+
+/// Finds words in a stream that has no separators: glued, split, in either case, with rubbish in between.
+struct TextDecoder {
+    struct Result {
+        /// In the order of the words; a click is down, then up.
+        var states: [ControlState] = []
+        var battery: Int?
+        /// Bytes that belong to no word. NUL and white space, which some put between words, are not counted.
+        var skipped = 0
+    }
+
+    private struct Word {
+        var bytes: [UInt8]
+        /// Nil for the battery word, which one more byte follows.
+        var states: [ControlState]?
+    }
+
+    private var words: [Word] = []
+    /// The beginning of a word, waiting for its rest; shorter than the longest word.
+    private var pending: [UInt8] = []
+
+    init(_ rule: DecodeRule.Text) {
+        for control in rule.controls {
+            let down = ControlState(control: control.control, isDown: true)
+            let up = ControlState(control: control.control, isDown: false)
+            for word in control.pressed { add(word, control.released.isEmpty ? [down, up] : [down]) }
+            for word in control.released { add(word, [up]) }
+        }
+        if let prefix = rule.batteryPrefix { words.append(Word(bytes: fold(prefix), states: nil)) }
+    }
+
+    /// Controls may share a word for released: it then releases all of them.
+    private mutating func add(_ text: String, _ states: [ControlState]) {
+        let bytes = fold(text)
+        if let index = words.firstIndex(where: { $0.bytes == bytes }) {
+            words[index].states? += states
+        } else {
+            words.append(Word(bytes: bytes, states: states))
+        }
+    }
+
+    mutating func reset() { pending = [] }
+
+    mutating func decode(_ message: [UInt8]) -> Result {
+        var result = Result()
+        // Nothing is cut off, however much came at once: the release may be the last word of it.
+        let bytes = pending + message
+        pending = []
+        var index = 0
+        while index < bytes.count {
+            let rest = bytes[index...]
+            if let word = words.first(where: { rest.count >= $0.bytes.count && Self.begins(rest, with: $0.bytes) }) {
+                let end = index + word.bytes.count
+                if let states = word.states {
+                    result.states += states
+                    index = end
+                } else if end < bytes.count {
+                    if bytes[end] <= 100 { result.battery = Int(bytes[end]) } else { result.skipped += 1 }
+                    index = end + 1
+                } else {
+                    pending = Array(rest)
+                    return result
+                }
+            } else if words.contains(where: { rest.count < $0.bytes.count && Self.begins($0.bytes[...], with: rest) }) {
+                pending = Array(rest)
+                return result
+            } else {
+                if ![0x00, 0x09, 0x0A, 0x0D, 0x20].contains(bytes[index]) { result.skipped += 1 }
+                index += 1
+            }
+        }
+        return result
+    }
+
+    private static func begins(_ bytes: ArraySlice<UInt8>, with start: some Collection<UInt8>) -> Bool {
+        bytes.count >= start.count && zip(bytes, start).allSatisfy { foldByte($0) == foldByte($1) }
+    }
+}
+
+private func fold(_ text: String) -> [UInt8] { text.utf8.map(foldByte) }
+
+private func foldByte(_ byte: UInt8) -> UInt8 {
+    (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte) ? byte | 0x20 : byte
+}

@@ -1,0 +1,133 @@
+// Which profile a device has. Marks are shared by many families, so the one that says most about the device is meant.
+import BlueZ
+
+extension ProfileLibrary {
+    /// How well a profile fits; of two the greater is meant.
+    private struct Fit: Comparable {
+        /// The site's own profiles come before the shipped ones.
+        var isOfSite: Bool
+        /// 2: a name, and a service with it; 1: a name, or a device's numbers; 0: the service alone.
+        var evidence: Int
+        /// How much the name's pattern says.
+        var specificity: Int
+        /// BLE before classic, which such devices offer besides.
+        var transport: Int
+
+        static func < (lhs: Self, rhs: Self) -> Bool {
+            (lhs.isOfSite ? 1 : 0, lhs.evidence, lhs.specificity, lhs.transport)
+                < (rhs.isOfSite ? 1 : 0, rhs.evidence, rhs.specificity, rhs.transport)
+        }
+    }
+
+    /// The profile of a device whose characteristics are known; nil also when its family is refused.
+    ///
+    /// - Parameters:
+    ///   - names: All names the device has gone by; some devices lose theirs once connected.
+    ///   - has: Whether the device has a characteristic in a service.
+    public func profile(
+        names: some Sequence<String>, has: (_ service: BluetoothUUID, _ characteristic: BluetoothUUID) -> Bool
+    ) -> AccessoryProfile? {
+        let names = names.map(NamePattern.fold)
+        let found = best { profile in
+            guard profile.transport == .gatt, profile.isComplete(has: has) else { return nil }
+            if let specificity = profile.specificity(of: names) { return (1, specificity) }
+            return profile.serviceIdentifies && !profile.inputs.isEmpty ? (0, 0) : nil
+        }
+        return found?.refusal == nil ? found : nil
+    }
+
+    /// The profile that a device probably has, from what it advertises; to be verified once it is connected.
+    /// Nil also when its family is refused: `refusal` says why.
+    public func candidate(name: String?, services: some Collection<BluetoothUUID>) -> AccessoryProfile? {
+        let found = probable(name: name, services: services)
+        return found?.refusal == nil ? found : nil
+    }
+
+    /// Why a device of this name and these services cannot be a talk button, in words for people; nil when it can, or
+    /// nothing is known of it.
+    public func refusal(name: String?, services: some Collection<BluetoothUUID>) -> String? {
+        refusedProfile(name: name, services: services)?.refusal
+    }
+
+    /// The profile whose `refusal` is the answer.
+    public func refusedProfile(name: String?, services: some Collection<BluetoothUUID>) -> AccessoryProfile? {
+        let found = probable(name: name, services: services)
+        return found?.refusal == nil ? nil : found
+    }
+
+    private func probable(name: String?, services: some Collection<BluetoothUUID>) -> AccessoryProfile? {
+        let names = name.map { [NamePattern.fold($0)] } ?? []
+        return best { profile in
+            let offers = profile.isOffered(in: services)
+            if let specificity = profile.specificity(of: names) { return (offers ? 2 : 1, specificity) }
+            return profile.serviceIdentifies && offers ? (0, 0) : nil
+        }
+    }
+
+    /// The profile of an input device or a serial port: the one that its udev rule names, else the one that fits best.
+    func candidate(local: LocalDeviceFacts) -> AccessoryProfile? {
+        let transport: AccessoryProfile.Transport = local.isSerialPort ? .serial : .input
+        if let id = local.profileID { return self[id].flatMap { $0.transport == transport ? $0 : nil } }
+        let names = [NamePattern.fold(local.name)]
+        return best { profile in
+            guard profile.transport == transport, profile.refusal == nil, profile.hasTalkKey(among: local.keys) else {
+                return nil
+            }
+            let properties = profile.udevProperties
+            let hasProperties = properties.allSatisfy { name, pattern in
+                local.properties[name].map { NamePattern(pattern).matches($0) } ?? false
+            }
+            guard hasProperties else { return nil }
+            let isListed = local.device.map { profile.inputDevices.contains($0) } ?? false
+            let specificity = profile.specificity(of: names)
+            let evidence = [isListed, specificity != nil, !properties.isEmpty].count { $0 }
+            // Of a profile that lists names or devices one has to fit; properties are a further condition.
+            guard isListed || specificity != nil || (profile.names.isEmpty && profile.inputDevices.isEmpty),
+                evidence > 0
+            else { return nil }
+            return (evidence, specificity ?? 0)
+        }
+    }
+
+    /// The profile for which `fit` says most; explicit ones are not asked.
+    private func best(_ fit: (AccessoryProfile) -> (evidence: Int, specificity: Int)?) -> AccessoryProfile? {
+        var best: (profile: AccessoryProfile, fit: Fit)?
+        for profile in profiles where !profile.isExplicitOnly {
+            guard let (evidence, specificity) = fit(profile) else { continue }
+            let fit = Fit(
+                isOfSite: siteIDs.contains(profile.id), evidence: evidence, specificity: specificity,
+                transport: -(AccessoryProfile.Transport.allCases.firstIndex(of: profile.transport) ?? 0))
+            if best.map({ $0.fit < fit }) ?? true { best = (profile, fit) }
+        }
+        return best?.profile
+    }
+}
+
+extension AccessoryProfile {
+    /// How much the pattern says that fits any of the names best; nil when none fits.
+    fileprivate func specificity(of folded: [[Unicode.Scalar]]) -> Int? {
+        names.lazy.filter { pattern in folded.contains { pattern.matches(folded: $0) } }.map(\.specificity).max()
+    }
+
+    /// Whether a device with these services offers what this profile speaks.
+    fileprivate func isOffered(in services: some Collection<BluetoothUUID>) -> Bool {
+        switch transport {
+        case .gatt:
+            services.contains { advertisedServices.contains($0) || self.services.contains($0) }
+        case .spp: services.contains(BluetoothUUID("1101"))
+        case .handsFree: services.contains(BluetoothUUID("111e")) || services.contains(BluetoothUUID("1108"))
+        case .input, .serial: false
+        }
+    }
+
+    /// Whether a device with these keys can talk by this profile: a profile for play/pause does not fit a mouse.
+    fileprivate func hasTalkKey(among keys: Set<UInt16>) -> Bool {
+        guard transport == .input else { return true }
+        return inputs.contains { input in
+            guard case .keys(let rule) = input.rule else { return false }
+            return rule.controls.contains { control in
+                control.control.defaultAction == .transmit && control.codes.contains { keys.contains($0) }
+            }
+        }
+    }
+}

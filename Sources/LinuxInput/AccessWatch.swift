@@ -1,0 +1,71 @@
+// When the permissions of a node change: the right to open it may come with the user's session, long after the node.
+import CLinux
+import Reactor
+
+#if canImport(Glibc)
+import Glibc
+#else
+import Musl
+#endif
+
+/// Tells which files of some folders got other permissions, by inotify(7). It is confined to its loop's thread.
+///
+/// The folder is watched, as a watch on a file needs the right to read it.
+final class AccessWatch {
+    private let descriptor: Int32
+    private var folders: [Int32: String] = [:]
+    private var watch: EventLoop.Watch?
+
+    /// - Parameter handler: Called with the path of a file whose permissions changed.
+    init(loop: EventLoop, _ handler: @escaping (String) -> Void) throws(SystemError) {
+        descriptor = inotify_init1(Int32(IN_NONBLOCK | IN_CLOEXEC))
+        guard descriptor >= 0 else { throw SystemError("inotify_init1") }
+        do throws(SystemError) {
+            watch = try loop.watch(descriptor, for: .readable) { [unowned self] _ in read(handler) }
+        } catch {
+            close(descriptor)
+            throw error
+        }
+    }
+
+    /// Watches the folder that a node is in, once.
+    func add(folderOf node: String) throws(SystemError) {
+        guard let slash = node.lastIndex(of: "/") else { return }
+        let folder = String(node[..<slash])
+        guard !folders.values.contains(folder) else { return }
+        let number = inotify_add_watch(descriptor, folder, UInt32(IN_ATTRIB))
+        guard number >= 0 else { throw SystemError("inotify_add_watch") }
+        folders[number] = folder
+    }
+
+    /// Ends it.
+    func shut() {
+        guard let watch else { return }
+        watch.cancel()
+        self.watch = nil
+        close(descriptor)
+    }
+
+    private func read(_ handler: (String) -> Void) {
+        var bytes = [UInt8](repeating: 0, count: 4096)
+        #if canImport(Glibc)
+        let count = Glibc.read(descriptor, &bytes, bytes.count)
+        #else
+        let count = Musl.read(descriptor, &bytes, bytes.count)
+        #endif
+        let header = MemoryLayout<inotify_event>.size
+        var paths: Set<String> = []
+        bytes.withUnsafeBytes { buffer in
+            var offset = 0
+            while offset + header <= count {
+                let event = buffer.loadUnaligned(fromByteOffset: offset, as: inotify_event.self)
+                let end = offset + header + Int(event.len)
+                guard end <= count else { break }
+                let name = buffer[(offset + header)..<end].prefix { $0 != 0 }
+                if let folder = folders[event.wd] { paths.insert("\(folder)/\(String(decoding: name, as: UTF8.self))") }
+                offset = end
+            }
+        }
+        for path in paths.sorted() { handler(path) }
+    }
+}

@@ -1,0 +1,178 @@
+// What org.pttd asks about accessories, done by the rooms below; and what those tell, told on the bus.
+import Accessories
+import DaemonAPI
+import MonotonicTime
+import PTTBus
+import Reactor
+
+/// Joins setting up accessories with the bus. It lives on their loop, and holds no rules.
+actor AccessoryAdministrator: AccessoryControls {
+    nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+
+    private let api: DaemonAPI
+    private let service: AccessoryService
+    private let setup: AccessorySetup
+    /// Returns when the accessories have been told as they are now.
+    private let publish: @Sendable () async -> Void
+    /// Emergency controls that are active.
+    private var emergencies: Set<AccessorySource> = []
+
+    /// - Parameters:
+    ///   - setup: Whose events come by `happened`.
+    ///   - publish: Tells the accessories as they are (`properties`) and returns when that is done.
+    init(
+        api: DaemonAPI, service: AccessoryService, setup: AccessorySetup, publish: @escaping @Sendable () async -> Void
+    ) {
+        self.api = api
+        self.service = service
+        self.setup = setup
+        self.publish = publish
+        loop = setup.loop
+    }
+
+    // MARK: What is told
+
+    /// The accessories as they are.
+    var properties: [AccessoryProperties] {
+        let (statuses, configurations, library) = service.assumeIsolated {
+            ($0.statuses, $0.configurations, $0.library)
+        }
+        return statuses.map { status in
+            AccessoryProperties(
+                status, origin: setup.assumeIsolated { $0.origin(of: status.id) },
+                configuration: configurations.first { $0.id == status.id },
+                profile: status.profileID.flatMap { library[$0] })
+        }
+    }
+
+    /// What the service tells; give it all of it.
+    func happened(_ event: AccessoryEvent) {
+        switch event {
+        case .control(let source, let isDown, let time):
+            api.assumeIsolated {
+                $0.control(source.control.rawValue, of: source.accessory.text, isDown: isDown, at: time)
+            }
+        case .emergency(let source, let isActive, _):
+            if isActive { emergencies.insert(source) } else { emergencies.remove(source) }
+            let isAnyActive = !emergencies.isEmpty
+            api.assumeIsolated {
+                $0.emergency(
+                    isActive, accessory: source.accessory.text, control: source.control.rawValue,
+                    isAnyActive: isAnyActive)
+            }
+        case .intent, .action, .changed, .removed: break
+        }
+        setup.assumeIsolated { $0.happened(event) }
+    }
+
+    /// What setting up tells; give it all of it.
+    func happened(_ event: AccessorySetupEvent) {
+        api.assumeIsolated { api in
+            switch event {
+            case .found(let device): api.found(DiscoveredDevice(device))
+            case .lost(let address): api.lost(address: address)
+            case .progress(let address, let step):
+                if let step = AddStep(rawValue: step.rawValue) { api.addProgress(address: address, step) }
+            case .learning(let report): api.update(learning: LearningProperties(report))
+            case .changed: break
+            }
+        }
+        if case .changed = event { Task { await self.publish() } }
+    }
+
+    // MARK: What is asked
+
+    func setScanning(_ isOn: Bool) async throws(AccessoryError) {
+        try attempt { setup throws(AccessorySetupError) in try setup.setScanning(isOn) }
+    }
+
+    func discoveredDevices() async -> [DiscoveredDevice] {
+        await setup.devices.map { DiscoveredDevice($0) }
+    }
+
+    func add(_ request: AddAccessoryRequest) async throws(AccessoryError) -> (id: String, notes: [String]) {
+        let options = request.options
+        let addition = AccessoryAddition(
+            address: request.address, name: options.name, profileID: options.profile,
+            gesture: options.gesture.flatMap { Gesture(rawValue: $0) }, isBondedOnly: options.bondedOnly,
+            pairs: options.pair)
+        do throws(AccessorySetupError) {
+            let added = try await setup.add(addition)
+            await publish()
+            return (added.id.text, added.notes)
+        } catch {
+            throw AccessoryError(error)
+        }
+    }
+
+    func cancelAdding(address: String) async { await setup.cancelAdding(address: address) }
+
+    func remove(_ accessory: String) async throws(AccessoryError) {
+        do throws(AccessorySetupError) { try await setup.remove(AccessoryID(accessory)) } catch {
+            throw AccessoryError(error)
+        }
+        await publish()
+    }
+
+    func bind(_ control: String, to action: String, of accessory: String) async throws(AccessoryError) {
+        guard let known = Control(rawValue: control) else {
+            let names = Control.allCases.map(\.rawValue).joined(separator: ", ")
+            throw AccessoryError(.invalid, "there is no control '\(control)'; there are \(names)")
+        }
+        let wanted = action == "default" ? nil : ControlAction(action)
+        guard action == "default" || wanted != nil else {
+            throw AccessoryError(
+                .invalid,
+                "'\(action)' is no action; it can be 'transmit', 'emergency', 'channel-up', 'channel-down', 'replay-last', 'none', "
+                    + "'default', or 'command: PROGRAM ARGUMENTS'")
+        }
+        try attempt { setup throws(AccessorySetupError) in
+            try setup.bind(known, to: wanted, of: AccessoryID(accessory))
+        }
+        await publish()
+    }
+
+    func setGesture(_ gesture: String, of accessory: String) async throws(AccessoryError) {
+        try attempt { setup throws(AccessorySetupError) in
+            try setup.setGesture(Gesture(rawValue: gesture), of: AccessoryID(accessory))
+        }
+        await publish()
+    }
+
+    func setBondedOnly(_ bondedOnly: Bool, of accessory: String) async throws(AccessoryError) {
+        try attempt { setup throws(AccessorySetupError) in
+            try setup.setBondedOnly(bondedOnly, of: AccessoryID(accessory))
+        }
+        await publish()
+    }
+
+    func setTesting(_ accessory: String, _ isOn: Bool) async throws(AccessoryError) {
+        try attempt { setup throws(AccessorySetupError) in
+            try setup.setTesting(AccessoryID(accessory), isOn)
+        }
+    }
+
+    func startLearning(_ request: LearningRequest) async throws(AccessoryError) {
+        try attempt { setup throws(AccessorySetupError) in
+            try setup.startLearning(
+                LearningWish(
+                    address: request.address, name: request.name, addsAccessory: request.addsAccessory))
+        }
+    }
+
+    func cancelLearning() async { await setup.cancelLearning() }
+
+    func profiles() async -> [ProfileDescription] {
+        await service.library.profiles.map { ProfileDescription($0) }
+    }
+
+    private func attempt(
+        _ body: (isolated AccessorySetup) throws(AccessorySetupError) -> Void
+    ) throws(AccessoryError) {
+        let result: Result<Void, AccessorySetupError> = setup.assumeIsolated { setup in
+            do throws(AccessorySetupError) { return .success(try body(setup)) } catch { return .failure(error) }
+        }
+        do throws(AccessorySetupError) { try result.get() } catch { throw AccessoryError(error) }
+    }
+}
