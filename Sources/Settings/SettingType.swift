@@ -200,7 +200,7 @@ extension SettingType {
     ) -> SettingType<[Element]> where Value == [Element] {
         let array = SettingType<[Element]>.array(of: element, count: 1...countMax)
         let expected = "\(element.expected), or several in [ ]"
-        return SettingType<[Element]>(expected: expected, placeholder: [element.placeholder]) {
+        return SettingType<[Element]>(expected: expected, placeholder: []) {
             node throws(LocatedRefusal) in
             if case .array = node.value { return try array.read(node) }
             return [try element.read(node)]

@@ -16,7 +16,7 @@ import Testing
             #expect(file.bytes == (try SettingsFile.contents(of: "\(folder)/\(file.name)")))
             let profile = try AccessoryProfile(bytes: file.bytes, file: file.name)
             #expect("\(profile.id).toml" == file.name)
-            #expect(profile.inputs.flatMap(\.rule.controls).contains(.ptt))
+            #expect(profile.refusal != nil || profile.controls.contains(.ptt))
         }
         let loaded = ProfileLibrary.load(directory: nil)
         #expect(loaded.problems.isEmpty)
@@ -83,16 +83,6 @@ import Testing
         #expect { try AccessoryProfile(bytes: Array(text.utf8), file: "x") } throws: {
             "\($0)".contains("\"ELET1\" begins \"elet12\"")
         }
-    }
-
-    @Test func aServiceSharedByManyDevicesNeedsTheName() throws {
-        let library = ProfileLibrary.load(directory: nil).library
-        let ffe0 = BluetoothUUID("ffe0")
-        let hm10: (BluetoothUUID, BluetoothUUID) -> Bool = { $0 == ffe0 && $1 == BluetoothUUID("ffe1") }
-        #expect(library.profile(names: ["PTT-Z"], has: hm10)?.id == "ptt-z")
-        #expect(library.profile(names: ["ptt-z01"], has: hm10)?.id == "ptt-z")
-        #expect(library.profile(names: ["iTAG"], has: hm10) == nil)
-        #expect(library.candidate(name: "iTAG", services: [ffe0]) == nil)
     }
 
     @Test func aMakersOwnServiceNeedsNoName() throws {

@@ -18,6 +18,14 @@ struct SimulatedBluetooth {
     var commands: [BluetoothCommand] = []
     var events: [AccessoryEvent] = []
     var ignored = 0
+    var notes: [String] = []
+    /// What was asked of links, and written; not among `commands`.
+    var linkCommands: [BluetoothCommand] = []
+    var writes: [BluetoothCommand] = []
+    /// Writes get no answer for now.
+    var holdsWrites = false
+    /// Streams that are open.
+    var streams: Set<DeviceIdentifier> = []
     /// Failures to answer with, first come, first served.
     var failures: [(matches: (BluetoothCommand) -> Bool, failure: BluetoothFailure)] = []
     /// Devices BlueZ finds by scanning.
@@ -26,10 +34,10 @@ struct SimulatedBluetooth {
     var holdsConnects = false
 
     init(
-        _ configurations: [AccessoryConfiguration], takesKnownDevices: Bool = false,
+        _ configurations: [AccessoryConfiguration], takesKnownDevices: Bool = false, isBondedOnly: Bool = false,
         library: ProfileLibrary = ProfileLibrary.load(directory: nil).library
     ) {
-        machine = AccessoriesStateMachine(configurations, library: library, takesKnownDevices: takesKnownDevices)
+        machine = AccessoriesStateMachine(configurations, library: library, takesKnownDevices: takesKnownDevices, isBondedOnly: isBondedOnly)
     }
 
     // MARK: Time and events
@@ -41,8 +49,13 @@ struct SimulatedBluetooth {
                 switch action {
                 case .event(let event): events.append(event)
                 case .ignored: ignored += 1
+                case .note(let id, let text): notes.append("\(id): \(text)")
                 case .command(let command):
-                    commands.append(command)
+                    switch command {
+                    case .setLink: linkCommands.append(command)
+                    case .write: writes.append(command)
+                    default: commands.append(command)
+                    }
                     queue += perform(command)
                 }
             }
@@ -95,10 +108,17 @@ struct SimulatedBluetooth {
         case .autoConnect(let services):
             registered = services
             return [.completed(command, nil), .autoConnect(isArmed: true)]
+        case .write where holdsWrites:
+            return []
         case .write, .writeStream, .setLink:
             return [.completed(command, nil)]
-        case .openStream, .closeStream:
-            return [.completed(command, .notSupported)]
+        case .openStream(let id, _):
+            guard awake.contains(id) else { return [.completed(command, .timedOut)] }
+            streams.insert(id)
+            return link(id) + [.completed(command, nil)]
+        case .closeStream(let id, _):
+            streams.remove(id)
+            return [.completed(command, nil)]
         case .remove(let id):
             devices[id] = nil
             return [.deviceRemoved(id), .completed(command, nil)]
@@ -144,6 +164,7 @@ struct SimulatedBluetooth {
     /// The device is gone from the air without a word.
     mutating func dropLink(_ id: DeviceIdentifier) {
         awake.remove(id)
+        closeStream(id)
         for event in unlink(id) { send(event) }
     }
 
@@ -161,6 +182,22 @@ struct SimulatedBluetooth {
         send(.value(characteristic: characteristic, bytes: bytes))
     }
 
+    /// Bytes of an open stream.
+    mutating func stream(_ id: DeviceIdentifier, _ bytes: [UInt8], _ kind: StreamKind = .serialPort) {
+        guard streams.contains(id) else { return }
+        send(.streamBytes(device: id, kind, bytes))
+    }
+
+    /// The stream ends; the device may still be there.
+    mutating func closeStream(_ id: DeviceIdentifier, _ kind: StreamKind = .serialPort) {
+        guard streams.remove(id) != nil else { return }
+        send(.streamClosed(device: id, kind))
+    }
+
+    mutating func key(_ device: LocalDeviceFacts, _ code: UInt16, _ isDown: Bool) {
+        send(.local(.key(device.id, code: code, isDown: isDown, at: now)))
+    }
+
     mutating func stopService() {
         for id in devices.keys {
             devices[id]?.isConnected = false
@@ -168,6 +205,7 @@ struct SimulatedBluetooth {
         }
         registered = []
         notifying = []
+        streams = []
         isScanning = false
         send(.radio(.noService))
     }
@@ -187,6 +225,17 @@ struct SimulatedBluetooth {
             case .transmitBegan(let source, _): "began \(source)"
             case .transmitEscalated(let source): "escalated \(source)"
             case .transmitEnded(let source, let reason): "ended \(source) \(reason.rawValue)"
+            }
+        }
+    }
+
+    /// Actions and emergencies, in words.
+    var happenings: [String] {
+        events.compactMap {
+            switch $0 {
+            case .action(let action, let source, _): "\(action) by \(source)"
+            case .emergency(let source, let isActive, _): "emergency \(source) \(isActive ? "on" : "off")"
+            default: nil
             }
         }
     }
@@ -213,4 +262,26 @@ extension DeviceFacts {
     }
 
     var key: CharacteristicIdentifier { characteristics[0].id }
+}
+
+extension LocalDeviceFacts {
+    /// A tagged input device.
+    static func keys(
+        _ node: String, name: String = "Foot Switch", address: String? = nil, accessory: String? = nil,
+        profile: String? = "key-hold", keys: Set<UInt16> = [183]
+    ) -> LocalDeviceFacts {
+        LocalDeviceFacts(
+            id: LocalDeviceID(node), name: name, address: address, device: nil, accessoryName: accessory,
+            profileID: profile, properties: [:], keys: keys, isSerialPort: false)
+    }
+}
+
+extension AccessoryProfile {
+    /// A shipped profile by its id.
+    static func shipped(_ id: String) -> AccessoryProfile { ProfileLibrary.load(directory: nil).library[id]! }
+
+    /// A profile from text.
+    static func read(_ text: String) -> AccessoryProfile {
+        try! AccessoryProfile(bytes: Array(text.utf8), file: "test.toml")
+    }
 }

@@ -182,13 +182,6 @@ import Testing
         #expect(NearestName.of(text, among: ["ptt", "soft1", "emergency"]) == expected)
     }
 
-    @Test("the distance counts letters put in, left out, changed and swapped")
-    func distance() {
-        for (a, b, expected) in [("ab", "ba", 1), ("", "abc", 3), ("abc", "abc", 0), ("kitten", "sitting", 3)] {
-            #expect(NearestName.distance(Array(a), Array(b)) == expected)
-        }
-    }
-
     @Test("a text without end costs no time")
     func bounded() {
         #expect(NearestName.of(String(repeating: "x", count: 100_000), among: ["ptt"]) == nil)

@@ -21,6 +21,9 @@ actor BlueZHost: BluetoothHost {
     private var told: [DeviceIdentifier: DeviceFacts] = [:]
     private var armed: Set<AdapterIdentifier> = []
     private var hasAgent = false
+    /// A scan of ours is on: signal strengths are told.
+    private var isListening = false
+    private var heard: [DeviceIdentifier: Int16] = [:]
 
     init(on connection: DBusConnection, logger: Logger) {
         self.connection = connection
@@ -64,6 +67,7 @@ actor BlueZHost: BluetoothHost {
             serviceGone()
         case .deviceAdded(let device), .deviceChanged(let device):
             tell(device.identifier)
+            hear(device)
         case .deviceConnected(let device), .deviceDisconnected(let device, _), .servicesResolved(let device, _),
             .batteryChanged(let device, _):
             tell(device)
@@ -73,6 +77,7 @@ actor BlueZHost: BluetoothHost {
             tell(characteristic.device)
         case .deviceRemoved(let device):
             told[device] = nil
+            heard[device] = nil
             streams.close(device)
             handler?(.deviceRemoved(device))
         case .valueChanged(let characteristic, let bytes, let time):
@@ -93,6 +98,8 @@ actor BlueZHost: BluetoothHost {
         isAvailable = false
         streams.closeAll()
         told = [:]
+        heard = [:]
+        isListening = false
         armed = []
         updateRadio()
     }
@@ -123,6 +130,12 @@ actor BlueZHost: BluetoothHost {
         handler?(.device(found))
     }
 
+    private func hear(_ device: Device) {
+        guard isListening, let strength = device.rssi, heard[device.identifier] != strength else { return }
+        heard[device.identifier] = strength
+        handler?(.heard(device: device.identifier, signalStrength: Int(strength)))
+    }
+
     // MARK: Out
 
     func perform(_ command: BluetoothCommand) async -> BluetoothFailure? {
@@ -139,16 +152,46 @@ actor BlueZHost: BluetoothHost {
             case .startDiscovery: try await startDiscovery(client)
             case .stopDiscovery: try await stopDiscovery(client)
             case .autoConnect(let services): await client.setReconnectingServices(services)
-            case .write(let characteristic, let value): try await client.writeValue(value, to: characteristic)
+            case .write(let characteristic, let value): try await write(value, characteristic, client)
             case .remove(let device): try await client.removeDevice(device)
             case .openStream(let device, let kind): return await openStream(device, kind)
             case .closeStream(let device, let kind): await closeStream(device, kind)
             case .writeStream(let device, let kind, let bytes): return writeStream(bytes, to: device, kind)
-            case .setLink: return .notSupported
+            case .setLink(let device, let parameters): return setLink(device, parameters, client)
             }
             return nil
         } catch {
             return BluetoothFailure(error)
+        }
+    }
+
+    /// With an answer where the characteristic gives one.
+    private func write(
+        _ value: [UInt8], _ characteristic: CharacteristicIdentifier, _ client: BlueZClient
+    ) async throws(BlueZError) {
+        let flags = await client.characteristic(characteristic)?.flags ?? .write
+        let kind: WriteKind = flags.contains(.write) || !flags.contains(.writeWithoutResponse) ? .request : .command
+        try await client.writeValue(value, kind, to: characteristic)
+    }
+
+    /// The kernel only takes the command and hands it to the controller, so that the loop may do it.
+    private func setLink(
+        _ identifier: DeviceIdentifier, _ parameters: LEConnectionParameters, _ client: BlueZClient
+    ) -> BluetoothFailure? {
+        guard let device = client.assumeIsolated({ $0.device(identifier) }) else { return .doesNotExist }
+        guard device.isConnected else { return .notConnected }
+        guard let adapter = identifier.adapter.index else { return .notSupported }
+        do throws(LEConnectionError) {
+            // Of a bonded device with a private address, BlueZ and the kernel's link both have the identity address.
+            try LEConnection.request(parameters, device: device.address, adapter: adapter)
+            return nil
+        } catch {
+            switch error {
+            case .notPermitted: return .notPermitted
+            case .notConnected: return .notConnected
+            case .noBluetooth, .noAdapter: return .notSupported
+            case .invalidParameters, .failed: return .other("\(error)")
+            }
         }
     }
 
@@ -163,9 +206,13 @@ actor BlueZHost: BluetoothHost {
     private func startDiscovery(_ client: BlueZClient) async throws(BlueZError) {
         var failure: BlueZError?
         var isScanning = false
+        // Classic accessories too: what is looked for need not be of Low Energy.
+        var filter = DiscoveryFilter()
+        filter.lowEnergyOnly = false
+        isListening = true
         for adapter in await client.adapters where adapter.isPowered {
             do throws(BlueZError) {
-                try await client.startDiscovery(on: adapter.identifier)
+                try await client.startDiscovery(on: adapter.identifier, filter: filter)
                 isScanning = true
             } catch {
                 failure = error
@@ -176,6 +223,8 @@ actor BlueZHost: BluetoothHost {
 
     /// On every adapter, whatever the others say: a scan that runs on disturbs links.
     private func stopDiscovery(_ client: BlueZClient) async throws(BlueZError) {
+        isListening = false
+        heard = [:]
         var failure: BlueZError?
         for adapter in await client.adapters {
             do throws(BlueZError) {
@@ -198,6 +247,6 @@ extension DeviceFacts {
             characteristics: characteristics.compactMap { characteristic in
                 guard let service = characteristic.service, let uuid = characteristic.uuid else { return nil }
                 return CharacteristicFacts(id: characteristic.identifier, service: service, characteristic: uuid)
-            })
+            }, isPairedForNow: device.isPaired && !device.isBonded)
     }
 }

@@ -30,8 +30,9 @@ struct PassiveLink: AccessoryLink {
         let wasThere = radio == .on && device?.isConnected == true
         switch event {
         case .radio(let state):
+            // At a start the devices are told before there is Bluetooth.
+            if state == .noService, radio != .noService { device = nil }
             radio = state
-            if state == .noService { device = nil }
         case .device(let facts):
             device = facts
             lastName = facts?.name ?? lastName

@@ -17,8 +17,12 @@ struct TextDecoder {
     }
 
     private var words: [Word] = []
+    /// The bytes that a word begins with.
+    private var first = [Bool](repeating: false, count: 256)
     /// The beginning of a word, waiting for its rest; shorter than the longest word.
     private var pending: [UInt8] = []
+    /// How much is kept for the next message.
+    var pendingCount: Int { pending.count }
 
     init(_ rule: DecodeRule.Text) {
         for control in rule.controls {
@@ -28,6 +32,7 @@ struct TextDecoder {
             for word in control.released { add(word, [up]) }
         }
         if let prefix = rule.batteryPrefix { words.append(Word(bytes: fold(prefix), states: nil)) }
+        for word in words { if let byte = word.bytes.first { first[Int(byte)] = true } }
     }
 
     /// Controls may share a word for released: it then releases all of them.
@@ -45,36 +50,37 @@ struct TextDecoder {
     mutating func decode(_ message: [UInt8]) -> Result {
         var result = Result()
         // Nothing is cut off, however much came at once: the release may be the last word of it.
-        let bytes = pending + message
+        let bytes = (pending + message).map(foldByte)
+        // A battery level is told as it is.
+        let told = pending + message
         pending = []
         var index = 0
         while index < bytes.count {
             let rest = bytes[index...]
-            if let word = words.first(where: { rest.count >= $0.bytes.count && Self.begins(rest, with: $0.bytes) }) {
+            if !first[Int(bytes[index])] {
+                if ![0x00, 0x09, 0x0A, 0x0D, 0x20].contains(bytes[index]) { result.skipped += 1 }
+                index += 1
+            } else if let word = words.first(where: { rest.starts(with: $0.bytes) }) {
                 let end = index + word.bytes.count
                 if let states = word.states {
                     result.states += states
                     index = end
                 } else if end < bytes.count {
-                    if bytes[end] <= 100 { result.battery = Int(bytes[end]) } else { result.skipped += 1 }
+                    if told[end] <= 100 { result.battery = Int(told[end]) } else { result.skipped += 1 }
                     index = end + 1
                 } else {
-                    pending = Array(rest)
+                    pending = Array(told[index...])
                     return result
                 }
-            } else if words.contains(where: { rest.count < $0.bytes.count && Self.begins($0.bytes[...], with: rest) }) {
-                pending = Array(rest)
+            } else if words.contains(where: { $0.bytes.starts(with: rest) }) {
+                pending = Array(told[index...])
                 return result
             } else {
-                if ![0x00, 0x09, 0x0A, 0x0D, 0x20].contains(bytes[index]) { result.skipped += 1 }
+                result.skipped += 1
                 index += 1
             }
         }
         return result
-    }
-
-    private static func begins(_ bytes: ArraySlice<UInt8>, with start: some Collection<UInt8>) -> Bool {
-        bytes.count >= start.count && zip(bytes, start).allSatisfy { foldByte($0) == foldByte($1) }
     }
 }
 

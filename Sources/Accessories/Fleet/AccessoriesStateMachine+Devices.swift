@@ -131,8 +131,9 @@ extension AccessoriesStateMachine {
     private mutating func assign(_ facts: DeviceFacts, to id: AccessoryID, at now: Instant) -> [Action] {
         guard let accessory = accessories[id] else { return [] }
         let wanted = kind(accessory.configuration, isLocal: accessory.isLocal, device: facts)
-        let isFree = accessory.link.profile == nil || isBarred(facts, accessory.configuration)
-        guard wanted != accessory.kind, isFree else { return link(id, .device(facts), at: now) }
+        var isUnusable = false
+        if case .passive(_?) = wanted { isUnusable = true }
+        guard wanted != accessory.kind, isUnusable || accessory.link.profile == nil else { return link(id, .device(facts), at: now) }
         return replaceLink(id, wanted, device: facts, at: now)
     }
 
@@ -141,7 +142,7 @@ extension AccessoriesStateMachine {
         _ id: AccessoryID, _ kind: FleetAccessory.LinkKind, device: DeviceFacts?, at now: Instant
     ) -> [Action] {
         guard let configuration = accessories[id]?.configuration else { return [] }
-        var actions = release(id, .disconnected, at: now)
+        var actions = release(id, .disconnected, at: now) + closeStream(id)
         inputs = inputs.filter { $0.value.owner != id }
         var link = makeLink(configuration, kind)
         link.autoConnects = autoConnects
@@ -153,6 +154,12 @@ extension AccessoriesStateMachine {
         // As after a start: the device first, then that there is Bluetooth.
         if let device { actions += self.link(id, .device(device), at: now) }
         return actions + self.link(id, .radio(radio), at: now)
+    }
+
+    /// Its link is given up: what the host keeps open for it ends.
+    func closeStream(_ id: AccessoryID) -> [Action] {
+        guard case .stream(let kind)? = accessories[id]?.kind, let device = accessories[id]?.link.device else { return [] }
+        return [.command(.closeStream(device: device.id, kind))]
     }
 
     /// Tells an accessory's link something, and carries out what it asks for.

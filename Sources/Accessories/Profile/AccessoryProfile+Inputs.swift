@@ -124,6 +124,10 @@ struct InputReading {
             for (key, code) in [("pressed", pressed), ("released", released ?? [])] where byte + code.count > size {
                 control.table.problem(key, "is behind the end of the value", "set size, the length of the whole value")
             }
+            // A value that was refused is told already.
+            guard !pressed.isEmpty else {
+                return DecodeRule.ValueControl(control: control.name, pressed: pressed, released: released)
+            }
             if let released, pressed.starts(with: released) || released.starts(with: pressed) {
                 control.table.problem("pressed", "is the same as released", "use two values")
             }
@@ -136,7 +140,9 @@ struct InputReading {
         for (control, value) in zip(controls, values) {
             let others = values.filter { $0.control != value.control }
             guard let released = value.released,
-                others.contains(where: { $0.pressed.starts(with: released) || released.starts(with: $0.pressed) })
+                others.contains(where: {
+                    !$0.pressed.isEmpty && ($0.pressed.starts(with: released) || released.starts(with: $0.pressed))
+                })
             else { continue }
             control.table.problem(
                 "released", "is another control's pressed", "remove it there: any known value releases the others")

@@ -58,6 +58,7 @@ extension ProfileLibrary {
     private func probable(name: String?, services: some Collection<BluetoothUUID>) -> AccessoryProfile? {
         let names = name.map { [NamePattern.fold($0)] } ?? []
         return best { profile in
+            guard profile.transport != .input, profile.transport != .serial else { return nil }
             let offers = profile.isOffered(in: services)
             if let specificity = profile.specificity(of: names) { return (offers ? 2 : 1, specificity) }
             return profile.serviceIdentifies && offers ? (0, 0) : nil

@@ -77,7 +77,8 @@ extension SettingType where Value == InputDeviceID {
         SettingType<String>.string(lengthMax: 16).map(placeholder: InputDeviceID(vendor: 0, product: 0)) {
             text throws(SettingRefusal) in
             guard let id = InputDeviceID(text) else {
-                throw SettingRefusal("\"\(text)\" is no device", "write vendor and product as lsusb does: \"046d:0a44\"")
+                throw SettingRefusal(
+                    "\"\(text)\" is no device", "write vendor and product as lsusb does: \"046d:0a44\"")
             }
             return id
         }
