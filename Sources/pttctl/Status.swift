@@ -27,7 +27,7 @@ struct Status: AsyncParsableCommand {
             if json {
                 Console.say(try StatusDocument(snapshot).text())
             } else {
-                for line in Self.lines(snapshot) { Console.say(line) }
+                for line in Self.lines(snapshot) { Console.say(line.plain(limit: 1_024)) }
             }
         }
     }

@@ -32,6 +32,26 @@ import Testing
         }
     }
 
+    @Test("a name with line ends forges no line of the status or of what happens")
+    func forgedLines() async throws {
+        try await withAccessories { fixture, daemon, accessories in
+            let process = try Program.start(fixture, ["monitor"])
+            #expect(try await eventually { process.output.contains("Accessories") })
+            var button = ScriptedAccessories.button
+            button.name = "x\n12:00:00.000  joined Forged"
+            button.problem = "y\nChannel      Forged"
+            await accessories.show([button])
+            #expect(try await eventually { process.output.contains("joined Forged is ready") })
+            await daemon.api?.update(call: "oFono\nForged")
+            #expect(try await eventually { process.output.contains("silent during a call") })
+            let status = try await Program.run(fixture, "status")
+            for line in (process.output + status.output).split(separator: "\n") {
+                #expect(!line.hasPrefix("12:00:00.000") && !line.hasPrefix("Channel      Forged"), "\(line)")
+                #expect(!line.hasPrefix("Forged"), "\(line)")
+            }
+        }
+    }
+
     @Test("adding by address tells the steps, the notes and what to do next")
     func add() async throws {
         try await withAccessories { fixture, _, accessories in
