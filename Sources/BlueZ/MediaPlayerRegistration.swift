@@ -12,11 +12,13 @@ struct MediaPlayerRegistration: Sendable {
     static let longestRetry = Duration.seconds(60)
 
     /// Whether a player is wanted at all.
-    var isWanted = false
+    var isWanted: Bool
     private var powered: Set<AdapterIdentifier> = []
     private(set) var registered: Set<AdapterIdentifier> = []
     private var failures: [AdapterIdentifier: Int] = [:]
     private var blockedUntil: [AdapterIdentifier: Instant] = [:]
+
+    init(isWanted: Bool = false) { self.isWanted = isWanted }
 
     /// An adapter that takes media players was switched on or off, or is told for the first time.
     mutating func setPowered(_ isPowered: Bool, _ adapter: AdapterIdentifier) {

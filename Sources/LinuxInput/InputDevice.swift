@@ -77,11 +77,16 @@ struct TaggedDevice: Hashable, Sendable {
     /// Those whose names begin with `ID_`.
     var properties: [String: String]
 
-    /// From all of udev's properties; nil for nodes of the subsystems that are neither evdev's nor a serial port ("/dev/input/js0").
+    /// "/dev/tty", "/dev/tty1", "/dev/console": reading them would take somebody's screen away.
+    private static func isConsole(_ node: String) -> Bool {
+        node == "/dev/console" || (node.hasPrefix("/dev/tty") && node.dropFirst(8).allSatisfy(\.isNumber))
+    }
+
+    /// From all of udev's properties; nil for consoles, and for nodes of the subsystems that are neither evdev's nor a serial port ("/dev/input/js0").
     init?(node: String, subsystem: String, properties: [String: String]) {
         switch subsystem {
         case "input" where node.hasPrefix("/dev/input/event"): isSerial = false
-        case "tty" where node.hasPrefix("/dev/"): isSerial = true
+        case "tty" where node.hasPrefix("/dev/") && !Self.isConsole(node): isSerial = true
         default: return nil
         }
         self.node = node

@@ -41,6 +41,9 @@ struct Configuration {
     /// The defaults.
     init() { displayName = Self.hostName() }
 
+    /// Whether the daemon is a user's own, whose buttons may run programs: they run as this user.
+    var isUsersOwn: Bool { getuid() >= 1_000 && (bus == .automatic || bus == .session) }
+
     /// Where the configuration is looked for when no file is named.
     static var defaultPaths: [String] {
         var paths: [String] = []
@@ -99,7 +102,7 @@ extension Configuration {
             result.policy.hours = policy.value("hours", .array(of: hours), default: []).compactMap { $0 }
         }
         if let ui = root.table("ui") { result.desktop = ui.optional("desktop", .boolean) }
-        result.accessories = AccessorySettings(settings: root)
+        result.accessories = AccessorySettings(settings: root, allowsCommands: result.isUsersOwn)
         return result
     }
 

@@ -104,7 +104,7 @@ actor Daemon {
                 ?? configuration.channels.map { ChannelMembership($0) },
             relayCarriesPushes: relay == nil, state: stateDirectory, identity: identity, channel: channelConfiguration,
             bus: busAddress(configuration.bus), systemBus: busAddress(configuration.blueZBus),
-            runsCommands: isUsersOwn, loop: loop)
+            runsCommands: configuration.isUsersOwn, loop: loop)
         // What the bus asks is held weakly by what serves it.
         self.parts = parts
         await parts.start(logger)
@@ -141,9 +141,6 @@ actor Daemon {
         case .address(let address): .address(address)
         }
     }
-
-    /// Whether this daemon is a user's own, who may have it run programs: those of its buttons run as this user.
-    private var isUsersOwn: Bool { getuid() >= 1_000 && busAddress(configuration.bus) == .session }
 
     /// The relay of a machine that was not invited anywhere: on loopback, with one channel.
     private func embeddedRelay() async throws -> (server: RelayServer, invitation: InvitationLink)? {

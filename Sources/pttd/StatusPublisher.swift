@@ -4,7 +4,6 @@ import Bridge
 import ChannelService
 import DaemonAPI
 import FoundationEssentials
-import MonotonicTime
 import PTTBus
 import PushToTalkCore
 import Reactor
@@ -20,8 +19,8 @@ actor StatusPublisher {
     private let director: ChannelDirector
     private var accessories: AccessoryService?
     private var desktop: SystemUI?
-    private var feedback = FeedbackStateMachine()
-    private var feedbackTimer: EventLoop.Timer?
+    /// What the accessories' lights show.
+    private var feedback = AccessoryFeedback.idle
     private var isServed = false
     private var isDue = false
     /// Failures that are not told yet.
@@ -62,7 +61,7 @@ actor StatusPublisher {
     /// Told after the properties, which say already that nothing is transmitted.
     func failed(_ error: PTChannelError) {
         desktop?.assumeIsolated { $0.failed(error.explanation) }
-        feedback.refused(at: .now)
+        showRefusal()
         if failures.count == Self.failuresMax { failures.removeFirst() }
         failures.append(error)
         changed()
@@ -71,8 +70,7 @@ actor StatusPublisher {
     /// A control was pressed in vain.
     func refused(_ error: PTChannelError) {
         announce(error.explanation)
-        feedback.refused(at: .now)
-        showFeedback()
+        showRefusal()
     }
 
     /// Something happened that no property tells.
@@ -85,16 +83,14 @@ actor StatusPublisher {
 
     /// At once, and not when the bus has been told: a light tells that the microphone is open.
     private func showFeedback() {
-        guard let accessories else { return }
-        let now = Instant.now
-        feedback.update(director.assumeIsolated { $0.shown.snapshot })
-        let shown = feedback.feedback(at: now)
-        accessories.assumeIsolated { $0.setFeedback(shown) }
-        feedbackTimer?.cancel()
-        feedbackTimer = feedback.nextDeadline.map { deadline in
-            loop.schedule(at: deadline) { [weak self] in self?.assumeIsolated { $0.showFeedback() } }
-        }
+        let now = AccessoryFeedback(director.assumeIsolated { $0.shown.snapshot })
+        guard now != feedback else { return }
+        feedback = now
+        accessories?.assumeIsolated { $0.setFeedback(now) }
     }
+
+    /// For a moment.
+    private func showRefusal() { accessories?.assumeIsolated { $0.setFeedback(.refused) } }
 
     /// Returns when what is so now has been told.
     func published() async {

@@ -1,4 +1,4 @@
-// Key edges, rules of udev, and the words for what goes wrong.
+// Key edges, and the words for what goes wrong.
 import MonotonicTime
 import Testing
 
@@ -43,24 +43,8 @@ private let f13: UInt16 = 183
         #expect(keys.handle(.removed, at: now).isEmpty)
     }
 
-    @Test func theRuleNamesProfileAndGrab() {
-        let rule = InputDeviceRule(properties: ["PTTD_PROFILE": "foot-switch", "PTTD_GRAB": "1", "ID_BUS": "usb"])
-        #expect(rule == InputDeviceRule(profileID: "foot-switch", isGrabbed: true))
-    }
-
-    @Test func mistakesInARuleAreSaid() {
-        let rule = InputDeviceRule(properties: [
-            "PTTD_GRAB": "yes", "PTTD_PROFIL": "x", "PTTD_PROFILE": String(repeating: "x", count: 100),
-        ])
-        #expect(rule.profileID == nil)
-        #expect(!rule.isGrabbed)
-        #expect(rule.problems.count == 3)
-        #expect(rule.problems[0].contains("write 1 or 0"))
-        #expect(rule.problems[1].contains("PTTD_PROFIL is not known"))
-    }
-
     @Test(arguments: [
-        (EACCES, "GROUP=\"pttd\""), (EBUSY, "grabbed by another program"), (ENODEV, "plug it in again"),
+        (EACCES, "72-pttd-access.rules"), (EBUSY, "taken by another program"), (ENODEV, "plug it in again"),
         (ENOTTY, "is not an input device"), (EIO, "ioctl: "),
     ])
     func errorsSayWhatToDo(code: Int32, words: String) {

@@ -27,8 +27,9 @@ private final class Recorder: Sendable {
             switch event {
             case .added(let device): "added \(device.name)"
             case .key(_, let edge): "\(edge.isDown ? "down" : "up") \(edge.code)"
+            case .bytes(_, let bytes, _): "bytes \(bytes)"
             case .removed: "removed"
-            case .problem(_, let problem): "problem \(problem)"
+            case .problem(_, let problem): "problem \(problem ?? "none")"
             }
         lines.withLock { $0.append(line) }
     }
@@ -97,12 +98,21 @@ private final class UinputDevice: @unchecked Sendable {
 
     @Test func nodesThatAreNoInputDevicesAreRefusedWithTheReason() async throws {
         try await withMonitor { monitor, recorder in
-            await monitor.open(node: "/dev/null", rule: InputDeviceRule())
-            await monitor.open(node: "/dev/input/event-none", rule: InputDeviceRule())
+            // A name that udev may give, and what is behind it is something else.
+            let folder = try TemporaryFolder()
+            let null = folder.path + "/null"
+            #expect(symlink("/dev/null", null) == 0)
+            await monitor.handle(.tagged(.input(null)))
+            await monitor.handle(.tagged(.serial(null)))
             #expect(await monitor.openDevices.isEmpty)
             #expect(recorder.all.count == 2)
-            #expect(recorder.all.first?.contains("/dev/null is not an input device") == true)
-            #expect(recorder.all.last?.contains("plug it in again") == true)
+            #expect(recorder.all.first?.contains("\(null) is not an input device") == true)
+            #expect(recorder.all.last?.contains("\(null) is not a serial port") == true)
+            // One that is gone before it is opened: udev will say so.
+            await monitor.handle(.tagged(.input("/dev/input/event-none")))
+            #expect(recorder.all.count == 2)
+            await monitor.handle(.untagged(node: null))
+            #expect(recorder.all.last == "problem none")
         }
     }
 
@@ -111,7 +121,8 @@ private final class UinputDevice: @unchecked Sendable {
         try await withMonitor { monitor, recorder in
             let keyboard = try UinputDevice(name: "pttd test keys")
             try await until { access(keyboard.node, R_OK) == 0 }
-            await monitor.open(node: keyboard.node, rule: InputDeviceRule(isGrabbed: true))
+            await monitor.handle(.tagged(.input(keyboard.node, ["PTTD_GRAB": "1"])))
+            #expect(await monitor.openDevices.first?.keys == [UInt16(KEY_F13), UInt16(KEY_PLAYPAUSE)])
             for value: Int32 in [1, 2, 2, 0, 1] { keyboard.key(KEY_F13, value) }
             keyboard.key(KEY_PLAYPAUSE, 1)
             try await until { recorder.all.count >= 5 }
@@ -121,6 +132,64 @@ private final class UinputDevice: @unchecked Sendable {
                 recorder.all == [
                     "added pttd test keys", "down 183", "up 183", "down 183", "down 164", "up 164", "up 183", "removed",
                 ])
+        }
+    }
+
+    @Test(.enabled(if: hasUinput, "needs /dev/uinput ('modprobe uinput') and the right to write to it"))
+    func whatTheKernelDroppedIsMadeUpFor() async throws {
+        try await withMonitor { monitor, recorder in
+            let keyboard = try UinputDevice(name: "pttd flooding keys")
+            defer { keyboard.unplug() }
+            try await until { access(keyboard.node, R_OK) == 0 }
+            await monitor.handle(.tagged(.input(keyboard.node)))
+            // While the loop is busy far more comes than the kernel keeps; at the end one key is down, and another has come up.
+            keyboard.key(KEY_PLAYPAUSE, 1)
+            try await until { recorder.all.last == "down 164" }
+            try await monitor.loop.run {
+                for _ in 0..<2000 {
+                    keyboard.key(KEY_F13, 1)
+                    keyboard.key(KEY_F13, 0)
+                }
+                keyboard.key(KEY_PLAYPAUSE, 0)
+                keyboard.key(KEY_F13, 1)
+            }
+            try await until { recorder.all.last == "down 183" && recorder.all.contains("up 164") }
+            #expect(recorder.all.count < 4000)
+            keyboard.key(KEY_F13, 0)
+            try await until { recorder.all.last == "up 183" }
+            // Each press has its release, whatever was lost between.
+            for code in [164, 183] {
+                let edges = recorder.all.filter { $0.hasSuffix(" \(code)") }
+                for (index, edge) in edges.enumerated() {
+                    #expect(edge == (index % 2 == 0 ? "down \(code)" : "up \(code)"))
+                }
+            }
+        }
+    }
+
+    @Test(.enabled(if: hasUinput, "needs /dev/uinput ('modprobe uinput') and the right to write to it"))
+    func aDeviceIsGrabbedOnceNothingIsHeld() async throws {
+        try await withMonitor { monitor, recorder in
+            let keyboard = try UinputDevice(name: "pttd held keys")
+            defer { keyboard.unplug() }
+            try await until { access(keyboard.node, R_OK) == 0 }
+            let other = open(keyboard.node, O_RDONLY | O_NONBLOCK)
+            defer { close(other) }
+            keyboard.key(KEY_F13, 1)
+            await monitor.handle(.tagged(.input(keyboard.node, ["PTTD_GRAB": "1"])))
+            // Whoever saw the press sees the release; from then on the keys are ours alone.
+            keyboard.key(KEY_F13, 0)
+            keyboard.key(KEY_PLAYPAUSE, 1)
+            try await until { recorder.all.last == "down 164" }
+            keyboard.key(KEY_PLAYPAUSE, 0)
+            try await until { recorder.all.last == "up 164" }
+            #expect(recorder.all == ["added pttd held keys", "down 164", "up 164"])
+            var events = [input_event](repeating: input_event(), count: 64)
+            let count = max(0, read(other, &events, events.count * MemoryLayout<input_event>.stride))
+            let seen = events.prefix(count / MemoryLayout<input_event>.stride).filter { $0.type == UInt16(EV_KEY) }
+            #expect(seen.prefix(2).map(\.value) == [1, 0] && seen.prefix(2).allSatisfy { $0.code == UInt16(KEY_F13) })
+            // Nobody else can grab it now: EVIOCGRAB of <linux/input.h>.
+            #expect(ioctl(other, 0x4004_4590, 1) == -1 && errno == EBUSY)
         }
     }
 

@@ -1,0 +1,272 @@
+// Serial ports on pseudo-terminals, lines on pipes, and permissions that change.
+import CLinux
+import Logging
+import MonotonicTime
+import Reactor
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import LinuxInput
+
+#if canImport(Glibc)
+import Glibc
+#else
+import Musl
+#endif
+
+/// A folder that goes with the object.
+final class TemporaryFolder {
+    let path: String
+    init() throws {
+        var template = Array("/tmp/pttd-input-XXXXXX".utf8CString)
+        guard mkdtemp(&template) != nil else { throw SystemError("mkdtemp") }
+        path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+    deinit {
+        unlink(path + "/null")
+        unlink(path + "/node")
+        rmdir(path)
+    }
+}
+
+/// The far end of a serial cable.
+private final class Cable {
+    private(set) var end: Int32
+    let node: String
+
+    init() throws {
+        end = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)
+        // TIOCSPTLCK and TIOCGPTN of <asm/ioctls.h>: what unlockpt(3) and ptsname(3) do, which the importer does not show.
+        var lock: Int32 = 0
+        var number: UInt32 = 0
+        guard end >= 0, ioctl(end, 0x4004_5431, &lock) == 0, ioctl(end, 0x8004_5430, &number) == 0 else {
+            throw SystemError("/dev/ptmx")
+        }
+        node = "/dev/pts/\(number)"
+    }
+    func send(_ text: String) throws {
+        let bytes = Array(text.utf8)
+        guard write(end, bytes, bytes.count) == bytes.count else { throw SystemError("write") }
+    }
+    func unplug() {
+        if end >= 0 { close(end) }
+        end = -1
+    }
+    deinit { unplug() }
+}
+
+private final class Heard: Sendable {
+    private let state = Mutex<(text: [UInt8], lines: [String])>(([], []))
+    func note(_ event: LinuxInputEvent) {
+        state.withLock { state in
+            switch event {
+            case .added(let device): state.lines.append("added \(device.kind)")
+            case .key(_, let edge): state.lines.append("\(edge.isDown ? "down" : "up") \(edge.code)")
+            case .bytes(_, let bytes, let time):
+                state.text += bytes
+                if time > .now { state.lines.append("from the future") }
+            case .removed: state.lines.append("removed")
+            case .problem(_, let problem): state.lines.append("problem \(problem ?? "none")")
+            }
+        }
+    }
+    var text: String { state.withLock { String(decoding: $0.text, as: UTF8.self) } }
+    var lines: [String] { state.withLock { $0.lines } }
+}
+
+@Suite struct SerialPortTests {
+    private func until(_ condition: () async -> Bool) async throws {
+        let limit = Instant.now + .seconds(10)
+        while await !condition() {
+            try #require(Instant.now < limit, "it did not happen within 10 s")
+            try await Task.sleep(for: .milliseconds(2))
+        }
+    }
+
+    private func withMonitor(_ body: (LinuxInputMonitor, Heard) async throws -> Void) async throws {
+        let loop = try EventLoop(name: "serial")
+        defer { loop.stop() }
+        let heard = Heard()
+        let monitor = LinuxInputMonitor(loop: loop, logger: Logger(label: "test")) { heard.note($0) }
+        try await body(monitor, heard)
+        await monitor.stop()
+    }
+
+    @Test func bytesComeAsTheyWereSent() async throws {
+        try await withMonitor { monitor, heard in
+            let cable = try Cable()
+            // Sent before anybody listened: no press.
+            await monitor.handle(.tagged(.serial(cable.node, ["ID_MODEL": "USB_Serial", "PTTD_ACCESSORY": "desk"])))
+            let device = try #require(await monitor.openDevices.first)
+            #expect(device.kind == .serialPort && device.name == "USB Serial" && device.rule.accessoryName == "desk")
+            // In raw mode: no line ends, no editing, no interrupt character, nothing translated.
+            let text = "+PTT=P\r\u{3}\u{4}\u{7F}\u{11}\u{13}+PTT=R\n\0\u{1A}"
+            try cable.send(text)
+            try await until { heard.text.utf8.count >= text.utf8.count }
+            #expect(heard.text == text)
+            #expect(heard.lines == ["added serialPort"])
+        }
+    }
+
+    @Test func nobodyElseMayOpenAPortThatIsRead() async throws {
+        try await withMonitor { monitor, heard in
+            let cable = try Cable()
+            await monitor.handle(.tagged(.serial(cable.node)))
+            #expect(heard.lines == ["added serialPort"])
+            // TIOCEXCL does not hold for root, whom a test may run as.
+            if geteuid() != 0 { #expect(open(cable.node, O_RDONLY | O_NOCTTY) == -1 && errno == EBUSY) }
+            var settings = termios()
+            #expect(tcgetattr(cable.end, &settings) == 0)
+            #expect(settings.c_lflag & tcflag_t(ICANON | ECHO | ISIG) == 0)
+            #expect(settings.c_cflag & tcflag_t(CSIZE) == tcflag_t(CS8))
+            #expect(settings.c_cflag & tcflag_t(PARENB | CSTOPB) == 0)
+            #expect(cfgetispeed(&settings) == speed_t(B9600))
+        }
+    }
+
+    @Test func hangUpRemovesThePort() async throws {
+        try await withMonitor { monitor, heard in
+            let cable = try Cable()
+            await monitor.handle(.tagged(.serial(cable.node)))
+            try cable.send("+PTT=P")
+            try await until { heard.text == "+PTT=P" }
+            cable.unplug()
+            try await until { heard.lines.contains("removed") }
+            #expect(heard.lines == ["added serialPort", "removed"])
+            #expect(await monitor.openDevices.isEmpty)
+        }
+    }
+
+    @Test func aFloodIsReadInPiecesAndWhole() async throws {
+        try await withMonitor { monitor, heard in
+            let cable = try Cable()
+            await monitor.handle(.tagged(.serial(cable.node, ["PTTD_BAUD": "230400"])))
+            let piece = String(repeating: "+PTT=P+PTT=R", count: 80)
+            for _ in 0..<100 { try cable.send(piece) }
+            try await until { heard.text.utf8.count >= piece.utf8.count * 100 }
+            #expect(heard.text == String(repeating: piece, count: 100))
+        }
+    }
+
+    @Test func aChangedRuleOpensThePortAnewAndALineThatIsNotThereIsSaid() async throws {
+        try await withMonitor { monitor, heard in
+            let cable = try Cable()
+            await monitor.handle(.tagged(.serial(cable.node)))
+            // A pseudo-terminal has no lines.
+            await monitor.handle(.tagged(.serial(cable.node, ["PTTD_LINE": "cts"])))
+            #expect(heard.lines.prefix(2) == ["added serialPort", "removed"])
+            #expect(heard.lines.last?.contains("does not tell what its lines do") == true)
+            await monitor.handle(.tagged(.serial(cable.node)))
+            #expect(Array(heard.lines.suffix(2)) == ["added serialPort", "problem none"])
+        }
+    }
+
+    // MARK: Lines
+
+    private func change(_ lines: Int32 = 0, error: Int32 = 0, slept: Bool = false) -> ptt_serial_line_change {
+        ptt_serial_line_change(
+            nanoseconds: Instant.now.nanoseconds, lines: lines, error: error, slept: slept ? 1 : 0, reserved: 0)
+    }
+
+    /// Runs a switch on a pipe instead of a thread's; returns what became of the changes.
+    private func edges(_ line: SerialLine, _ changes: [ptt_serial_line_change]) async throws -> [String] {
+        let loop = try EventLoop(name: "line")
+        defer { loop.stop() }
+        let seen = Lines()
+        let box = Box<SerialLineSwitch>()
+        var ends: [Int32] = [-1, -1]
+        #expect(pipe(&ends) == 0)
+        let pipe = (read: ends[0], write: dup(ends[1]))
+        try await loop.run {
+            box.value = try SerialLineSwitch(
+                .serial("/dev/ttyS9"), line: line, port: nil, pipe: pipe, loop: loop,
+                onEdge: { seen.note("\($0.isDown ? "down" : "up") \($0.code)") },
+                onLoss: { seen.note("lost: \($0)") })
+        }
+        for var change in changes {
+            #expect(write(ends[1], &change, MemoryLayout.size(ofValue: change)) == MemoryLayout.size(ofValue: change))
+        }
+        // Read when nothing is left in it.
+        try await until {
+            var waiting: Int32 = 0
+            return ioctl(ends[1], UInt(FIONREAD), &waiting) != 0 || waiting == 0
+        }
+        try await loop.run { box.value?.shut() }
+        close(ends[1])
+        return seen.all
+    }
+
+    @Test func aSwitchIsAKeyWhoseEdgesAreTheLines() async throws {
+        let cts = Int32(TIOCM_CTS)
+        let dsr = Int32(TIOCM_DSR)
+        // Other lines, and repeats of the same state, are nothing.
+        let seen = try await edges(
+            SerialLine(.cts), [change(dsr), change(cts | dsr), change(cts), change(0), change(dsr)])
+        #expect(seen == ["down 183", "up 183"])
+        let opening = try await edges(SerialLine(.dsr, isInverted: true), [change(0), change(dsr)])
+        #expect(opening == ["down 183", "up 183"])
+    }
+
+    @Test func aHeldSwitchComesUpWhenItIsClosedOrLost() async throws {
+        let dcd = Int32(TIOCM_CAR)
+        #expect(try await edges(SerialLine(.dcd), [change(dcd)]) == ["down 183", "up 183"])
+        let lost = try await edges(SerialLine(.dcd), [change(dcd), change(error: EIO)])
+        #expect(lost == ["down 183", "up 183", "lost: /dev/ttyS9 is gone: plug it in again"])
+        let missing = try await edges(SerialLine(.dcd), [change(error: ENOTTY)])
+        #expect(missing.first?.contains("does not tell what its lines do") == true)
+    }
+
+    @Test func whatAMachineSleptThroughIsReleased() async throws {
+        let cts = Int32(TIOCM_CTS)
+        let seen = try await edges(SerialLine(.cts), [change(cts), change(cts, slept: true), change(0)])
+        #expect(seen == ["down 183", "up 183", "down 183", "up 183"])
+    }
+
+    @Test func theWaitingThreadEndsByItselfOnAnErrorAndWhenItIsTold() throws {
+        let cable = try Cable()
+        let port = open(cable.node, O_RDONLY | O_NOCTTY | O_NONBLOCK)
+        var ends: [Int32] = [-1, -1]
+        #expect(pipe(&ends) == 0)
+        let thread = try #require(ptt_serial_line_start(port, ends[1], Int32(TIOCM_CTS)))
+        var change = ptt_serial_line_change()
+        #expect(read(ends[0], &change, MemoryLayout.size(ofValue: change)) == MemoryLayout.size(ofValue: change))
+        // A pseudo-terminal cannot; the kernel says so, and that is what is told.
+        #expect(change.error != 0)
+        ptt_serial_line_stop(thread)
+        for descriptor in ends + [port] { close(descriptor) }
+    }
+
+    // MARK: Permissions
+
+    @Test func permissionsThatChangeAreTold() async throws {
+        let loop = try EventLoop(name: "access")
+        defer { loop.stop() }
+        let folder = try TemporaryFolder()
+        let node = folder.path + "/node"
+        close(open(node, O_CREAT | O_WRONLY, 0o000))
+        let told = Lines()
+        let watch = Box<AccessWatch>()
+        try await loop.run {
+            watch.value = try AccessWatch(loop: loop) { told.note($0) }
+            try watch.value?.add(folderOf: node)
+            try watch.value?.add(folderOf: node)
+        }
+        #expect(chmod(node, 0o600) == 0)
+        try await until { !told.all.isEmpty }
+        #expect(told.all == [node])
+        try await loop.run { watch.value?.shut() }
+    }
+}
+
+/// Carries what is confined to a loop into and out of closures that run on it.
+private final class Box<Value>: @unchecked Sendable {
+    var value: Value?
+}
+
+/// Lines that closures of any thread write.
+private final class Lines: Sendable {
+    private let lines = Mutex<[String]>([])
+    func note(_ line: String) { lines.withLock { $0.append(line) } }
+    var all: [String] { lines.withLock { $0 } }
+}
