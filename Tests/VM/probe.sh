@@ -7,7 +7,7 @@ say "systemd: $(systemctl is-system-running), BlueZ $(/usr/libexec/bluetooth/blu
 
 modprobe -a uinput evdev
 bluetoothd_waits
-radio_on ptt-z aina anytone td-q2l microbit secure=aina,C4:00:00:00:FA:CF,secure hid-remote headset aina-v1 wired-headset foot-switch ||
+radio_on ptt-z aina anytone td-q2l microbit b01,secure hid-remote headset aina-v1 wired-headset foot-switch ||
   failed "virtual radio"
 bluetoothd_begins
 check "bluetoothd has the virtual adapters" until_true 20 adapter_there

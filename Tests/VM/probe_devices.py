@@ -115,7 +115,7 @@ async def main():
     await step('HID over GATT', remote())
 
     async def secure():
-        device = await pair(bluez, le, 'APTT0042')
+        device = await pair(bluez, le, 'B01_BLE')
         return (await bluez.objects())[device][DEVICE]['Paired'].value
     await step('a button that asks for encryption pairs', secure())
 

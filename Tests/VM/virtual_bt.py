@@ -23,7 +23,7 @@ was done; receivers=0: nobody was there to hear it:
     NAME battery PERCENT
     NAME forget             lose all bonds
     classic:
-    NAME connect            the device connects to the machine; headset: avrcp connects its keys
+    NAME connect            the device connects to the machine; headset: avrcp connects its keys; aina-v1, b02: dial opens its port
     NAME close              end the channel, keep the link
     NAME hide N             the next N searches find no service record
     wired:

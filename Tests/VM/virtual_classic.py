@@ -239,9 +239,16 @@ class SerialButton(ClassicDevice):
             self.line = None
 
     async def do_more(self, command, arguments):
-        if command != 'notify':     # any bytes: glued words, rubbish
+        if command == 'notify':     # any bytes: glued words, rubbish
+            self.line.write(bytes.fromhex(arguments[0]))
+        elif command == 'dial':     # the device opens the machine's port
+            connection = await self.connection()
+            channel = await rfcomm.find_rfcomm_channel_with_uuid(connection, SERIAL_PORT)
+            if channel is None:
+                raise ValueError('the machine offers no serial port')
+            self.on_line(await (await rfcomm.Client(connection).start()).open_dlc(channel))
+        else:
             return False
-        self.line.write(bytes.fromhex(arguments[0]))
         return True
 
 
