@@ -48,8 +48,18 @@ class Kinds(Presses):
         await self.daemon.ready('hid-remote')
         return await self.presses('hid-remote', 'hid-remote/ptt')
 
+    async def only(self, device):
+        """The one classic device in reach: btvirt mixes up the data of two links to one controller."""
+        for other in ('headset', 'aina-v1'):
+            if other != device:
+                await self.devices(other, 'adv', 'off')
+                await self.devices(other, 'drop')
+        await asyncio.sleep(0.5)
+        await self.devices(device, 'adv', 'on')
+
     async def headset(self):
         """AVRCP as BlueZ' uinput device."""
+        await self.only('headset')
         await pair(self.daemon, self.classic, 'Virtual Headset')
         await self.devices('headset', 'avrcp')
         await self.daemon.ready('avrcp')
@@ -62,6 +72,7 @@ class Kinds(Presses):
         with open('/etc/pttd/pttd.toml', 'w') as f:
             f.write(settings.replace('[accessories]\n', '[accessories]\nmedia_player = true\n'))
         await self.restart()
+        await self.only('headset')
         await self.devices('headset', 'drop')
         await asyncio.sleep(1)
         await self.devices('headset', 'avrcp')
@@ -74,6 +85,7 @@ class Kinds(Presses):
             await self.restart()
 
     async def serial(self):
+        await self.only('aina-v1')
         await run('pttctl', 'accessory', 'add', self.spp, '--name', 'aina-v1')
         await self.daemon.ready('aina-v1')
         return await self.presses('aina-v1', 'aina-v1/ptt')

@@ -106,6 +106,8 @@ class Losses(Presses):
         await step('held, and unplugged', loss(
             'unplug', ('foot-switch', 'foot-switch/ptt'), 'foot-switch/ptt', self.vbt('foot-switch', 'unplug'), {'unplugged', 'removed'},
             back('foot-switch', before=self.vbt('foot-switch', 'plug'))))
+        await self.only('aina-v1')
+        await self.devices('aina-v1', 'dial')
         await step('held, and the serial port closed', loss(
             'stream closed', ('aina-v1', 'aina-v1/ptt'), 'aina-v1/ptt', self.vbt('aina-v1', 'close'), {'disconnected'},
             back('aina-v1')))

@@ -125,6 +125,7 @@ async def main():
         node = await wait_for(lambda: input_device('(AVRCP)'), 'no input device')
         return await pressed(node, 'headset', ['play'], [(200, 1), (200, 0)])
     await step('AVRCP keys', headset())
+    await vbt('headset', 'drop')        # btvirt serves one link at a time
 
     async def serial():
         device = await pair(bluez, classic, 'APTT00001')
