@@ -56,7 +56,7 @@ class Proof(Setup, Kinds, Losses):
         await step('learn a button that nobody knows', self.learn())
         await step('use it', self.learned_presses())
         await step('wired headset (toggle)', self.toggles('wired-headset', 'wired-headset/ptt', [()]))
-        await step('foot switch (hold)', self.presses('foot-switch', 'foot-switch/ptt'))
+        await step('foot switch (hold)', self.pedal())
         await step('HID over GATT', self.remote())
         await step('serial port (SPP)', self.serial())
         await step('split and glued words', self.serial_words())

@@ -42,6 +42,18 @@ class Kinds(Presses):
         assert press, 'an emergency does not transmit'
         return f'after {(began - sent["t"]) / 1e6:.0f} ms of holding, over with the release; a press of 0.4 s was none'
 
+    async def pedal(self):
+        """It repeats itself while held, which is no press."""
+        detail = await self.presses('foot-switch', 'foot-switch/ptt')
+        await self.hold('foot-switch', 'foot-switch/ptt')
+        since = self.log.here()
+        for _ in range(10):
+            await self.devices('foot-switch', 'repeat')
+            await asyncio.sleep(0.03)
+        assert await self.log.find('Press', since, 0.2) is None and await self.log.find('Release', since, 0) is None, 'a repeat was an edge'
+        await self.let_go('foot-switch', 'foot-switch/ptt')
+        return f'{detail}, and one of 10 repeats'
+
     async def remote(self):
         """HID over GATT: bonded, an input device by a rule."""
         await pair(self.daemon, self.le, 'PTT-Remote')
