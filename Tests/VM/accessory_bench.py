@@ -91,7 +91,7 @@ class Daemon:
 
     async def open(self):
         self.bus = await MessageBus(bus_type=BusType.SYSTEM).connect()
-        self.signals = collections.deque(maxlen=4096)
+        self.signals = collections.deque(maxlen=65536)
         self.bus.add_message_handler(self.on_message)
         await self.call('org.freedesktop.DBus', '/org/freedesktop/DBus', 'org.freedesktop.DBus', 'AddMatch', 's',
                         [f"type='signal',sender='{PTTD}'"])

@@ -52,16 +52,17 @@ async def day(proof, emulated):
     for name in BUTTONS:
         await proof.daemon.ready(name, 60)
     since = proof.log.here()
+    paths = {name: (await proof.daemon.accessory(name))['Path'] for name in BUTTONS}
+    proof.daemon.signals.clear()
     workers = [Worker(proof, name, presses // len(BUTTONS) + (n < presses % len(BUTTONS)), SEED) for n, name in enumerate(BUTTONS)]
     await asyncio.gather(*(w.work() for w in workers))
     await asyncio.sleep(2)
     proof.log.read()
     lines = proof.log.lines[since:]
     problems, count_in, count_out, unheard, drops = [], 0, 0, 0, 0
+    controls = [(path, 'down' if body[1] else 'up') for _, path, member, body in proof.daemon.signals if member == 'Control']
     for worker in workers:
-        source = f'{worker.name}/ptt'
-        reported = [line.message.removeprefix('Control ') for line in lines
-                    if line.message.startswith('Control ') and line.fields.get('source') == source]
+        reported = [edge for path, edge in controls if path == paths[worker.name]]
         expected = edges(worker.told)
         count_in += expected.count('down')
         count_out += reported.count('down')
@@ -72,12 +73,11 @@ async def day(proof, emulated):
             problems.append(f'{worker.name}: {len(expected)} edges told, {len(reported)} reported, different from edge {at}')
     intents = [line.message for line in lines if line.message in ('Press', 'Release')]
     wanted, held = [], set()
-    for line in lines:
-        if line.message in ('Control down', 'Control up') and line.fields.get('source', '').split('/')[0] in BUTTONS:
-            before = bool(held)
-            (held.add if line.message == 'Control down' else held.discard)(line.fields['source'])
-            if bool(held) != before:
-                wanted.append('Press' if held else 'Release')
+    for path, edge in controls:
+        before = bool(held)
+        (held.add if edge == 'down' else held.discard)(path)
+        if bool(held) != before:
+            wanted.append('Press' if held else 'Release')
     if intents != wanted:
         problems.append(f'{len(wanted)} begins and ends of talking were due, {len(intents)} came')
     if held or not await proof.idle():
