@@ -105,7 +105,9 @@ let package = Package(
         // Floor 3
         room("BlueZ", ["CBluetooth", "DBus", "MonotonicTime", "Reactor", log]),
         room("Calls", ["DBus", "MonotonicTime", "Reactor", log]),
-        room("PTTBus", ["DBus", "PushToTalkCore", "Reactor", log], resources: [.embedInCode("Interfaces")]),
+        room(
+            "PTTBus", ["DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log],
+            resources: [.embedInCode("Interfaces")]),
         room("SystemUI", ["DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         room("Audio", ["CALSA", "COpus", "CLinux", "MonotonicTime", log]),
         room("RelayClient", ["QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
@@ -186,7 +188,7 @@ let package = Package(
             "QUIC", named: "QUIC",
             ["MonotonicTime", "Reactor", "Cryptography", "CGnuTLS", "CLinux", "CNgtcp2", log]),
         tests("DBus", named: "DBus", ["BusTestSupport", "MonotonicTime", "Reactor", log]),
-        tests("LinuxInput", named: "LinuxInput", ["MonotonicTime", "Reactor"]),
+        tests("LinuxInput", named: "LinuxInput", ["CEvdev", "CLinux", "MonotonicTime", "Reactor", log]),
         tests("BlueZ", named: "BlueZ", ["FakeBlueZ", "BusTestSupport", "DBus", "MonotonicTime", "Reactor", log]),
         tests(
             "SystemUI", named: "SystemUI",
@@ -200,7 +202,10 @@ let package = Package(
             path: "Tests/AudioProbe", swiftSettings: swiftSettings),
         tests(
             "Accessories", named: "Accessories",
-            ["FakeBlueZ", "BusTestSupport", "BlueZ", "DBus", "Settings", "MonotonicTime", "Reactor", log],
+            [
+                "FakeBlueZ", "BusTestSupport", "BlueZ", "DBus", "LinuxInput", "Settings", "MonotonicTime", "Reactor",
+                log,
+            ],
             exclude: ["Traces"]),
         tests("ChannelService", named: "ChannelService", ["PushToTalkCore", "Audio", "MonotonicTime", "Reactor"]),
         .executableTarget(
@@ -254,7 +259,9 @@ let package = Package(
         tests(
             "pttctl", named: "pttctl",
             [
-                "BusTestSupport", "DaemonAPI", "PTTBus", "PushToTalkCore", "DBus", "MonotonicTime", "Reactor", log,
+                "Accessories", "BusTestSupport", "DaemonAPI", "PTTBus", "PushToTalkCore", "DBus", "MonotonicTime",
+                "Reactor",
+                log,
             ]),
 
         // What the tests of several rooms, the demonstration and the benchmark stand on.

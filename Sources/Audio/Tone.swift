@@ -16,6 +16,10 @@ public enum Tone: UInt8, CaseIterable, Sendable, BitwiseCopyable {
     case deny
     /// Something needs attention: the talk time is nearly over, or the link is gone.
     case warning
+    /// One more: counts to four.
+    case count
+    /// Five more.
+    case countFive
 
     /// The notes, in hertz (0 is a rest) and milliseconds.
     private var notes: [(hertz: Double, milliseconds: Int)] {
@@ -24,6 +28,8 @@ public enum Tone: UInt8, CaseIterable, Sendable, BitwiseCopyable {
         case .micOff: [(880, 45), (587, 65)]
         case .deny: [(311, 90), (0, 40), (311, 90), (0, 40), (311, 140)]
         case .warning: [(1_047, 80), (0, 60), (1_047, 80)]
+        case .count: [(740, 60), (0, 90)]
+        case .countFive: [(740, 220), (0, 90)]
         }
     }
 

@@ -55,7 +55,7 @@ public enum BlueALSA {
         }
     }
 
-    /// Whether BlueALSA says that it runs without the hands-free profile; version 4.0 of Debian 12 does not say.
+    /// Whether BlueALSA says that it runs without the profiles of headsets (4.0: "HFP-AG", "HSP-AG").
     private static func lacksHandsFree(_ connection: DBusConnection) async -> Bool {
         let answer = try? await connection.getProperty(
             "Profiles", of: manager, destination: service, path: root, timeout: timeout)

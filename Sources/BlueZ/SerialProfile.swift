@@ -102,12 +102,13 @@ extension BlueZClient {
     }
 
     private func registerSerialLater() {
-        guard let state = serial else { return }
-        serial?.failures = min(state.failures + 1, 16)
-        serial?.timer?.cancel()
-        serial?.timer = loop.schedule(after: serial?.pause ?? SerialProfileState.longestRetry) { [weak self] in
+        guard var state = serial else { return }
+        state.failures = min(state.failures + 1, 16)
+        state.timer?.cancel()
+        state.timer = loop.schedule(after: state.pause) { [weak self] in
             self?.assumeIsolated { $0.registerSerialAgain() }
         }
+        serial = state
     }
 
     /// After bluetoothd came back, or let go of the profile.

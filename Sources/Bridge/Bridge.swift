@@ -60,6 +60,7 @@ public actor Bridge {
     private var machine: BridgeStateMachine
     private var queue: [BridgeStateMachine.Event] = []
     private var isHandling = false
+    private var timer: (deadline: Instant, timer: EventLoop.Timer)?
     private var begins: [TalkKey.Holder: Answer] = [:]
     private var stops: [Answer] = []
     private var handler: (@Sendable (BridgeEvent) -> Void)?
@@ -114,6 +115,8 @@ public actor Bridge {
         }
         observer = nil
         handler = nil
+        timer?.timer.cancel()
+        timer = nil
         // What the link tells of its own end is no news any more.
         link?.assumeIsolated { link in
             link.setEventHandler { _ in }
@@ -128,11 +131,15 @@ public actor Bridge {
 
     /// `holder` presses the talk key.
     ///
-    /// - Parameter completion: With nil when the microphone records or another holder talks already.
-    public func press(_ holder: TalkKey.Holder, completion: Answer? = nil) {
+    /// - Parameters:
+    ///   - urgency: An emergency that is refused goes on asking, for a while and as long as it is held.
+    ///   - completion: With nil when the microphone records or another holder talks already.
+    public func press(
+        _ holder: TalkKey.Holder, urgency: TransmitUrgency = .normal, completion: Answer? = nil
+    ) {
         // Presses are answered in the order of their events, so a holder has at most one that waits here.
         if let completion { begins[holder] = completion }
-        handle(.pressed(holder))
+        handle(.pressed(holder, urgency))
     }
 
     /// `holder` presses the talk key, and waits until the microphone records.
@@ -158,8 +165,8 @@ public actor Bridge {
     /// The accessories' controls, OR-ed by their own room, begin or end.
     public func accessoryWants(_ intent: AccessoryIntent) {
         switch intent {
-        case .transmitBegan: press(.accessories)
-        case .transmitEscalated: break
+        case .transmitBegan(_, let urgency): press(.accessories, urgency: urgency)
+        case .transmitEscalated: handle(.escalated)
         case .transmitEnded: release(.accessories)
         }
     }
@@ -217,11 +224,26 @@ public actor Bridge {
         isHandling = true
         while !queue.isEmpty {
             let event = queue.removeFirst()
-            let actions = machine.handle(event)
+            let actions = machine.handle(event, at: .now)
             for action in actions { perform(action) }
             if event.isVisible { handler?(.changed) }
         }
         isHandling = false
+        schedule()
+    }
+
+    private func schedule() {
+        guard machine.nextDeadline != timer?.deadline else { return }
+        timer?.timer.cancel()
+        timer = machine.nextDeadline.map { deadline in
+            let timer = loop.schedule(at: deadline) { [weak self] in
+                self?.assumeIsolated { bridge in
+                    bridge.timer = nil
+                    bridge.handle(.deadlineReached)
+                }
+            }
+            return (deadline, timer)
+        }
     }
 
     // MARK: Actions out
@@ -240,8 +262,8 @@ public actor Bridge {
         case .beginReception(let participant): channel.assumeIsolated { $0.burstBegan(participant) }
         case .play(let frame): play(frame)
         case .endReception: channel.assumeIsolated { $0.burstEnded(lastSequence: nil) }
-        case .beginBurst:
-            guard let burst = link?.assumeIsolated({ $0.beginBurst(priority: 0) }) else { return }
+        case .beginBurst(let priority):
+            guard let burst = link?.assumeIsolated({ $0.beginBurst(priority: priority) }) else { return }
             queue.insert(.burstBegun(burst), at: 0)
         case .endBurst: link?.assumeIsolated { $0.endBurst() }
         case .abortBurst: link?.assumeIsolated { $0.abortBurst() }

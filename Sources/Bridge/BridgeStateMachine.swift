@@ -1,5 +1,7 @@
 // Between button, channel manager and relay: what each hears of the others. Pure.
+import Accessories
 import FoundationEssentials
+import MonotonicTime
 import PushToTalkCore
 import RelayClient
 
@@ -7,12 +9,14 @@ import RelayClient
 ///
 /// The talk key's edges become begin and stop requests; what the channel manager tells becomes bursts on the link; what
 /// the link tells becomes service status, refusals and the active remote participant. Events go in, actions come out,
-/// to be carried out in order before the next event.
+/// to be carried out in order before the next event. When `nextDeadline` has come, it wants `Event.deadlineReached`.
 public struct BridgeStateMachine: Sendable {
     /// Something that happened in one of the rooms it joins.
     public enum Event: Sendable {
         /// A holder of the talk key pressed.
-        case pressed(TalkKey.Holder)
+        case pressed(TalkKey.Holder, TransmitUrgency = .normal)
+        /// The accessories hold the key already, and an emergency control of theirs went down.
+        case escalated
         /// A holder let go, or is gone.
         case released(TalkKey.Holder)
         /// The program behind the channel asks to transmit; unlike a press it does not join a transmission of others.
@@ -33,6 +37,8 @@ public struct BridgeStateMachine: Sendable {
         case link(RelayLinkEvent)
         /// `Action.beginBurst` was done: this is the burst.
         case burstBegun(BurstID)
+        /// The time of `nextDeadline` has come.
+        case deadlineReached
     }
 
     /// What is to be done.
@@ -59,7 +65,7 @@ public struct BridgeStateMachine: Sendable {
         /// Everything of it has come.
         case endReception
         /// Begin a burst on the link; answered by `burstBegun`.
-        case beginBurst
+        case beginBurst(priority: UInt8)
         /// End the burst: everything has been handed over.
         case endBurst
         /// Erase what is held of the burst.
@@ -70,15 +76,21 @@ public struct BridgeStateMachine: Sendable {
         case report(PTChannelError)
     }
 
-    private var key = TalkKey()
+    var key = TalkKey()
+    /// An emergency control is, or was, among those who hold the key.
+    var isUrgent = false
+    /// An emergency that has not begun yet because somebody else speaks.
+    var insistence: Insistence?
+    /// Somebody else is being heard, perhaps still after the floor is free.
+    var isParticipantActive = false
     private var burst: BurstID?
     /// Who has the floor or is being heard.
-    private var speaker: RelayMember?
+    private(set) var speaker: RelayMember?
     /// A frame of the speaker has come, so the burst ends when the link says so, not when the floor is idle.
     private var isHearing = false
     /// What the link has become during a burst that it has not ended.
     private var heldStatus: PTServiceStatus?
-    private var linkStatus: PTServiceStatus
+    private(set) var linkStatus: PTServiceStatus
     /// What the program behind the channel says of its own service.
     private var programStatus = PTServiceStatus.ready
     /// Why the link is not ready, in words for the user; empty when it is.
@@ -89,7 +101,7 @@ public struct BridgeStateMachine: Sendable {
     public var serviceDetail: String {
         linkDetail.isEmpty && programStatus != .ready ? "the channel's program says so" : linkDetail
     }
-    private var actions: [Action] = []
+    var actions: [Action] = []
 
     /// A bridge of which nothing has been told yet.
     ///
@@ -104,30 +116,41 @@ public struct BridgeStateMachine: Sendable {
     /// Whether `holder` presses the talk key.
     public func isPressed(by holder: TalkKey.Holder) -> Bool { key.isPressed(by: holder) }
 
+    /// When the machine wants `Event.deadlineReached`; nil: it waits for events only.
+    public var nextDeadline: Instant? { insistence?.nextDeadline }
+
     /// Takes an event in, and tells what is to be done about it, in order.
-    public mutating func handle(_ event: Event) -> [Action] {
+    public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
         switch event {
-        case .pressed(let holder): pressed(holder)
-        case .released(let holder):
-            if key.release(holder) == .stop { actions.append(.stopTransmitting(holder.source)) }
+        case .pressed(let holder, let urgency): pressed(holder, urgency)
+        case .escalated: escalated()
+        case .released(let holder): released(holder)
         case .requestedBegin(let program):
             if key.isHeld { actions.append(.refuseBegin(.program(program))) } else { pressed(.program(program)) }
         case .requestedStop(let source): requestedStop(source)
-        case .beginRefused(let error): beginRefused(error)
+        case .beginRefused(let error): beginRefused(error, at: now)
         case .beganAfterAll(let holder): _ = key.press(holder)
         case .programStatus(let status):
             programStatus = status
             tellStatus()
         case .callback(let callback): told(callback)
-        case .notice(let notice): noticed(notice)
-        case .link(let event): heard(event)
+        case .notice(let notice): noticed(notice, at: now)
+        case .link(let event):
+            heard(event)
+            if event.mayFreeTheFloor { insist(at: now) }
         case .burstBegun(let burst): self.burst = burst
+        case .deadlineReached: insistenceIsDue(at: now)
         }
         defer { actions.removeAll(keepingCapacity: true) }
         return actions
     }
 
-    private mutating func pressed(_ holder: TalkKey.Holder) {
+    private mutating func pressed(_ holder: TalkKey.Holder, _ urgency: TransmitUrgency = .normal) {
+        if let insistence, !insistence.isTrying, holder != .accessories {
+            let explanation = "an emergency of this device waits until it can begin; try again afterwards"
+            return actions.append(.answer(holder, PTChannelError(.transmissionInProgress, explanation: explanation)))
+        }
+        if urgency == .emergency { isUrgent = true }
         switch key.press(holder) {
         case .begin: actions.append(.beginTransmitting(holder.source))
         case .stop, .none:
@@ -144,43 +167,69 @@ public struct BridgeStateMachine: Sendable {
         }
     }
 
+    /// The running burst keeps the priority that it was granted with; what is asked for from now on is urgent.
+    private mutating func escalated() {
+        if key.holders.contains(.accessories) { isUrgent = true } else { pressed(.accessories, .emergency) }
+    }
+
+    private mutating func released(_ holder: TalkKey.Holder) {
+        guard key.release(holder) == .stop else { return }
+        let isTransmitting = insistence?.isTrying ?? true
+        calm()
+        // What never began has no end.
+        if isTransmitting { actions.append(.stopTransmitting(holder.source)) }
+    }
+
     private mutating func requestedStop(_ source: PTChannelTransmitRequestSource) {
         // Told before the channel manager is asked: what is held now does not count any more, whatever comes of it.
-        if key.isHeld {
-            key.transmissionEnded()
-            actions.append(.endedBySystem)
-        }
+        if key.isHeld { endedBySystem() }
         actions.append(.stopTransmitting(source))
+    }
+
+    /// Everything that is held is used up.
+    mutating func endedBySystem() {
+        key.transmissionEnded()
+        calm()
+        actions.append(.endedBySystem)
+    }
+
+    private mutating func calm() {
+        isUrgent = false
+        insistence = nil
     }
 
     // MARK: From the channel manager
 
-    private mutating func beginRefused(_ error: PTChannelError) {
+    private mutating func beginRefused(_ error: PTChannelError, at now: Instant) {
         // A transmission that ended before the microphone recorded has been reported by its notice.
         guard key.isHeld else { return }
-        key.transmissionEnded()
-        actions.append(.endedBySystem)
         let isServiceAway = error.code == .transmissionNotAllowed && !serviceDetail.isEmpty
-        actions.append(.report(isServiceAway ? PTChannelError(error.code, explanation: serviceDetail) : error))
+        let told = isServiceAway ? PTChannelError(error.code, explanation: serviceDetail) : error
+        guard !insists(on: told, at: now) else { return }
+        endedBySystem()
+        actions.append(.report(told))
     }
 
     private mutating func told(_ callback: DelegateCallback) {
         guard case .didBeginTransmitting = callback else { return }
         burst = nil
-        actions.append(.beginBurst)
+        actions.append(.beginBurst(priority: isUrgent ? FloorPriority.emergency : FloorPriority.normal))
     }
 
-    private mutating func noticed(_ notice: ChannelManagerStateMachine.Notice) {
+    private mutating func noticed(_ notice: ChannelManagerStateMachine.Notice, at now: Instant) {
         switch notice {
         case .transmissionEnding(.stopped): break
+        case .transmissionEnding(.refused(let error)) where insists(on: error, at: now): break
         case .transmissionEnding(let cause):
-            key.transmissionEnded()
-            actions.append(.endedBySystem)
+            endedBySystem()
             if let error = cause.error { actions.append(.report(error)) }
         case .transmissionAudioFinished(let erased):
             // The burst stays known: a denial may come after everything has been handed over.
             actions.append(erased ? .abortBurst : .endBurst)
         case .lastTransmissionNotCarried(let error): actions.append(.report(error))
+        case .activeRemoteParticipantChanged(let participant):
+            isParticipantActive = participant != nil
+            insist(at: now)
         default: break
         }
     }
@@ -198,7 +247,8 @@ public struct BridgeStateMachine: Sendable {
             isHearing = true
             actions.append(.play(frame))
         case .burstEnded: silence()
-        case .transmissionEnded, .members, .memberJoined, .memberLeft, .floorGranted, .firstPacketSent: break
+        case .floorGranted: insistence = nil
+        case .transmissionEnded, .members, .memberJoined, .memberLeft, .firstPacketSent: break
         }
     }
 

@@ -5,7 +5,8 @@ import PushToTalkCore
 import RelayProtocol
 
 /// The rules of "one active channel for the device": the configured channel yields to a join and returns afterwards, a
-/// channel survives the death of its program and of the daemon, and a program is started when it is needed.
+/// channel survives the death of its program and of the daemon, and a program is started when it is needed. Which of several
+/// configured channels is the one is changed by a control or a command (`ChannelDirectorStateMachine+Configured.swift`).
 ///
 /// Events go in, actions come out, to be carried out in order before the next event. When `nextDeadline` has come, it
 /// wants `Event.deadlineReached`.
@@ -18,8 +19,12 @@ public struct ChannelDirectorStateMachine: Sendable {
 
     /// Something that happened.
     public enum Event: Hashable, Sendable {
-        /// The daemon starts; this channel was active when it ended.
-        case started(restoring: ChannelMembership?)
+        /// The daemon starts; this channel was active when it ended, and this configured one was chosen last.
+        case started(restoring: ChannelMembership?, chosen: UUID? = nil)
+        /// Somebody wants another configured channel. Answered by `refuse`, or by what `open` comes to.
+        ///
+        /// - Parameter isPress: A control was pressed, perhaps several times in a row: only the last one of them counts.
+        case change(ChannelStep, isPress: Bool)
         /// Somebody wants a channel to be the active one. Answered by `refuse`, or by what `open` comes to.
         case join(ChannelJoin)
         /// Somebody wants it left. Answered by `refuse`, or by what `close` comes to.
@@ -58,45 +63,57 @@ public struct ChannelDirectorStateMachine: Sendable {
         case release(busName: String)
         /// The event cannot be granted.
         case refuse(PTChannelError)
+        /// Keep this configured channel as the chosen one, over restarts.
+        case choose(UUID)
+        /// Tell the person, without a screen too, which configured channel is the active one now.
+        ///
+        /// - Parameter position: From 1, in the configuration's order.
+        case announce(position: Int, name: String)
         /// The restored channel cannot be joined again.
         case restorationFailed(why: String)
     }
 
-    /// The channel of the configuration, or of the daemon's own relay.
-    public let configured: ChannelMembership?
+    /// The channels of the configuration in its order, or that of the daemon's own relay.
+    public let channels: [ChannelMembership]
     /// What the administrator allows.
     public let policy: JoinPolicy
     /// The active channel; at most one.
-    public private(set) var active: ChannelMembership?
+    public internal(set) var active: ChannelMembership?
     /// Programs that have a channel manager, by unique name.
     public private(set) var programs: [String: BusProgram] = [:]
 
     private let relayCarriesPushes: Bool
-    private var isOpen: Bool
+    var isOpen: Bool
     /// The configured channel is to be there when nothing else is.
-    private var wantsConfigured = true
+    var wantsConfigured = true
+    /// Which of `channels` is the configured one now.
+    var chosen = 0
+    var changes = ChannelChanges()
     /// When a channel is given up that only a program which cannot be started could serve.
-    private var abandonedAt: Instant?
-    private var actions: [Action] = []
+    var abandonedAt: Instant?
+    var actions: [Action] = []
 
     /// A device without a channel.
     ///
     /// - Parameters:
-    ///   - configured: The channel to be on unless something else is; it has a link.
+    ///   - channels: The channels of the configuration, one of which to be on unless something else is; each has a link.
     ///   - relayCarriesPushes: Whether pushes may come by the configured relay; by the daemon's own, nobody sends any.
     ///   - isOpen: Whether the policy's hours allow push to talk now.
     public init(
-        configured: ChannelMembership?, policy: JoinPolicy = JoinPolicy(), relayCarriesPushes: Bool = true,
+        channels: [ChannelMembership], policy: JoinPolicy = JoinPolicy(), relayCarriesPushes: Bool = true,
         isOpen: Bool = true
     ) {
         self.relayCarriesPushes = relayCarriesPushes
-        self.configured = configured
+        self.channels = Array(channels.prefix(Self.channelsMax))
         self.policy = policy
         self.isOpen = isOpen
     }
 
     /// When the machine wants `Event.deadlineReached`; nil: it waits for events only.
-    public var nextDeadline: Instant? { abandonedAt }
+    public var nextDeadline: Instant? {
+        guard let abandonedAt else { return changes.nextDeadline }
+        return changes.nextDeadline.map { min($0, abandonedAt) } ?? abandonedAt
+    }
 
     /// The program behind the active channel, while it is registered.
     public var owner: BusProgram? { active?.owner?.busName.flatMap { programs[$0] } }
@@ -105,14 +122,19 @@ public struct ChannelDirectorStateMachine: Sendable {
     /// program's it is the way for pushes only.
     public func link(of membership: ChannelMembership) -> InvitationLink? {
         if let link = membership.link { return link }
-        let isServed = membership.hasApplicationMedia ? relayCarriesPushes : membership.uuid == configured?.uuid
-        return isServed ? configured?.link : nil
+        let isServed = !membership.hasApplicationMedia || relayCarriesPushes
+        guard isServed else { return nil }
+        // Pushes come by the first one's relay, whichever is chosen: a token is registered there.
+        return (configured(membership.uuid) ?? (membership.hasApplicationMedia ? channels.first : nil))?.link
     }
 
     /// Takes an event in, and tells what is to be done about it, in order.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
         switch event {
-        case .started(let membership): start(restoring: membership, at: now)
+        case .started(let membership, let uuid):
+            if let index = channels.firstIndex(where: { $0.uuid == uuid }) { chosen = index }
+            start(restoring: membership, at: now)
+        case .change(let step, let isPress): change(step, isPress: isPress, at: now)
         case .join(let join): self.join(join)
         case .leave(let uuid, let caller): leave(uuid, caller: caller)
         case .left(let uuid):
@@ -121,7 +143,9 @@ public struct ChannelDirectorStateMachine: Sendable {
         case .registered(let program): register(program)
         case .gone(let busName): gone(busName, at: now)
         case .hoursChanged(let isOpen): hoursChanged(isOpen)
-        case .deadlineReached: if let abandonedAt, abandonedAt <= now { abandon() }
+        case .deadlineReached:
+            if let abandonedAt, abandonedAt <= now { abandon() }
+            settleChanges(at: now)
         }
         defer { actions.removeAll(keepingCapacity: true) }
         return actions
@@ -172,6 +196,8 @@ public struct ChannelDirectorStateMachine: Sendable {
         wantsConfigured = wantsConfigured || membership.isConfigured
         active = membership
         actions += [.open(membership, .developerRequest), membership.isConfigured ? .forget : .remember]
+        changes.drop()
+        if membership.isConfigured { choose(membership.uuid) }
     }
 
     private func admit(_ join: ChannelJoin) throws(PTChannelError) -> ChannelMembership {
@@ -186,13 +212,13 @@ public struct ChannelDirectorStateMachine: Sendable {
             throw PTChannelError(
                 .screenTimeRestriction, explanation: "push to talk is not used at this hour ([policy] in pttd.toml)")
         }
-        let isReturn = program == nil && join.link == nil && uuid == configured?.uuid
+        let isReturn = program == nil && join.link == nil && configured(uuid) != nil
         if !isReturn, let refusal = policy.refusal(application: program?.name) { throw refusal }
         guard program == nil || join.isForeground else { throw PTChannelError(.appNotForeground) }
         try checkLimit(uuid, program, join.link)
-        if isReturn, let configured { return configured }
+        if isReturn, let configured = configured(uuid) { return configured }
 
-        let link = join.link ?? (uuid == configured?.uuid ? configured?.link : nil)
+        let link = join.link ?? configured(uuid)?.link
         let isApplications = join.wantsApplicationMedia ?? (link == nil)
         guard !isApplications || program != nil else {
             let explanation = "no invitation to this channel is known; give its ptt:// link"
@@ -216,9 +242,8 @@ public struct ChannelDirectorStateMachine: Sendable {
     /// The configured channel yields, and a channel that nobody answers for is taken over by the program that joins it.
     private func checkLimit(_ uuid: UUID, _ program: BusProgram?, _ link: InvitationLink?) throws(PTChannelError) {
         guard let active else { return }
-        if active.isConfigured, active.uuid != uuid || program != nil || (link != nil && link != configured?.link) {
-            return
-        }
+        let isSame = active.uuid == uuid && program == nil && (link == nil || link == active.link)
+        if active.isConfigured, !isSame { return }
         if active.uuid == uuid, active.isUnowned, program != nil { return }
         let explanation: String? =
             active.uuid == uuid
@@ -235,10 +260,11 @@ public struct ChannelDirectorStateMachine: Sendable {
         end(active.owner?.busName == caller ? .developerRequest : .userRequest)
     }
 
-    private mutating func end(_ reason: PTChannelLeaveReason?) {
+    mutating func end(_ reason: PTChannelLeaveReason?) {
         guard let ended = active else { return }
         active = nil
         abandonedAt = nil
+        changes.drop()
         actions.append(.close(ended.uuid, reason))
         if !ended.isConfigured { actions.append(.forget) }
         returnToConfigured()

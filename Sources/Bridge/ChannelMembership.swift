@@ -52,6 +52,8 @@ public struct ChannelMembership: Hashable, Sendable {
     public var mode = PTTransmissionMode.halfDuplex
     /// Whether buttons of accessories talk when it is restored.
     public var accessoryButtonEventsEnabled = true
+    /// How long one transmission may last; nil: the daemon's limit.
+    public var talkTimeLimit: Duration?
     /// The push token it had, when it is restored.
     public var token: PushToTalkCore.PushToken?
 

@@ -1,6 +1,7 @@
 // Received bursts on their way to the speaker, and what the sound reports.
 
 import Audio
+import FoundationEssentials
 import Logging
 import MonotonicTime
 import PushToTalkCore
@@ -22,6 +23,7 @@ extension ChannelService {
             if case .packet = event { statistics.packetsDropped += 1 }
             return
         }
+        keep(event)
         for action in reception.handle(event, at: .now) {
             switch action {
             case .setParticipant(let participant): setParticipant(participant)
@@ -31,6 +33,45 @@ extension ChannelService {
             }
         }
         schedule()
+    }
+
+    // MARK: Once more
+
+    /// Plays the last message again, or, when one is being replayed, the one before it. It ends by itself, by a message that
+    /// comes, and by a begin.
+    ///
+    /// - Throws: Why not; the person hears the deny tone.
+    public func replayLast(channelUUID: UUID) throws(PTChannelError) {
+        let refusal = isClosed ? PTChannelError(.channelNotFound) : machine.refusalToReplay(channelUUID)
+        if let error = refusal ?? replay() {
+            log("nothing is replayed: \(error)")
+            signal(.denied)
+            throw error
+        }
+        statistics.replays += 1
+        log("a message is replayed", ["kept": "\(replays.count)"])
+    }
+
+    private func replay() -> PTChannelError? {
+        guard reception.canReplay else {
+            let name = machine.activeRemoteParticipant.map(\.name) ?? "somebody"
+            return PTChannelError(.transmissionInProgress, explanation: "\(name) is speaking; try again afterwards")
+        }
+        guard let burst = replays.next(again: reception.isReplaying, at: .now) else {
+            return PTChannelError(.transmissionNotFound, explanation: "no message was received on this channel yet")
+        }
+        receive(.replay(burst))
+        return nil
+    }
+
+    /// What comes from the relay is kept, whether it is heard or not.
+    private func keep(_ event: ReceptionStateMachine.Event) {
+        switch event {
+        case .began(let participant): replays.began(participant)
+        case .packet(let packet): replays.append(packet)
+        case .ended: replays.ended()
+        default: break
+        }
     }
 
     private func setParticipant(_ participant: PTParticipant?) {
@@ -101,16 +142,6 @@ extension ChannelService {
             guard audioProblem != reason else { return }
             audioProblem = reason
             handle(.playbackFailed(reason: reason))
-        }
-    }
-}
-
-extension ReceptionStateMachine.Event {
-    /// Whether it comes from the relay's link.
-    fileprivate var isOfLink: Bool {
-        switch self {
-        case .began, .packet, .ended: true
-        case .played, .refused, .transmissionEnded, .cleared, .deadlineReached: false
         }
     }
 }

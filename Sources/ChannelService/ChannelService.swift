@@ -30,6 +30,7 @@ public actor ChannelService {
     let audio: any AudioSession
     var machine: ChannelManagerStateMachine
     var reception = ReceptionStateMachine()
+    var replays = ReplayMemory()
     var statistics = ChannelServiceStatistics()
     var audioProblem: String?
 
@@ -128,7 +129,11 @@ public actor ChannelService {
             completions[request] = completion
             identifier = request
         }
-        if case .beginTransmitting(_, let source) = request { log("press handled", ["source": "\(source)"]) }
+        if case .beginTransmitting(_, let source) = request {
+            log("press handled", ["source": "\(source)"])
+            // Who wants to speak has heard enough of it.
+            if reception.isReplaying { receive(.replayStopped) }
+        }
         handle(.request(request, identifier))
     }
 
@@ -162,6 +167,9 @@ public actor ChannelService {
         handle(reason.map { .audioSessionInterrupted(reason: $0) } ?? .audioSessionInterruptionEnded)
     }
 
+    /// Sounds a tone that tells the person what a control did.
+    public func signal(_ tone: ChannelTone) { handle(.signal(tone)) }
+
     /// Ends what goes on, refuses what comes, and releases the sound devices. The channel is not left.
     public func shutdown() {
         guard !isClosed else { return }
@@ -194,7 +202,9 @@ public actor ChannelService {
             note(callback)
             switch callback {
             case .didJoinChannel: audio.prepare(for: machine.channel?.media)
-            case .didLeaveChannel: audio.prepare(for: nil)
+            case .didLeaveChannel:
+                replays.erase()
+                audio.prepare(for: nil)
             default: break
             }
             tell(.callback(callback))
@@ -204,6 +214,8 @@ public actor ChannelService {
             note(notice)
             // Whoever ended it (a channel left, a shutdown): the burst is not listened to any more.
             if notice == .activeRemoteParticipantChanged(nil) { receive(.cleared) }
+            // A call is not to end in the middle of what was said before it.
+            if case .audioSessionInterrupted = notice { receive(.replayStopped) }
             tell(.notice(notice))
         case .activateAudioSession: audio.activate()
         case .deactivateAudioSession(let playOut): audio.deactivate(playOut)

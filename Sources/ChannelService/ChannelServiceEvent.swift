@@ -53,6 +53,8 @@ public struct ChannelServiceStatistics: Hashable, Sendable {
     public var packetsPlayed = 0
     /// Received packets dropped: outside of a burst, while something else had the audio, or the speaker being full.
     public var packetsDropped = 0
+    /// Messages that were heard again.
+    public var replays = 0
     /// Requests refused because too many were waiting.
     public var requestsDropped = 0
     /// Zero of everything.

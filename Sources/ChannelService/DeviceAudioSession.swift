@@ -30,6 +30,8 @@ final class DeviceAudioSession: AudioSession {
     /// The microphone is to stop within this turn of the loop, unless the next transmission takes it over running.
     private var abortPending = false
     private var tonesPlaying = 0
+    /// Sounds that wait for the one that plays: tones of several sounds are heard one after the other.
+    private var soundsQueued: [Tone] = []
     private var speechPlaying = false
     private var deactivating = false
     /// The media are a program's, which waits for tones to be heard before it gets the devices.
@@ -77,6 +79,7 @@ final class DeviceAudioSession: AudioSession {
         if playOut == .drop {
             speaker?.flush()
             tonesPlaying = 0
+            soundsQueued = []
             speechPlaying = false
             tonesFinished(heard: false)
         }
@@ -112,6 +115,7 @@ final class DeviceAudioSession: AudioSession {
         speaker?.close()
         speaker = nil
         tonesPlaying = 0
+        soundsQueued = []
         speechPlaying = false
     }
 
@@ -207,8 +211,12 @@ final class DeviceAudioSession: AudioSession {
             return
         }
         do throws(AudioError) {
-            try openSpeaker().play(Tone(tone))
-            tonesPlaying += 1
+            let sounds = Tone.sounds(of: tone)
+            try openSpeaker().play(sounds[0])
+            tonesPlaying += sounds.count
+            // The newer of two that count is right.
+            tonesPlaying -= soundsQueued.count
+            soundsQueued = Array(sounds.dropFirst())
         } catch {
             speakerBlocked = true
             handler?(.playbackFailed(reason: "\(error)"))
@@ -253,6 +261,7 @@ final class DeviceAudioSession: AudioSession {
     func dropReception() {
         speaker?.flush()
         tonesPlaying = 0
+        soundsQueued = []
         speechPlaying = false
         finishDeactivating()
     }
@@ -288,12 +297,19 @@ final class DeviceAudioSession: AudioSession {
                 return
             }
             tonesPlaying = max(0, tonesPlaying - 1)
+            playNextSound()
         case .failed(let error):
             tonesPlaying = 0
+            soundsQueued = []
             handler?(.playbackFailed(reason: "\(error)"))
             tonesFinished(heard: false)
         }
         finishDeactivating()
+    }
+
+    private func playNextSound() {
+        guard !soundsQueued.isEmpty else { return }
+        speaker?.play(soundsQueued.removeFirst())
     }
 
     private func toneHeard() {

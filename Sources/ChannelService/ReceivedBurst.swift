@@ -9,10 +9,14 @@ struct ReceivedBurst: Equatable, Sendable {
     /// How far ahead of its playing a burst that waited is handed to the speaker. More than its jitter buffer wants, so it
     /// catches up with the talker a little; less than it holds.
     static let lead = Duration.milliseconds(1500)
+    /// The same for one that is replayed, which has nothing to catch up with.
+    static let replayLead = Duration.milliseconds(200)
     /// The longest packet of Opus (RFC 6716): a later one counts as that long after the one before, whatever it says.
     private static let packetMax = Duration.milliseconds(120)
 
     let participant: PTParticipant
+    /// It was heard before.
+    let isReplay: Bool
     /// When the last packet came, or it became this burst's turn.
     private(set) var lastHeard: Instant
     private(set) var hasEnded = false
@@ -33,7 +37,19 @@ struct ReceivedBurst: Equatable, Sendable {
 
     init(_ participant: PTParticipant, at now: Instant) {
         self.participant = participant
+        isReplay = false
         lastHeard = now
+    }
+
+    /// A message that is heard again, all of which is there, and whose turn it is.
+    init(replaying participant: PTParticipant, _ packets: [ReceivedPacket], at now: Instant) {
+        // Nobody is to take it for somebody who speaks now.
+        self.participant = PTParticipant(name: "\(participant.name) (again)", image: participant.image)
+        isReplay = true
+        lastHeard = now
+        for packet in packets { append(packet, at: now) }
+        end(nil)
+        begin(at: now)
     }
 
     /// A packet came and waits.
@@ -65,7 +81,7 @@ struct ReceivedBurst: Equatable, Sendable {
     /// When `takeDue` has something to give; nil: nothing waits.
     var nextDue: Instant? {
         guard let begunAt, waitingCount > 0 else { return nil }
-        return begunAt + nextPosition - Self.lead
+        return begunAt + nextPosition - (isReplay ? Self.replayLead : Self.lead)
     }
 
     /// The packets that are due at the speaker.
@@ -86,9 +102,14 @@ struct ReceivedBurst: Equatable, Sendable {
     }
 
     private var nextPosition: Duration {
-        guard let lastTimestamp else { return position }
-        let step = Int32(bitPattern: waiting[handedOver].timestamp &- lastTimestamp)
+        position + Self.step(from: lastTimestamp, to: waiting[handedOver].timestamp)
+    }
+
+    /// How much later a packet is to be heard than the one that came before it; nil: it is the first.
+    static func step(from last: UInt32?, to timestamp: UInt32) -> Duration {
+        guard let last else { return .zero }
+        let step = Int32(bitPattern: timestamp &- last)
         let duration = Duration.nanoseconds(Int64(step) * 1_000_000_000 / Int64(audioClockRate))
-        return position + min(max(.zero, duration), Self.packetMax)
+        return min(max(.zero, duration), packetMax)
     }
 }

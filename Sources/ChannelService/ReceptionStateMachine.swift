@@ -18,6 +18,10 @@ struct ReceptionStateMachine: Sendable {
         case packet(ReceivedPacket)
         /// The burst that began last ends with this packet; nil: with the last one that came.
         case ended(lastSequence: UInt16?)
+        /// A message is to be heard again. Nothing happens unless `canReplay`.
+        case replay(ReceivedBurst)
+        /// It is not to be heard any more.
+        case replayStopped
         /// The speaker has played a burst to its end.
         case played
         /// The channel manager does not take the participant now: this device is transmitting.
@@ -68,6 +72,12 @@ struct ReceptionStateMachine: Sendable {
     /// Packets that were dropped: they came outside of a burst, behind an own transmission, or found no place.
     private(set) var packetsDropped = 0
 
+    /// Whether a message is being heard again.
+    private(set) var isReplaying = false
+
+    /// Whether a message can be heard again: nobody speaks, not even unheard, and nothing waits.
+    var canReplay: Bool { isReplaying || state == .idle }
+
     /// How many bursts wait for the one that plays.
     var burstsQueued: Int { queue.count }
 
@@ -88,7 +98,10 @@ struct ReceptionStateMachine: Sendable {
     }
 
     mutating func handle(_ event: Event, at now: Instant) -> [Action] {
-        switch event {
+        if isReplaying, let actions = interruptReplay(event, at: now) { return actions }
+        return switch event {
+        case .replay(let burst): replay(burst, at: now)
+        case .replayStopped: stopReplay()
         case .began(let participant): began(participant, at: now)
         case .packet(let packet): received(packet, at: now)
         case .ended(let lastSequence): ended(lastSequence, at: now)
@@ -183,6 +196,39 @@ struct ReceptionStateMachine: Sendable {
         }
     }
 
+    // MARK: Once more
+
+    private mutating func replay(_ burst: ReceivedBurst, at now: Instant) -> [Action] {
+        guard canReplay else { return [] }
+        let dropped: [Action] = isReplaying ? [.dropPlayback] : []
+        isReplaying = true
+        state = .receiving(burst)
+        return dropped + [.setParticipant(burst.participant)] + catchUp(at: now)
+    }
+
+    /// What the link tells during a replay; nil for other events.
+    private mutating func interruptReplay(_ event: Event, at now: Instant) -> [Action]? {
+        switch event {
+        case .began(let participant):
+            // Whoever speaks now is heard, at once.
+            isReplaying = false
+            state = .idle
+            return [.dropPlayback] + began(participant, at: now)
+        case .packet:
+            packetsDropped += 1
+            return []
+        case .ended: return []
+        default: return nil
+        }
+    }
+
+    private mutating func stopReplay() -> [Action] {
+        guard isReplaying else { return [] }
+        isReplaying = false
+        state = .idle
+        return [.dropPlayback, .setParticipant(nil)]
+    }
+
     // MARK: One after the other
 
     private mutating func drainIfAllIsHandedOver(at now: Instant) -> [Action] {
@@ -194,6 +240,7 @@ struct ReceptionStateMachine: Sendable {
     }
 
     private mutating func finish(at now: Instant) -> [Action] {
+        isReplaying = false
         guard !queue.isEmpty else {
             state = .idle
             return [.setParticipant(nil)]
@@ -216,7 +263,8 @@ struct ReceptionStateMachine: Sendable {
 
     private mutating func refused(at now: Instant) -> [Action] {
         guard case .receiving(let burst) = state else { return [] }
-        packetsDropped += burst.waitingCount
+        isReplaying = false
+        packetsDropped += burst.isReplay ? 0 : burst.waitingCount
         state = burst.hasEnded ? .idle : .waiting(burst.participant, lastHeard: now)
         return []
     }
@@ -229,8 +277,9 @@ struct ReceptionStateMachine: Sendable {
     }
 
     private mutating func cleared() -> [Action] {
-        packetsDropped += packetsQueued
+        packetsDropped += isReplaying ? 0 : packetsQueued
         queue = []
+        isReplaying = false
         defer { state = .idle }
         switch state {
         case .idle, .waiting: return []
@@ -247,6 +296,16 @@ struct ReceptionStateMachine: Sendable {
             return []
         case .receiving(let burst) where burst.nextDue != nil: return catchUp(at: now)
         case .receiving, .draining: return [.dropPlayback] + finish(at: now)
+        }
+    }
+}
+
+extension ReceptionStateMachine.Event {
+    /// Whether it comes from the relay's link.
+    var isOfLink: Bool {
+        switch self {
+        case .began, .packet, .ended: true
+        case .replay, .replayStopped, .played, .refused, .transmissionEnded, .cleared, .deadlineReached: false
         }
     }
 }

@@ -47,6 +47,7 @@ final class BusTransport {
         dbus_connection_set_max_message_size(connection, DBusLimits.messageBytes)
         dbus_connection_set_max_received_size(connection, DBusLimits.receivedBytes)
         dbus_connection_set_max_message_unix_fds(connection, DBusLimits.messageDescriptors)
+        dbus_connection_set_max_received_unix_fds(connection, DBusLimits.receivedDescriptors)
         guard install(on: connection) else {
             close()
             throw .limitReached("memory for libdbus")

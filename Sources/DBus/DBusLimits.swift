@@ -8,6 +8,8 @@ public enum DBusLimits {
     public static let receivedBytes = 8 * 1024 * 1024
     /// Descriptors in one message.
     public static let messageDescriptors = 16
+    /// Descriptors received and not yet handled, beyond which the socket is not read: the process has few of them.
+    public static let receivedDescriptors = 64
     /// Bytes waiting to be written, beyond which nothing more is accepted for sending.
     public static let outgoingBytes = 8 * 1024 * 1024
     /// Calls of ours that wait for an answer.

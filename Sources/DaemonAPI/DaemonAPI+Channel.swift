@@ -14,7 +14,7 @@ extension DaemonAPI {
             starters: talking(uuid).merging(settings(uuid)) { first, _ in first })
     }
 
-    /// Everybody's: talking and leaving.
+    /// Everybody's: talking, hearing it again, and leaving.
     private func talking(_ uuid: UUID) -> [String: DBusMethodStarter] {
         [
             "BeginTransmitting": method { api, call in
@@ -23,6 +23,13 @@ extension DaemonAPI {
             },
             "StopTransmitting": method { api, call in
                 try await api.end(call.sender)
+                return []
+            },
+            "ReplayLast": method { api, call in
+                let caller = api.identity(of: call.sender)
+                try await api.perform { controls throws(PTChannelError) in
+                    try await controls.replayLast(uuid, by: caller)
+                }
                 return []
             },
             "Leave": method { api, call in

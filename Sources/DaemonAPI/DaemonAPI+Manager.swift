@@ -23,6 +23,14 @@ extension DaemonAPI {
                     }
                     return []
                 },
+                "ChangeChannel": method { api, call in
+                    let which = try Arguments(call).text(0, "which", bytes: 1...PTTBusLimits.nameBytes)
+                    let caller = api.identity(of: call.sender)
+                    let uuid = try await api.perform { controls throws(PTChannelError) in
+                        try await controls.changeChannel(ChannelChoice(which), by: caller)
+                    }
+                    return [.objectPath(try DBusObjectPath(PTTBus.channelPath(uuid)))]
+                },
                 "Inhibit": method { try await $0.inhibit($1) },
                 "ListInhibitors": method { api, _ in
                     [.array(Inhibitor.dbusType, api.locks.inhibitors.map(\.busValue))]

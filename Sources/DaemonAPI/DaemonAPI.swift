@@ -133,15 +133,22 @@ public actor DaemonAPI {
     }
 
     /// Who has the audio instead of push-to-talk, in words; empty: nobody.
-    public func update(call: String) async {
-        guard manager.call != call else { return }
-        manager.call = call
+    public func update(call: String) async { await update(\.call, call, "call") }
+
+    /// The names of the configured channels, in their order.
+    public func update(channels: [String]) async { await update(\.channels, channels, "configured channels") }
+
+    private func update<Value: Equatable>(
+        _ property: WritableKeyPath<ManagerProperties, Value>, _ value: Value, _ what: String
+    ) async {
+        guard manager[keyPath: property] != value else { return }
+        manager[keyPath: property] = value
         // Before the start there is nothing to change: the manager is exported with what is so then.
         guard isExported else { return }
         do throws(DBusError) {
             try await bus.setProperties(manager.properties, of: PTTBus.managerInterface, at: Self.managerPath)
         } catch {
-            logger.error("call not shown on the bus", metadata: ["error": "\(error)"])
+            logger.error("\(what) not shown on the bus", metadata: ["error": "\(error)"])
         }
     }
 

@@ -68,6 +68,25 @@ public struct JoinRequest: Hashable, Sendable {
     }
 }
 
+/// One of the configured channels.
+public enum ChannelChoice: Hashable, Sendable {
+    /// The next one in the configuration's order; after the last comes the first.
+    case up
+    /// The one before.
+    case down
+    /// The one of this name.
+    case name(String)
+
+    /// A choice as `ChangeChannel` and users write it.
+    public init(_ text: String) {
+        switch text {
+        case "up": self = .up
+        case "down": self = .down
+        default: self = .name(text)
+        }
+    }
+}
+
 /// What the bus can ask of the daemon. `DaemonAPI` has checked the arguments, and that whoever changes a channel may do so; the
 /// channels named here are the one that `DaemonAPI.update(channel:)` told last, or were a moment ago.
 public protocol DaemonControls: Actor {
@@ -97,6 +116,15 @@ public protocol DaemonControls: Actor {
     ///
     /// - Returns: The channel's UUID.
     func join(_ request: JoinRequest) async throws(PTChannelError) -> UUID
+
+    /// Makes another configured channel the active one; anybody may. It has to be told with `DaemonAPI.update(channel:)` before this
+    /// returns.
+    ///
+    /// - Returns: The channel's UUID.
+    func changeChannel(_ choice: ChannelChoice, by caller: BusCaller) async throws(PTChannelError) -> UUID
+
+    /// Plays the last message again; anybody may ask for it.
+    func replayLast(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError)
 
     /// Leaves the channel; anybody may.
     func leave(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError)

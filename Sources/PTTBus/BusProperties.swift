@@ -17,6 +17,8 @@ public struct ManagerProperties: BusProperties, Hashable {
     public var version = ""
     /// The object path of the joined channel; "/" while there is none.
     public var activeChannel: DBusObjectPath = "/"
+    /// The names of the configured channels, in their order.
+    public var channels: [String] = []
     /// Who has the audio instead of push-to-talk; empty while nobody has.
     public var call = ""
 
@@ -30,11 +32,15 @@ public struct ManagerProperties: BusProperties, Hashable {
     public init(properties: [String: DBusValue]) {
         version = properties["Version"]?.stringValue ?? ""
         activeChannel = properties["ActiveChannel"]?.objectPathValue ?? "/"
+        channels = properties["Channels"]?.arrayValue?.compactMap(\.stringValue) ?? []
         call = properties["Call"]?.stringValue ?? ""
     }
 
     /// The values by property name.
     public var properties: [String: DBusValue] {
-        ["Version": .string(version), "ActiveChannel": .objectPath(activeChannel), "Call": .string(call)]
+        [
+            "Version": .string(version), "ActiveChannel": .objectPath(activeChannel),
+            "Channels": .array(.string, channels.map { .string($0) }), "Call": .string(call),
+        ]
     }
 }

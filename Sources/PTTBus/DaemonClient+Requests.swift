@@ -43,7 +43,25 @@ extension DaemonClient {
         try await callChannel(channel, "RequestStopTransmitting")
     }
 
+    /// Plays the last message of somebody else again.
+    public func replayLast(_ channel: UUID? = nil) async throws(DaemonClientError) {
+        try await callChannel(channel, "ReplayLast")
+    }
+
     // MARK: Channels
+
+    /// Makes another configured channel the active one.
+    ///
+    /// - Parameter which: "up", "down", or the channel's name, one of `ManagerProperties.channels`.
+    /// - Returns: The channel's UUID.
+    @discardableResult
+    public func changeChannel(_ which: String) async throws(DaemonClientError) -> UUID {
+        let answer = try await callManager("ChangeChannel", [.string(which)], Self.longTimeout)
+        guard let path = answer.first?.objectPathValue, let changed = PTTBus.channelUUID(path.rawValue) else {
+            throw .bus(.unexpectedType(expected: "o", got: answer.signature.rawValue))
+        }
+        return changed
+    }
 
     /// Makes a channel the active one.
     ///

@@ -32,12 +32,16 @@ extension ChannelManagerStateMachine {
         public var accessoryButtonEventsEnabled: Bool
         /// The token that a restored channel had before the restart; nil: a fresh one.
         public var restoredToken: PushToken?
+        /// How long one transmission may last on this channel; nil: as `Configuration.talkTimeLimit` says.
+        public var talkTimeLimit: Duration?
 
-        /// The daemon's media, no program, accessory buttons on, and a fresh token if there is a program.
+        /// The daemon's media, no program, accessory buttons on, a fresh token if there is a program, and the usual limit.
         public init(
             media: MediaOwner = .daemon, program: ChannelProgram = .none, canStartProgram: Bool = false,
-            accessoryButtonEventsEnabled: Bool = true, restoredToken: PushToken? = nil
+            accessoryButtonEventsEnabled: Bool = true, restoredToken: PushToken? = nil,
+            talkTimeLimit: Duration? = nil
         ) {
+            self.talkTimeLimit = talkTimeLimit
             self.media = media
             self.program = program
             self.canStartProgram = canStartProgram

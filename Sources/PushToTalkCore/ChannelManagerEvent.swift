@@ -44,6 +44,8 @@ extension ChannelManagerStateMachine {
         case callEnded(holder: String)
         /// The system's tones have been heard, and the speaker is closed, for a program that plays and records itself.
         case tonesFinished
+        /// A control of the person's did or could not do what it is for: tell it by this tone.
+        case signal(ChannelTone)
         /// Something about pushes, or the program behind the channel came or left. What is about joining and leaving is
         /// not for callers: the channel manager knows.
         case push(PushEvent)
@@ -202,13 +204,15 @@ public enum TransmissionEndCause: Hashable, Sendable {
 }
 
 /// The tones of the channel manager.
-public enum ChannelTone: Hashable, Sendable, CaseIterable {
+public enum ChannelTone: Hashable, Sendable {
     /// The microphone is on.
     case microphoneOn
     /// The microphone is off.
     case microphoneOff
-    /// Not allowed: a begin was refused, or the system ended the transmission.
+    /// Not allowed: a begin or something else was refused, or the system ended the transmission.
     case denied
+    /// Another of several channels is the active one: this one of them, from 1.
+    case channel(position: Int)
     /// The talk-time limit comes near.
     case talkTimeWarning
 }

@@ -108,6 +108,17 @@ extension ChannelManagerStateMachine {
         deactivate(.drop, at: now)
     }
 
+    /// Sounds a tone as soon as the device is there: over what is heard, and while this device transmits too, but never
+    /// while something else, or a program that plays itself, has the audio.
+    mutating func signal(_ tone: ChannelTone) {
+        guard !isSuspended, !isShutDown else { return }
+        guard let transmission else {
+            if channel?.media != .application || activeRemoteParticipant == nil { pendingTone = tone }
+            return
+        }
+        if transmission.captureBegan, channel?.media == .daemon { actions.append(.playTone(tone)) }
+    }
+
     // MARK: What the device reports
 
     mutating func sessionActivated() {

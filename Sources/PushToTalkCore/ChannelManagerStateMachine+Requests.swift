@@ -9,7 +9,8 @@ extension ChannelManagerStateMachine {
         case .join(let uuid, let descriptor, let reason, let mode, let status, let options):
             let channel = Channel(
                 uuid: uuid, descriptor: descriptor, transmissionMode: mode, serviceStatus: status,
-                accessoryButtonEventsEnabled: options.accessoryButtonEventsEnabled, media: options.media)
+                accessoryButtonEventsEnabled: options.accessoryButtonEventsEnabled, media: options.media,
+                talkTimeLimit: options.talkTimeLimit)
             join(channel, reason, options, identifier, at: now)
         case .leave(let uuid, let reason):
             let error = leave(uuid, reason, at: now)

@@ -32,9 +32,10 @@ extension ChannelManagerStateMachine {
             sessionTold = false
             tell(.didDeactivateAudioSession)
         }
-        let endsAt = configuration.talkTimeLimit.map { now + $0 }
+        let talkTimeLimit = channel?.talkTimeLimit ?? configuration.talkTimeLimit
+        let endsAt = talkTimeLimit.map { now + $0 }
         var warnsAt: Instant?
-        if let limit = configuration.talkTimeLimit, configuration.talkTimeWarning < limit {
+        if let limit = talkTimeLimit, configuration.talkTimeWarning < limit {
             warnsAt = now + (limit - configuration.talkTimeWarning)
         }
         transmission = Transmission(
@@ -88,6 +89,27 @@ extension ChannelManagerStateMachine {
         if channel.transmissionMode == .halfDuplex, let activeRemoteParticipant {
             let explanation = "\(activeRemoteParticipant.name) is speaking; try again afterwards"
             return (PTChannelError(.transmissionInProgress, explanation: explanation), true)
+        }
+        return nil
+    }
+
+    /// Why a message cannot be played again now; nil: it can.
+    public func refusalToReplay(_ uuid: UUID) -> PTChannelError? {
+        if let error = errorUnlessActive(uuid) { return error }
+        if let call = calls.first {
+            let explanation = "a call is active (\(call.description)); try again when it is over"
+            return PTChannelError(.callActive, explanation: explanation)
+        }
+        if isInterrupted {
+            let explanation = "something else has the audio; try again when it is free"
+            return PTChannelError(.transmissionNotAllowed, explanation: explanation)
+        }
+        guard channel?.media == .daemon else {
+            let explanation = "what is heard on this channel is its program's, and pttd keeps nothing of it"
+            return PTChannelError(.transmissionNotAllowed, explanation: explanation)
+        }
+        if transmission != nil {
+            return PTChannelError(.transmissionInProgress, explanation: "this device is transmitting; stop that first")
         }
         return nil
     }

@@ -24,6 +24,8 @@ public struct ChannelManagerStateMachine: Sendable {
         public internal(set) var accessoryButtonEventsEnabled: Bool
         /// Whose the microphone and the speaker are.
         public let media: MediaOwner
+        /// How long one transmission may last here; nil: as the configuration says.
+        public let talkTimeLimit: Duration?
     }
 
     /// The transmission in progress.
@@ -162,6 +164,7 @@ public struct ChannelManagerStateMachine: Sendable {
         case .callBegan(let call): callBegan(call, at: now)
         case .callEnded(let holder): callEnded(holder)
         case .tonesFinished: tonesUntil = nil
+        case .signal(let tone): signal(tone)
         case .push(let event): handle(event, at: now)
         case .deadlineReached: deadlineReached(at: now)
         case .shutdown: shutdown(at: now)

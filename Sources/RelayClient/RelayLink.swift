@@ -20,6 +20,8 @@ public protocol RelayLink: Actor {
     /// Begins a burst: asks for the floor and holds the frames sent until it is granted.
     ///
     /// Exactly one `transmissionEnded` follows for the returned burst, whatever happens.
+    ///
+    /// - Parameter priority: `FloorPriority`; it holds for all of the burst.
     @discardableResult
     func beginBurst(priority: UInt8) -> BurstID
 
@@ -34,6 +36,14 @@ public protocol RelayLink: Actor {
 
     /// Leaves the channel and closes the connection. `join` may be called again.
     func leave()
+}
+
+/// How much a burst matters to a relay that chooses between requests.
+public enum FloorPriority {
+    /// What everybody asks with.
+    public static let normal: UInt8 = 0
+    /// An emergency; nothing else asks with it.
+    public static let emergency: UInt8 = 255
 }
 
 /// One transmission of this end, in the order begun.

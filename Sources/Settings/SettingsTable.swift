@@ -112,6 +112,12 @@ public final class SettingsTable {
         }
     }
 
+    /// The tables of `[[key]]`, in the order of the file, or the one of `[key]`.
+    public func oneOrMoreTables(_ key: String, countMax: Int = 256) -> [SettingsTable] {
+        guard case .table? = ask(key)?.node.value else { return tables(key, countMax: countMax) }
+        return table(key).map { [$0] } ?? []
+    }
+
     /// The tables `[key.NAME]` by their names, in the order of the file.
     public func namedTables(_ key: String, countMax: Int = 256) -> [(name: String, table: SettingsTable)] {
         guard let outer = table(key) else { return [] }

@@ -26,6 +26,7 @@ struct NotificationRequest: Equatable {
         case .speaking(let name): (headline, remark) = ("\(name) is speaking", nil)
         case .spoke(let name): (headline, remark) = ("\(name) was speaking", nil)
         case .failure(let reason): (headline, remark) = ("You cannot talk", reason)
+        case .announcement(let text, _): (headline, remark) = (text, nil)
         }
         if capabilities.contains("body") {
             summary = headline
@@ -47,6 +48,7 @@ struct NotificationRequest: Equatable {
             // A chime over a voice would hide its first word.
             "suppress-sound": .boolean(true),
         ]
+        if case .announcement(_, isUrgent: true) = view.subject { hints["urgency"] = .byte(2) }
         let showsIcons = capabilities.contains("icon-static") || capabilities.contains("icon-multi")
         switch view.subject {
         case .speaking, .spoke:
@@ -55,6 +57,9 @@ struct NotificationRequest: Equatable {
         case .failure:
             hints["category"] = .string("im.error")
             icon = showsIcons ? "dialog-warning" : ""
+        case .announcement(_, let isUrgent):
+            hints["category"] = .string("device")
+            icon = showsIcons ? (isUrgent ? "dialog-warning" : "dialog-information") : ""
         }
         if showsIcons, let picture { hints["image-path"] = .string(picture.uri) }
     }

@@ -89,6 +89,13 @@ public actor SystemUI {
     /// - Parameter explanation: Why, and what to do about it, in words for the user (`PTChannelError.explanation`).
     public func failed(_ explanation: String) { handle(.failed(explanation)) }
 
+    /// Something that no state tells, such as an emergency: shown for a few seconds.
+    ///
+    /// - Parameters:
+    ///   - text: What it is, in words for the user.
+    ///   - isUrgent: It stays until the user has seen it.
+    public func announce(_ text: String, isUrgent: Bool = false) { handle(.announced(text, isUrgent: isUrgent)) }
+
     private func handle(_ event: SystemUIStateMachine.Event) {
         guard let parts else { return }
         for action in machine.handle(event, at: .now) {

@@ -9,6 +9,8 @@ struct SystemUIStateMachine {
         case stateChanged(SystemUIState)
         /// A begin was refused, or a transmission was cut: why, in words for the user.
         case failed(String)
+        /// Something that no state tells, in words for the user.
+        case announced(String, isUrgent: Bool)
         /// A click on Talk or Stop, wherever it is.
         case talkClicked
         case leaveClicked
@@ -31,6 +33,8 @@ struct SystemUIStateMachine {
     static let lingerAfterSpeech = Duration.seconds(4)
     /// How long the reason of a failure can be read.
     static let failureLifetime = Duration.seconds(6)
+    /// How long something urgent can be read.
+    static let urgentLifetime = Duration.seconds(30)
     /// How long a notification stands when this process is not there any more to close it.
     static let speechLifetime = Duration.seconds(60)
     /// A click within this time after Talk and Stop changed places was meant for what stood there before.
@@ -41,6 +45,7 @@ struct SystemUIStateMachine {
     private var state = SystemUIState()
     private var lastSpeaker: (participant: PTParticipant, until: Instant)?
     private var failure: (text: String, until: Instant)?
+    private var announcement: (text: String, isUrgent: Bool, until: Instant)?
     private var isNotificationGone = false
     private var notification: NotificationView?
     private var tray: Throttle<TrayView>
@@ -63,7 +68,9 @@ struct SystemUIStateMachine {
 
     /// When `deadline` must be handled; nil while nothing is pending.
     var nextDeadline: Instant? {
-        [lastSpeaker?.until, failure?.until, tray.nextDeadline, menu.nextDeadline].compactMap { $0 }.min()
+        [lastSpeaker?.until, failure?.until, announcement?.until, tray.nextDeadline, menu.nextDeadline].compactMap {
+            $0
+        }.min()
     }
 
     /// Applies an event.
@@ -74,6 +81,7 @@ struct SystemUIStateMachine {
         switch event {
         case .stateChanged(let new): change(to: new, at: now)
         case .failed(let text): fail(text, at: now)
+        case .announced(let text, let isUrgent): announce(text, isUrgent, at: now)
         case .talkClicked: actions += talkClicked(at: now)
         case .leaveClicked: if state.channel != nil { actions.append(.tell(.leave)) }
         case .notificationGone: isNotificationGone = true
@@ -86,6 +94,7 @@ struct SystemUIStateMachine {
         }
         if let until = lastSpeaker?.until, until <= now { lastSpeaker = nil }
         if let until = failure?.until, until <= now { failure = nil }
+        if let until = announcement?.until, until <= now { announcement = nil }
         return actions + redraw(at: now)
     }
 
@@ -105,6 +114,7 @@ struct SystemUIStateMachine {
             if speaker != old.speaker {
                 lastSpeaker = nil
                 failure = nil
+                if announcement?.isUrgent == false { announcement = nil }
                 // Another voice is news, the same one with its picture is not.
                 if speaker.name != old.speaker?.name { isNotificationGone = false }
             }
@@ -125,6 +135,14 @@ struct SystemUIStateMachine {
         isPressed = false
         isNotificationGone = false
         failure = (text, now + Self.failureLifetime)
+    }
+
+    private mutating func announce(_ text: String, _ isUrgent: Bool, at now: Instant) {
+        // What is urgent stands until its time is over, or the user has put it away.
+        if announcement?.isUrgent == true, !isUrgent, !isNotificationGone { return }
+        isNotificationGone = false
+        failure = nil
+        announcement = (text, isUrgent, now + (isUrgent ? Self.urgentLifetime : Self.failureLifetime))
     }
 
     // MARK: Clicks
@@ -161,6 +179,14 @@ struct SystemUIStateMachine {
     }
 
     private var notificationView: NotificationView? {
+        if let announcement, failure == nil {
+            return NotificationView(
+                subject: .announcement(
+                    DisplayText.line(announcement.text, fallback: "Push-to-talk"), isUrgent: announcement.isUrgent),
+                channelName: state.channel.map(Self.name(of:)) ?? Self.noChannel,
+                image: state.channel?.descriptor.image,
+                action: nil, lifetime: announcement.isUrgent ? Self.urgentLifetime : Self.failureLifetime)
+        }
         guard let channel = state.channel else { return nil }
         let name = Self.name(of: channel)
         func view(

@@ -46,6 +46,8 @@ struct NotificationView: Hashable, Sendable {
         case spoke(String)
         /// The user could not talk, and why.
         case failure(String)
+        /// Something that happened.
+        case announcement(String, isUrgent: Bool)
     }
 
     var subject: Subject

@@ -47,7 +47,7 @@ extension ChannelDirector: DaemonControls {
         channel.assumeIsolated { $0.snapshot.channel?.accessoryButtonEventsEnabled } ?? false
     }
 
-    private static var noChannel: PTChannelError {
+    static var noChannel: PTChannelError {
         PTChannelError(.channelNotFound, explanation: "no channel is joined; join one first")
     }
 
@@ -106,6 +106,21 @@ extension ChannelDirector: DaemonControls {
         if let error { throw error }
         guard let uuid = request.channel ?? link?.channel.uuid else { throw Self.noChannel }
         return uuid
+    }
+
+    func changeChannel(_ choice: ChannelChoice, by caller: BusCaller) async throws(PTChannelError) -> UUID {
+        _ = try await inTurn(caller, asks: false)
+        joinsUnderWay += 1
+        let error = change(ChannelStep(choice))
+        if error == nil { await surroundings?.publish() }
+        joinIsOver()
+        if let error { throw error }
+        guard let uuid = machine.active?.uuid else { throw Self.noChannel }
+        return uuid
+    }
+
+    func replayLast(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
+        try await self.channel.replayLast(channelUUID: channel)
     }
 
     func leave(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) {

@@ -38,7 +38,8 @@ extension ChannelMembership {
                 media: hasApplicationMedia ? .application : .daemon,
                 program: owner.map { $0.busName == nil ? .absent : .present } ?? .none,
                 canStartProgram: owner?.name.isEmpty == false,
-                accessoryButtonEventsEnabled: accessoryButtonEventsEnabled, restoredToken: token))
+                accessoryButtonEventsEnabled: accessoryButtonEventsEnabled, restoredToken: token,
+                talkTimeLimit: talkTimeLimit))
     }
 }
 

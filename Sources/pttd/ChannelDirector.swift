@@ -27,6 +27,12 @@ actor ChannelDirector {
         var publish: @Sendable () async -> Void
         /// Whether the program of this unique name is in the foreground.
         var isForeground: @Sendable (String) async -> Bool
+        /// Shows the user something that no state tells.
+        var announce: @Sendable (String) -> Void
+        /// A control was pressed in vain, which a tone has told.
+        var refused: @Sendable (PTChannelError) -> Void
+        /// Runs the commands of controls; nil: this daemon is nobody's own, and runs none.
+        var commands: CommandRunner?
         /// Told on the loop, in order, what those who show or press things have to know.
         var handler: @Sendable (BridgeEvent) -> Void
     }
@@ -54,6 +60,8 @@ actor ChannelDirector {
     private(set) var machine: ChannelDirectorStateMachine
     private(set) var surroundings: Surroundings?
     private let store: RestorationStore
+    /// Keeps which of several configured channels is the one.
+    private let choices: RestorationStore
     private var timer: EventLoop.Timer?
     private var isClosing = false
     private var openError: PTChannelError?
@@ -69,16 +77,15 @@ actor ChannelDirector {
     var turns: [String: [CheckedContinuation<Void, Never>]] = [:]
 
     init(
-        configured: ChannelMembership?, policy: JoinPolicy, relayCarriesPushes: Bool, isOpen: Bool,
-        channel: ChannelService,
-        store: RestorationStore,
-        logger: Logger
+        channels: [ChannelMembership], policy: JoinPolicy, relayCarriesPushes: Bool, isOpen: Bool,
+        channel: ChannelService, store: RestorationStore, choices: RestorationStore, logger: Logger
     ) {
         loop = channel.loop
         machine = ChannelDirectorStateMachine(
-            configured: configured, policy: policy, relayCarriesPushes: relayCarriesPushes, isOpen: isOpen)
+            channels: channels, policy: policy, relayCarriesPushes: relayCarriesPushes, isOpen: isOpen)
         self.channel = channel
         self.store = store
+        self.choices = choices
         self.logger = logger
     }
 
@@ -91,6 +98,9 @@ actor ChannelDirector {
         )
     }
 
+    /// The names of the configured channels, in their order.
+    var channelNames: [String] { machine.channelNames }
+
     // MARK: Start and end
 
     /// Joins the channel of the last run, or the configured one.
@@ -99,7 +109,9 @@ actor ChannelDirector {
         _ = await channel.addObserver { [weak self] event in self?.assumeIsolated { $0.observed(event) } }
         let kept = store.load()
         if let problem = kept.problem { logger.error("\(problem)") }
-        step(.started(restoring: kept.record.map { ChannelMembership($0) }))
+        let choice = machine.channels.count > 1 ? choices.load() : nil
+        if let problem = choice?.problem { logger.error("\(problem)") }
+        step(.started(restoring: kept.record.map { ChannelMembership($0) }, chosen: choice?.record?.channelUUID))
     }
 
     /// `org.pttd` is served: programs that are started find it.
@@ -147,6 +159,12 @@ actor ChannelDirector {
         return step(.join(join)) ?? openError
     }
 
+    /// Changes to another configured channel, and tells why it did not work.
+    func change(_ step: ChannelStep) -> PTChannelError? {
+        openError = nil
+        return self.step(.change(step, isPress: false)) ?? openError
+    }
+
     private func perform(_ action: ChannelDirectorStateMachine.Action) {
         switch action {
         case .open(let membership, let reason): open(membership, reason)
@@ -159,6 +177,11 @@ actor ChannelDirector {
         case .orphan:
             seat?.owner = nil
             channel.assumeIsolated { $0.push(.programLeft) }
+        case .choose(let uuid): keepChoice(uuid)
+        case .announce(let position, let name):
+            logger.notice("the channel is changed", metadata: ["channel": "\(name)", "position": "\(position)"])
+            channel.assumeIsolated { $0.signal(.channel(position: position)) }
+            surroundings?.announce("Channel \(position): \(name)")
         case .release(let busName): seat?.bridge.assumeIsolated { _ = $0.release(.program(busName)) }
         case .restorationFailed(let why): logger.error("the channel of the last run is not restored: \(why)")
         case .refuse: break
@@ -265,6 +288,15 @@ actor ChannelDirector {
 
     /// Somebody stopped talking.
     func rememberIfDue() { if saveIsDue { later { $0.remember() } } }
+
+    private func keepChoice(_ uuid: UUID) {
+        guard let channel = machine.channels.first(where: { $0.uuid == uuid }) else { return }
+        do throws(RestorationStoreError) {
+            try choices.save(RestorationRecord(channelUUID: uuid, descriptor: channel.descriptor))
+        } catch {
+            logger.error("after a restart another channel may be the active one", metadata: ["why": "\(error)"])
+        }
+    }
 
     private func forget() {
         saveIsDue = false

@@ -24,8 +24,8 @@ struct Configuration {
     var blueZBus = Bus.system
     /// Where the machine's key is kept; nil: the default of `stateDirectory`.
     var state: String?
-    /// The invitation of the channel to join; nil: an embedded relay on loopback, with the channel "Local".
-    var link: InvitationLink?
+    /// The configured channels; none: an embedded relay on loopback, with the channel "Local".
+    var channels: [ConfiguredChannel] = []
     var talkTimeLimit: Duration? = .seconds(60)
     var microphone = AudioDevice.alsa("default")
     var speaker = AudioDevice.alsa("default")
@@ -35,11 +35,16 @@ struct Configuration {
     var policy = JoinPolicy()
     /// Whether the desktop shows push to talk; nil: on the session bus, which is a user's.
     var desktop: Bool?
+    /// Where the administrator's profiles are, if the file says so.
+    var profilesDirectory: String?
     /// The accessories, and the profiles to know them by.
     var accessories = AccessorySettings()
 
     /// The defaults.
     init() { displayName = Self.hostName() }
+
+    /// Whether the daemon is a user's own, whose buttons may run programs: they run as this user.
+    var isUsersOwn: Bool { getuid() >= 1_000 && (bus == .automatic || bus == .session) }
 
     /// Where the configuration is looked for when no file is named.
     static var defaultPaths: [String] {
@@ -85,11 +90,7 @@ extension Configuration {
             result.blueZBus = daemon.value("bluez-bus", bus, default: result.blueZBus)
             result.state = daemon.optional("state", .string)
         }
-        if let channel = root.table("channel") {
-            result.link = channel.optional("link", invitation) ?? nil
-            result.talkTimeLimit = channel.value(
-                "talk-time-limit", .duration(in: .seconds(5) ... .seconds(3_600)), default: .seconds(60))
-        }
+        result.readChannels(root)
         if let audio = root.table("audio") {
             result.microphone = audio.value("microphone", device, default: result.microphone)
             result.speaker = audio.value("speaker", device, default: result.speaker)
@@ -103,7 +104,8 @@ extension Configuration {
             result.policy.hours = policy.value("hours", .array(of: hours), default: []).compactMap { $0 }
         }
         if let ui = root.table("ui") { result.desktop = ui.optional("desktop", .boolean) }
-        result.accessories = AccessorySettings(settings: root)
+        result.profilesDirectory = root.table("accessories")?.optional("profiles", .string)
+        result.accessories = AccessorySettings(settings: root, allowsCommands: result.isUsersOwn)
         return result
     }
 
@@ -122,7 +124,7 @@ extension Configuration {
         }
     }
 
-    private static var displayName: SettingType<String> {
+    static var displayName: SettingType<String> {
         SettingType<String>.string(lengthMax: 256).map(placeholder: "") { text throws(SettingRefusal) in
             guard DisplayName(text) != nil else {
                 throw SettingRefusal(
@@ -131,17 +133,6 @@ extension Configuration {
             }
             return text
         }
-    }
-
-    private static var invitation: SettingType<InvitationLink?> {
-        SettingType<String>.string(lengthMax: InvitationLink.byteCountMaximum)
-            .map(placeholder: nil) { text throws(SettingRefusal) in
-                do throws(InvitationLinkError) {
-                    return try InvitationLink(text)
-                } catch {
-                    throw SettingRefusal("\(error)", "")  // It says itself what to do.
-                }
-            }
     }
 
     private static var applicationPattern: SettingType<String> {

@@ -25,6 +25,9 @@ extension Daemon {
         private let api: DaemonAPI
         private let publisher: StatusPublisher
         private let accessories: AccessoryService
+        private let setup: AccessorySetup
+        /// Held weakly by what serves it on the bus.
+        private let administrator: AccessoryAdministrator
         private let calls: CallMonitor
         private let foreground: ForegroundMonitor
         private let clock: PolicyClock
@@ -33,31 +36,46 @@ extension Daemon {
 
         /// The rooms, joined; nothing runs before `start`.
         init(
-            _ configuration: Configuration, invitation: InvitationLink?, relayCarriesPushes: Bool, store: String,
-            identity: Identity,
-            channel service: ChannelServiceConfiguration, bus address: DBusAddress,
-            systemBus systemAddress: DBusAddress,
-            loop: EventLoop
+            _ configuration: Configuration, channels: [ChannelMembership], relayCarriesPushes: Bool, state: String,
+            identity: Identity, channel service: ChannelServiceConfiguration, bus address: DBusAddress,
+            systemBus systemAddress: DBusAddress, runsCommands: Bool, loop: EventLoop
         ) async throws {
             let channel = ChannelService(configuration: service, loop: loop, logger: Logger(label: "pttd.channel"))
             let clock = PolicyClock(configuration.policy, loop: loop)
             let director = ChannelDirector(
-                configured: invitation.map { ChannelMembership(configured: $0) }, policy: configuration.policy,
-                relayCarriesPushes: relayCarriesPushes, isOpen: await clock.isOpen, channel: channel,
-                store: RestorationStore(path: store),
-                logger: Logger(label: "pttd.director"))
+                channels: channels, policy: configuration.policy, relayCarriesPushes: relayCarriesPushes,
+                isOpen: await clock.isOpen, channel: channel, store: RestorationStore(path: state + "/channel"),
+                choices: RestorationStore(path: state + "/chosen-channel"), logger: Logger(label: "pttd.director"))
             let bus = DBusConnection(to: address, on: loop, logger: Logger(label: "pttd.bus"))
             let systemBus = DBusConnection(to: systemAddress, on: loop, logger: Logger(label: "pttd.bluez"))
             let api = DaemonAPI(bus: bus, controls: director, logger: Logger(label: "pttd.api"))
             let publisher = StatusPublisher(api: api, director: director)
             let foreground = ForegroundMonitor(on: systemBus, logger: Logger(label: "pttd.sessions"))
+            let accessoryStore = AccessoryStore(directory: state)
+            let restored = accessoryStore.restore(configuration.accessories)
+            for problem in restored.problems { Logger(label: "pttd.accessories").warning("\(problem)") }
             let accessories = AccessoryService(
-                settings: configuration.accessories, bus: systemBus, logger: Logger(label: "pttd.accessories")
+                settings: restored.settings, bus: systemBus, logger: Logger(label: "pttd.accessories")
             ) { event in
-                if case .intent(let intent, _) = event { director.assumeIsolated { $0.accessoryWants(intent) } }
-                publisher.assumeIsolated { $0.changed() }
+                switch event {
+                case .intent(let intent, _): director.assumeIsolated { $0.accessoryWants(intent) }
+                case .action(let action, let source, _): director.assumeIsolated { $0.controlWants(action, source) }
+                case .emergency(let source, let isActive, _):
+                    if isActive { publisher.assumeIsolated { $0.emergency(source) } }
+                case .control, .changed, .removed: break
+                }
+                publisher.assumeIsolated { $0.happened(event) }
             }
-            await publisher.follow(accessories)
+            setup = AccessorySetup(
+                service: accessories, restored: restored, store: accessoryStore, logger: Logger(label: "pttd.setup")
+            ) { event in
+                publisher.assumeIsolated { $0.happened(event) }
+            }
+            administrator = AccessoryAdministrator(api: api, service: accessories, setup: setup) {
+                await publisher.published()
+            }
+            await publisher.follow(accessories, administrator)
+            await api.serve(accessories: administrator)
             calls = CallMonitor(on: systemBus, logger: Logger(label: "pttd.calls")) { active in
                 director.assumeIsolated { $0.callsChanged(active) }
             }
@@ -67,6 +85,8 @@ extension Daemon {
                 ? SystemUI(bus: bus, logger: Logger(label: "pttd.desktop")) { event in
                     director.assumeIsolated { $0.desktopWants(event) }
                 } : nil
+            let commands =
+                runsCommands ? CommandRunner(loop: loop, logger: Logger(label: "pttd.commands")) : nil
             surroundings = ChannelDirector.Surroundings(
                 makeLink: { link, mode in
                     RelayClient(
@@ -80,6 +100,9 @@ extension Daemon {
                 startProgram: { name throws(DBusError) in try await api.startApplication(name) },
                 publish: { await publisher.published() },
                 isForeground: { name in await foreground.isForeground(name, on: bus) },
+                announce: { text in publisher.assumeIsolated { $0.announce(text) } },
+                refused: { error in publisher.assumeIsolated { $0.refused(error) } },
+                commands: commands,
                 handler: { event in
                     switch event {
                     case .changed: publisher.assumeIsolated { $0.changed() }
@@ -96,6 +119,7 @@ extension Daemon {
         /// Starts everything. A bus that is not there may come later: no error.
         func start(_ logger: Logger) async {
             await director.start(surroundings)
+            await api.update(channels: await director.channelNames)
             await clock.start { isOpen in director.assumeIsolated { $0.hoursChanged(isOpen: isOpen) } }
             do {
                 try await api.start()
@@ -123,7 +147,9 @@ extension Daemon {
         /// Ends everything. The channel is not left: the next start restores it.
         func stop() async {
             await clock.stop()
+            await setup.stop()
             await accessories.stop()
+            await surroundings.commands?.stop()
             await calls.stop()
             await foreground.stop()
             await systemBus.close()
@@ -156,16 +182,6 @@ extension Daemon {
                 logger.warning("\(failure)", metadata: ["why": "\(error)"])
             }
         }
-    }
-}
-
-extension ChannelMembership {
-    /// The channel of the configuration.
-    init(configured link: InvitationLink) {
-        self.init(
-            uuid: link.channel.uuid, descriptor: PTChannelDescriptor(name: link.channelName.text, image: nil),
-            owner: nil,
-            isConfigured: true, link: link)
     }
 }
 

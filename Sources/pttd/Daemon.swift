@@ -99,10 +99,12 @@ actor Daemon {
     private func run() async throws {
         let relay = try await embeddedRelay()
         let parts = try await Parts(
-            configuration, invitation: relay?.invitation ?? configuration.link, relayCarriesPushes: relay == nil,
-            store: stateDirectory + "/channel",
-            identity: identity, channel: channelConfiguration, bus: busAddress(configuration.bus),
-            systemBus: busAddress(configuration.blueZBus), loop: loop)
+            configuration,
+            channels: relay.map { [ChannelMembership(configured: $0.invitation)] }
+                ?? configuration.channels.map { ChannelMembership($0) },
+            relayCarriesPushes: relay == nil, state: stateDirectory, identity: identity, channel: channelConfiguration,
+            bus: busAddress(configuration.bus), systemBus: busAddress(configuration.blueZBus),
+            runsCommands: configuration.isUsersOwn, loop: loop)
         // What the bus asks is held weakly by what serves it.
         self.parts = parts
         await parts.start(logger)

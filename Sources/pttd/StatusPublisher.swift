@@ -18,7 +18,10 @@ actor StatusPublisher {
     private let api: DaemonAPI
     private let director: ChannelDirector
     private var accessories: AccessoryService?
+    private var administrator: AccessoryAdministrator?
     private var desktop: SystemUI?
+    /// What the accessories' lights show.
+    private var feedback = AccessoryFeedback.idle
     private var isServed = false
     private var isDue = false
     /// Failures that are not told yet.
@@ -34,7 +37,19 @@ actor StatusPublisher {
         loop = director.loop
     }
 
-    func follow(_ accessories: AccessoryService) { self.accessories = accessories }
+    func follow(_ accessories: AccessoryService, _ administrator: AccessoryAdministrator) {
+        self.accessories = accessories
+        self.administrator = administrator
+    }
+
+    /// What accessories tell: controls and emergencies go to the bus at once, the rest with the properties.
+    func happened(_ event: AccessoryEvent) {
+        administrator?.assumeIsolated { $0.happened(event) }
+        changed()
+    }
+
+    /// What comes of setting up accessories.
+    func happened(_ event: AccessorySetupEvent) { administrator?.assumeIsolated { $0.happened(event) } }
 
     func show(on desktop: SystemUI) {
         self.desktop = desktop
@@ -49,6 +64,7 @@ actor StatusPublisher {
 
     /// Something that is shown may be different.
     func changed() {
+        showFeedback()
         isDue = true
         guard isServed, !isPublishing else { return }
         isPublishing = true
@@ -58,10 +74,36 @@ actor StatusPublisher {
     /// Told after the properties, which say already that nothing is transmitted.
     func failed(_ error: PTChannelError) {
         desktop?.assumeIsolated { $0.failed(error.explanation) }
+        showRefusal()
         if failures.count == Self.failuresMax { failures.removeFirst() }
         failures.append(error)
         changed()
     }
+
+    /// A control was pressed in vain.
+    func refused(_ error: PTChannelError) {
+        announce(error.explanation)
+        showRefusal()
+    }
+
+    /// Something happened that no property tells.
+    func announce(_ text: String) { desktop?.assumeIsolated { $0.announce(text) } }
+
+    /// An emergency control was held for as long as its guard asks.
+    func emergency(_ source: AccessorySource) {
+        desktop?.assumeIsolated { $0.announce("Emergency: \(source.accessory)", isUrgent: true) }
+    }
+
+    /// At once, and not when the bus has been told: a light tells that the microphone is open.
+    private func showFeedback() {
+        let now = AccessoryFeedback(director.assumeIsolated { $0.shown.snapshot })
+        guard now != feedback else { return }
+        feedback = now
+        accessories?.assumeIsolated { $0.setFeedback(now) }
+    }
+
+    /// For a moment.
+    private func showRefusal() { accessories?.assumeIsolated { $0.setFeedback(.refused) } }
 
     /// Returns when what is so now has been told.
     func published() async {
@@ -87,7 +129,7 @@ actor StatusPublisher {
         await desktop?.update(SystemUIState(state.snapshot, detail: state.detail))
         await api.update(channel: ChannelProperties(state.snapshot, detail: state.detail, owner: state.owner))
         await api.update(call: state.snapshot.calls.map(\.description).joined(separator: "; "))
-        if let accessories { await api.update(accessories: await accessories.statuses.map { AccessoryProperties($0) }) }
+        if let administrator { await api.update(accessories: await administrator.properties) }
         for error in failed { await api.transmissionFailed(error) }
     }
 }
@@ -122,22 +164,5 @@ extension ChannelProperties {
         accessoryButtonEventsEnabled = channel.accessoryButtonEventsEnabled
         self.owner = owner
         media = channel.media == .application ? .application : .pttd
-    }
-}
-
-extension AccessoryProperties {
-    /// How an accessory is doing.
-    init(_ status: AccessoryStatus) {
-        self.init()
-        id = status.id.text
-        name = status.name
-        address = status.address
-        profile = status.profileID ?? ""
-        profileTitle = status.profileTitle ?? ""
-        connected = status.isConnected
-        ready = status.isReady
-        battery = status.battery
-        held = status.isHeld
-        problem = status.problem ?? ""
     }
 }

@@ -9,7 +9,7 @@ import Testing
 @Suite struct AccessoryChaosTests {
     @Test func aRandomLifeNeverStrandsATransmission() {
         var seeds = SeededGenerator()
-        for _ in 0..<200 {
+        for _ in 0..<100 {
             let seed = seeds.next()
             var random = SeededGenerator(seed: seed)
             let devices = (1...3).map { DeviceFacts.button("ptt-z", number: $0) }
@@ -102,7 +102,7 @@ import Testing
             var random = SeededGenerator(seed: seed)
             var machine = ControlsStateMachine(profile)
             var active: Set<Control> = []
-            for time in 0..<20_000 {
+            for time in 0..<5_000 {
                 var bytes = (0..<Int.random(in: 0...8, using: &random)).map { _ in
                     UInt8.random(in: 0...255, using: &random)
                 }

@@ -54,7 +54,8 @@ private struct Workplace {
         switch name {
         case "mic": world.streams.contains(mic.id)
         case "pedal": isPlugged
-        default: device(name).map { world.devices[$0.id]?.isConnected == true && world.notifying.contains($0.key) } ?? false
+        default:
+            device(name).map { world.devices[$0.id]?.isConnected == true && world.notifying.contains($0.key) } ?? false
         }
     }
 

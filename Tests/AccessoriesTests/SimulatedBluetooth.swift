@@ -37,7 +37,8 @@ struct SimulatedBluetooth {
         _ configurations: [AccessoryConfiguration], takesKnownDevices: Bool = false, isBondedOnly: Bool = false,
         library: ProfileLibrary = ProfileLibrary.load(directory: nil).library
     ) {
-        machine = AccessoriesStateMachine(configurations, library: library, takesKnownDevices: takesKnownDevices, isBondedOnly: isBondedOnly)
+        machine = AccessoriesStateMachine(
+            configurations, library: library, takesKnownDevices: takesKnownDevices, isBondedOnly: isBondedOnly)
     }
 
     // MARK: Time and events

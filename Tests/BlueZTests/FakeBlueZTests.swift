@@ -44,7 +44,7 @@ import Testing
         }
     }
 
-    @Test(arguments: PeripheralProfile.all)
+    @Test(arguments: PeripheralProfile.all.filter { !$0.isSerial })
     func `each profile is found, connected and pressed`(profile: PeripheralProfile) async throws {
         try await World.run(profile: profile.name) { world in
             let characteristic = try await world.connectButton()

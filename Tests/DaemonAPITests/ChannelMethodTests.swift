@@ -64,6 +64,35 @@ import Testing
         }
     }
 
+    @Test func channelsAreChangedAndMessagesReplayedByEverybody() async throws {
+        try await withBus { fixture in
+            let served = try await Served(fixture)
+            await served.joined(by: "com.example.Talk")
+            await served.api.update(channels: ["Team", "Workshop"])
+            try await served.client.refresh()
+            #expect(await served.client.snapshot.manager.channels == ["Team", "Workshop"])
+            #expect(try await served.client.changeChannel("up") == Served.uuid)
+            try await served.client.changeChannel("down")
+            try await served.client.changeChannel("Workshop")
+            try await served.client.replayLast()
+            let asked = served.controls.asked.all
+            guard case .change(_, let caller) = asked.first else {
+                Issue.record("\(asked)")
+                return
+            }
+            #expect(
+                asked == [
+                    .change(.up, caller), .change(.down, caller), .change(.name("Workshop"), caller),
+                    .replay(Served.uuid, caller),
+                ])
+            await #expect(throws: DaemonClientError.self, "an empty name names no channel") {
+                try await served.client.changeChannel("")
+            }
+            #expect(served.controls.asked.all.count == 4)
+            await served.close()
+        }
+    }
+
     @Test func theImageIsAPropertyOfTheChannel() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)

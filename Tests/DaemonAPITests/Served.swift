@@ -16,6 +16,8 @@ actor Controls: DaemonControls {
         case register(ApplicationID)
         case left(ApplicationID)
         case join(JoinRequest)
+        case change(ChannelChoice, BusCaller)
+        case replay(UUID, BusCaller)
         case leave(UUID, BusCaller)
         case begin(UUID, BusCaller)
         case stop(UUID, BusCaller)
@@ -87,6 +89,15 @@ actor Controls: DaemonControls {
     func join(_ request: JoinRequest) async throws(PTChannelError) -> UUID {
         try note(.join(request))
         return request.channel ?? Served.uuid
+    }
+
+    func changeChannel(_ choice: ChannelChoice, by caller: BusCaller) async throws(PTChannelError) -> UUID {
+        try note(.change(choice, caller))
+        return Served.uuid
+    }
+
+    func replayLast(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
+        try note(.replay(channel, caller))
     }
 
     func leave(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) { try note(.leave(channel, caller)) }

@@ -136,6 +136,64 @@ private final class UinputDevice: @unchecked Sendable {
     }
 
     @Test(.enabled(if: hasUinput, "needs /dev/uinput ('modprobe uinput') and the right to write to it"))
+    func whatTheKernelDroppedIsMadeUpFor() async throws {
+        try await withMonitor { monitor, recorder in
+            let keyboard = try UinputDevice(name: "pttd flooding keys")
+            defer { keyboard.unplug() }
+            try await until { access(keyboard.node, R_OK) == 0 }
+            await monitor.handle(.tagged(.input(keyboard.node)))
+            // While the loop is busy far more comes than the kernel keeps; at the end one key is down, and another has come up.
+            keyboard.key(KEY_PLAYPAUSE, 1)
+            try await until { recorder.all.last == "down 164" }
+            try await monitor.loop.run {
+                for _ in 0..<2000 {
+                    keyboard.key(KEY_F13, 1)
+                    keyboard.key(KEY_F13, 0)
+                }
+                keyboard.key(KEY_PLAYPAUSE, 0)
+                keyboard.key(KEY_F13, 1)
+            }
+            try await until { recorder.all.last == "down 183" && recorder.all.contains("up 164") }
+            #expect(recorder.all.count < 4000)
+            keyboard.key(KEY_F13, 0)
+            try await until { recorder.all.last == "up 183" }
+            // Each press has its release, whatever was lost between.
+            for code in [164, 183] {
+                let edges = recorder.all.filter { $0.hasSuffix(" \(code)") }
+                for (index, edge) in edges.enumerated() {
+                    #expect(edge == (index % 2 == 0 ? "down \(code)" : "up \(code)"))
+                }
+            }
+        }
+    }
+
+    @Test(.enabled(if: hasUinput, "needs /dev/uinput ('modprobe uinput') and the right to write to it"))
+    func aDeviceIsGrabbedOnceNothingIsHeld() async throws {
+        try await withMonitor { monitor, recorder in
+            let keyboard = try UinputDevice(name: "pttd held keys")
+            defer { keyboard.unplug() }
+            try await until { access(keyboard.node, R_OK) == 0 }
+            let other = open(keyboard.node, O_RDONLY | O_NONBLOCK)
+            defer { close(other) }
+            keyboard.key(KEY_F13, 1)
+            await monitor.handle(.tagged(.input(keyboard.node, ["PTTD_GRAB": "1"])))
+            // Whoever saw the press sees the release; from then on the keys are ours alone.
+            keyboard.key(KEY_F13, 0)
+            keyboard.key(KEY_PLAYPAUSE, 1)
+            try await until { recorder.all.last == "down 164" }
+            keyboard.key(KEY_PLAYPAUSE, 0)
+            try await until { recorder.all.last == "up 164" }
+            #expect(recorder.all == ["added pttd held keys", "down 164", "up 164"])
+            var events = [input_event](repeating: input_event(), count: 64)
+            let count = max(0, read(other, &events, events.count * MemoryLayout<input_event>.stride))
+            let seen = events.prefix(count / MemoryLayout<input_event>.stride).filter { $0.type == UInt16(EV_KEY) }
+            #expect(seen.prefix(2).map(\.value) == [1, 0] && seen.prefix(2).allSatisfy { $0.code == UInt16(KEY_F13) })
+            // Nobody else can grab it now: EVIOCGRAB of <linux/input.h>.
+            #expect(ioctl(other, 0x4004_4590, 1) == -1 && errno == EBUSY)
+        }
+    }
+
+    @Test(.enabled(if: hasUinput, "needs /dev/uinput ('modprobe uinput') and the right to write to it"))
     func aDeviceWithoutTheTagIsNotOpened() async throws {
         try await withMonitor { monitor, recorder in
             let keyboard = try UinputDevice(name: "pttd untagged keys")

@@ -104,7 +104,7 @@ struct ChannelManagerObserver {
             guard case .activeRemoteParticipant = result else { return }
             isHandOver = sessionActive && device == .open && !transmitting
         case .push, .captureBegan, .transmissionRefused, .transmissionRevoked, .audioSessionInterrupted,
-            .audioSessionInterruptionEnded, .deadlineReached, .shutdown:
+            .audioSessionInterruptionEnded, .signal, .deadlineReached, .shutdown:
             break
         }
     }

@@ -94,6 +94,16 @@ actor ScriptedDaemon: DaemonControls {
         return UUID(uuidString: Self.uuid)!
     }
 
+    func changeChannel(_ choice: ChannelChoice, by caller: BusCaller) async throws(PTChannelError) -> UUID {
+        try note("change \(choice)")
+        // The configured channels are not this one's; who scripts them says so.
+        return UUID(uuidString: Self.uuid)!
+    }
+
+    func replayLast(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
+        try note("replay \(channel.uuidString.lowercased())")
+    }
+
     func leave(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
         try note("leave \(channel.uuidString.lowercased())")
         await show { $0 = nil }

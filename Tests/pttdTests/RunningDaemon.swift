@@ -1,5 +1,6 @@
 // The daemon's rooms within the test: a private bus, a relay on loopback, files for sound; and a program that joins.
 import Audio
+import Bridge
 import BusTestSupport
 import ChannelService
 import Cryptography
@@ -17,24 +18,36 @@ import Testing
 
 @testable import pttd
 
-/// Everything of `pttd` but its process.
+/// Everything of `pttd` but its process; its relay has the channel "Local", and those that the test names.
 struct RunningDaemon {
     let parts: Daemon.Parts
     let relay: RelayServer
     let invitation: InvitationLink
+    let channels: [ChannelMembership]
 
     /// A daemon that has started, with its state in `directory`; its configured channel is that of the relay.
     init(
-        _ fixture: BusFixture, in directory: TemporaryDirectory, configure: (inout Configuration) -> Void = { _ in }
+        _ fixture: BusFixture, in directory: TemporaryDirectory, channels names: [String] = [],
+        runsCommands: Bool = false, configure: (inout Configuration) -> Void = { _ in }
     ) async throws {
         let (identity, _) = try Identity.loadOrCreate(at: directory.path + "/identity.pem", commonName: "test")
         var server = RelayServerConfiguration(
-            listenAddress: "127.0.0.1", listenPort: 0, identity: identity, channels: [.local(of: identity)])
+            listenAddress: "127.0.0.1", listenPort: 0, identity: identity,
+            channels: [.local(of: identity)]
+                + names.map {
+                    RelayChannelConfiguration(
+                        id: ChannelID(), name: DisplayName(cleaning: $0, fallback: "?"), token: InvitationToken())
+                })
         server.acceptsPushes = true
         relay = try RelayServer(configuration: server, logger: fixture.logger)
         _ = try await relay.start()
         invitation = try await relay.invitation(
             for: RelayChannelConfiguration.local(of: identity).id, host: "127.0.0.1")
+        var invitations = [invitation]
+        for channel in server.channels.dropFirst() {
+            invitations.append(try await relay.invitation(for: channel.id, host: "127.0.0.1"))
+        }
+        channels = invitations.map { ChannelMembership(configured: $0) }
         var configuration = Configuration()
         configuration.microphone = .wav(path: try directory.silence())
         configuration.speaker = .wav(path: directory.path + "/heard.wav")
@@ -43,10 +56,26 @@ struct RunningDaemon {
         let service = ChannelServiceConfiguration(
             microphone: configuration.microphone, speaker: configuration.speaker, playsTones: false)
         parts = try await Daemon.Parts(
-            configuration, invitation: invitation, relayCarriesPushes: true, store: directory.path + "/channel",
-            identity: identity,
+            configuration, channels: channels, relayCarriesPushes: true,
+            state: directory.path, identity: identity, channel: service, bus: .address(fixture.bus.address),
+            systemBus: .address(fixture.bus.address),
+            runsCommands: runsCommands, loop: fixture.loop)
+        await parts.start(fixture.logger)
+    }
+
+    /// A daemon with the channels and the relay of another one, which has stopped, and its state in the same `directory`.
+    init(_ fixture: BusFixture, in directory: TemporaryDirectory, like other: RunningDaemon) async throws {
+        (relay, invitation, channels) = (other.relay, other.invitation, other.channels)
+        let (identity, _) = try Identity.loadOrCreate(at: directory.path + "/identity.pem", commonName: "test")
+        var configuration = Configuration()
+        configuration.desktop = false
+        let service = ChannelServiceConfiguration(
+            microphone: .wav(path: directory.path + "/silence.wav"), speaker: .wav(path: directory.path + "/again.wav"),
+            playsTones: false)
+        parts = try await Daemon.Parts(
+            configuration, channels: channels, relayCarriesPushes: true, state: directory.path, identity: identity,
             channel: service, bus: .address(fixture.bus.address), systemBus: .address(fixture.bus.address),
-            loop: fixture.loop)
+            runsCommands: false, loop: fixture.loop)
         await parts.start(fixture.logger)
     }
 

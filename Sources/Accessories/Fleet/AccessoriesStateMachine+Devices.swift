@@ -133,7 +133,9 @@ extension AccessoriesStateMachine {
         let wanted = kind(accessory.configuration, isLocal: accessory.isLocal, device: facts)
         var isUnusable = false
         if case .passive(_?) = wanted { isUnusable = true }
-        guard wanted != accessory.kind, isUnusable || accessory.link.profile == nil else { return link(id, .device(facts), at: now) }
+        guard wanted != accessory.kind, isUnusable || accessory.link.profile == nil else {
+            return link(id, .device(facts), at: now)
+        }
         return replaceLink(id, wanted, device: facts, at: now)
     }
 
@@ -158,7 +160,9 @@ extension AccessoriesStateMachine {
 
     /// Its link is given up: what the host keeps open for it ends.
     func closeStream(_ id: AccessoryID) -> [Action] {
-        guard case .stream(let kind)? = accessories[id]?.kind, let device = accessories[id]?.link.device else { return [] }
+        guard case .stream(let kind)? = accessories[id]?.kind, let device = accessories[id]?.link.device else {
+            return []
+        }
         return [.command(.closeStream(device: device.id, kind))]
     }
 

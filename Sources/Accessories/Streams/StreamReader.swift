@@ -11,12 +11,12 @@ import Musl
 
 /// A connected socket on the loop. Used on the loop only.
 final class StreamReader {
-    /// Bytes told at once: as many as a decoder looks at.
+    /// Bytes told at once.
     static let reportMax = 512
     /// Reports in one turn of the loop; what is left waits in the kernel, whose buffer is bounded.
     static let reportsPerTurn = 4
-    /// The longest start command.
-    static let writeMax = 64
+    /// The longest start command; what a profile may say is no longer.
+    static let writeMax = 512
 
     private let descriptor: DBusDescriptor
     private var watch: EventLoop.Watch?

@@ -1,5 +1,7 @@
 #define _GNU_SOURCE
 #include "CLinux.h"
+
+#include <sys/syscall.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -18,3 +20,7 @@ int ptt_thread_id(void) { return gettid(); }
 extern void *swift_task_enqueueGlobal_hook;
 
 void ptt_set_global_executor(void *hook) { swift_task_enqueueGlobal_hook = hook; }
+
+int ptt_pidfd_open(int process) {
+    return (int)syscall(SYS_pidfd_open, process, 0);
+}

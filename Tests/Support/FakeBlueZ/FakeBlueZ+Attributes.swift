@@ -13,7 +13,8 @@ extension FakeBlueZ {
     }
 
     func exportAttributes(_ name: String) async {
-        guard let peripheral = peripherals[name], records[name]?.areAttributesExported == false,
+        guard let peripheral = peripherals[name], !peripheral.profile.isSerial,
+            records[name]?.areAttributesExported == false,
             let service = servicePath(name), let characteristic = characteristicPath(name), let connection
         else { return }
         records[name]?.areAttributesExported = true
@@ -144,6 +145,10 @@ extension FakeBlueZ {
     func notify(_ name: String, _ value: [UInt8]) async -> Instant {
         peripherals[name]?.value = value
         let now = Instant.now
+        if peripherals[name]?.profile.isSerial == true {
+            _ = sendSerial(name, value)
+            return now
+        }
         guard peripherals[name]?.isLinked == true, records[name]?.areServicesResolved == true,
             records[name]?.subscribers.isEmpty == false
         else { return now }

@@ -7,6 +7,8 @@ extension FakeBlueZ {
     ///     NAME press | release | notify HEX | state | drop | vanish | adv on|off | battery N | forget
     ///     NAME abort N       the next N links break while they are set up
     ///     NAME flap          ServicesResolved goes away and comes back, with its objects
+    ///     NAME dial | hangup a classic device connects its serial port by itself, or ends it
+    ///     NAME record N      the next N attempts find no record of the port
     ///     adapter on | off | add | remove
     ///     daemon start | stop | restart
     ///
@@ -71,6 +73,11 @@ extension FakeBlueZ {
             guard let count = argument.flatMap({ Int($0) }), (0...1000).contains(count) else { return "err abort N" }
             peripherals[name]?.linksToAbort = count
         case "flap": await flap(name)
+        case "dial": guard await dialSerial(name) else { return "err \(name) is not taken" }
+        case "hangup": hangUp(name)
+        case "record":
+            guard let count = argument.flatMap({ Int($0) }), (0...1000).contains(count) else { return "err record N" }
+            setMissingRecords(count, of: name)
         // The simulated buttons keep no keys.
         case "forget", "state": break
         default: return "err unknown command \(command)"

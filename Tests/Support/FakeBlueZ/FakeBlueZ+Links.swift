@@ -95,6 +95,7 @@ extension FakeBlueZ {
         if !advertisesAgain { peripherals[name]?.advertises = false }
         guard peripherals[name]?.isLinked == true else { return }
         peripherals[name]?.isLinked = false
+        hangUp(name)
         records[name]?.linkNumber += 1
         records[name]?.areServicesResolved = false
         endConnecting(name)
@@ -177,6 +178,7 @@ extension FakeBlueZ {
             records[name]?.isExported == true
         else { throw BlueZReply.doesNotExist }
         peripherals[name]?.isLinked = false
+        hangUp(name)
         await unexportDevice(name)
         let number = (records[name]?.linkNumber ?? 0) + 1
         records[name] = Record()

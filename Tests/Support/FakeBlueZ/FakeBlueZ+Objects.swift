@@ -156,7 +156,11 @@ extension FakeBlueZ {
         let name = peripheral.name
         let interface = DBusInterface(
             "org.bluez.Device1",
-            methods: [.init("Connect"), .init("Disconnect"), .init("Pair"), .init("CancelPairing")],
+            methods: [
+                .init("Connect"), .init("Disconnect"), .init("Pair"), .init("CancelPairing"),
+                .init("ConnectProfile", in: [.init("UUID", .string)]),
+                .init("DisconnectProfile", in: [.init("UUID", .string)]),
+            ],
             properties: [
                 .init("Address", .string), .init("AddressType", .string), .init("Name", .string),
                 .init("Alias", .string, .readwrite), .init("Paired", .boolean), .init("Bonded", .boolean),
@@ -168,7 +172,8 @@ extension FakeBlueZ {
         return try DBusExport(
             interface,
             properties: [
-                "Address": .string(peripheral.address), "AddressType": .string("random"),
+                "Address": .string(peripheral.address),
+                "AddressType": .string(peripheral.profile.isSerial ? "public" : "random"),
                 "Name": .string(peripheral.advertisedName), "Alias": .string(peripheral.advertisedName),
                 "Paired": .boolean(record.isPaired), "Bonded": .boolean(record.isPaired),
                 "Trusted": .boolean(record.isTrusted), "Blocked": .boolean(false), "Connected": .boolean(false),
@@ -193,6 +198,14 @@ extension FakeBlueZ {
                 },
                 "Pair": { [weak self] call in
                     try await self?.pair(name, for: call.sender)
+                    return []
+                },
+                "ConnectProfile": { [weak self] call in
+                    try await self?.connectProfile(name, call.arguments.argument(0))
+                    return []
+                },
+                "DisconnectProfile": { [weak self] _ in
+                    try await self?.disconnectProfile(name)
                     return []
                 },
                 "CancelPairing": { _ in throw BlueZReply.doesNotExist },

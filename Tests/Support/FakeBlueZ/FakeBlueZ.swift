@@ -49,7 +49,7 @@ public struct Peripheral: Sendable {
 
 /// A `org.bluez` on some bus, with adapter `hci0` and the given buttons.
 ///
-/// What it does not simulate: other adapters, classic devices, descriptors, AcquireNotify, advertising of its own.
+/// What it does not simulate: other adapters, classic devices but for their serial port, descriptors, AcquireNotify, advertising of its own.
 public actor FakeBlueZ {
     /// How long things take, and how they go wrong.
     public struct Configuration: Sendable {
@@ -65,6 +65,8 @@ public actor FakeBlueZ {
         public var powerOnDelay: Duration?
         /// Whether GATT objects come this long after `ServicesResolved`, as is seen after aborted links; nil: before.
         public var objectsLate: Duration?
+        /// How long bluetoothd waits for a profile's answer to `NewConnection`.
+        public var profileTimeout = Duration.seconds(2)
         /// The usual ones.
         public init() {}
     }
@@ -113,6 +115,10 @@ public actor FakeBlueZ {
     var clientWatches: [String: DBusNameWatch] = [:]
     var connecting: [String: CheckedContinuation<Void, Never>] = [:]
     var temporaryTimers: [String: EventLoop.Timer] = [:]
+    /// The one profile that is registered.
+    public internal(set) var serialClient: SerialClient?
+    var ports: [String: SerialPort] = [:]
+    var refusedRegistrations = 0
     var players: [Player] = []
     /// As without the AVRCP plug-in.
     var refusesPlayers = false
@@ -150,7 +156,7 @@ public actor FakeBlueZ {
         do {
             try await connection.connect()
             await connection.exportObjectManager(at: "/")
-            try await connection.export([agentManager()], at: "/org/bluez")
+            try await connection.export([agentManager(), profileManager()], at: "/org/bluez")
             if hasAdapter { try await exportAdapter() }
             try await connection.requestName("org.bluez")
         } catch {
@@ -166,6 +172,7 @@ public actor FakeBlueZ {
         guard let old = connection else { return }
         connection = nil
         for name in peripherals.keys { peripherals[name]?.isLinked = false }
+        endSerialClient()
         forgetVolatile()
         applications = []
         players = []
@@ -210,7 +217,10 @@ public actor FakeBlueZ {
             hearAll()
         } else {
             for name in peripherals.keys.sorted() { await unexportDevice(name) }
-            for name in peripherals.keys { peripherals[name]?.isLinked = false }
+            for name in peripherals.keys {
+                peripherals[name]?.isLinked = false
+                hangUp(name)
+            }
             for application in applications {
                 try? await connection.send(
                     destination: application.sender, path: application.path, interface: "org.bluez.GattProfile1",
@@ -290,6 +300,7 @@ public actor FakeBlueZ {
         applications = applications.filter { $0.sender != sender }
         players.removeAll { $0.sender == sender }
         agents[sender] = nil
+        if serialClient?.sender == sender { endSerialClient() }
         if discoverers.contains(sender) { try? await stopDiscovery(for: sender) }
         for name in records.keys.sorted() { await unsubscribe(sender, from: name) }
     }

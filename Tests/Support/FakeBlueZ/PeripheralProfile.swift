@@ -20,6 +20,8 @@ public struct PeripheralProfile: Sendable {
     public let hasBattery: Bool
     /// The name to advertise instead of the given one.
     public let advertisedName: String?
+    /// A classic device with a serial port instead of characteristics.
+    public let isSerial: Bool
 
     /// A 16-bit service or characteristic number on the Bluetooth base.
     static func short(_ digits: String) -> String { "0000\(digits)-0000-1000-8000-00805f9b34fb" }
@@ -28,7 +30,7 @@ public struct PeripheralProfile: Sendable {
     public init(
         _ name: String, _ service: String, _ characteristic: String, pressed: [UInt8] = [1], released: [UInt8] = [0],
         flags: [String] = ["read", "notify"], isAdvertised: Bool = true, hasBattery: Bool = false,
-        advertisedName: String? = nil
+        advertisedName: String? = nil, isSerial: Bool = false
     ) {
         self.name = name
         self.service = service
@@ -39,6 +41,7 @@ public struct PeripheralProfile: Sendable {
         advertised = isAdvertised ? [service] : []
         self.hasBattery = hasBattery
         self.advertisedName = advertisedName
+        self.isSerial = isSerial
     }
 
     /// All of them.
@@ -56,6 +59,9 @@ public struct PeripheralProfile: Sendable {
         PeripheralProfile(
             "microbit", "e95d9882-251d-470a-a062-fa1922dfa9a8", "e95dda90-251d-470a-a062-fa1922dfa9a8",
             advertisedName: "BBC micro:bit [zuvop]"),
+        PeripheralProfile(
+            "aina-v1", short("1101"), short("1101"), pressed: Array("+PTT=P".utf8), released: Array("+PTT=R".utf8),
+            flags: [], advertisedName: "APTT12345", isSerial: true),
     ]
 
     /// The profile of that name.

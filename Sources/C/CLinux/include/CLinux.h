@@ -30,6 +30,9 @@ int ptt_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags);
 // Names the calling thread (15 bytes are kept), as ps -L and gdb show it.
 void ptt_set_thread_name(const char *name);
 
+// A descriptor that becomes readable when the child process ends (pidfd_open(2)); -1 and errno when there is none.
+int ptt_pidfd_open(int process);
+
 // The calling thread's id, gettid(2).
 int ptt_thread_id(void);
 

@@ -1,0 +1,67 @@
+// An emergency that finds somebody else speaking: it goes on asking for as long as the control is held. Pure.
+import MonotonicTime
+import PushToTalkCore
+import RelayClient
+
+/// An emergency that has not begun yet.
+struct Insistence: Hashable, Sendable {
+    /// How long it goes on asking; then its control has to be pressed again.
+    static let limit = Duration.seconds(30)
+    /// How long after a refusal it is tried again at the latest, though nobody has told that the floor is free.
+    static let interval = Duration.seconds(2)
+
+    let until: Instant
+    var nextTry: Instant
+    /// It has been asked again and is not refused yet.
+    var isTrying = false
+
+    var nextDeadline: Instant? { isTrying ? nil : min(nextTry, until) }
+}
+
+extension BridgeStateMachine {
+    /// A begin was refused.
+    ///
+    /// - Returns: Whether it is an emergency that asks again as soon as that may help. The channel manager has sounded the deny tone:
+    ///   the person knows that it does not record yet.
+    mutating func insists(on error: PTChannelError, at now: Instant) -> Bool {
+        let mayHelp =
+            error.code == .transmissionInProgress
+            || (error.code == .transmissionNotAllowed && serviceStatus != .ready)
+        guard isUrgent, key.holders.contains(.accessories), mayHelp else { return false }
+        let until = insistence?.until ?? now + Insistence.limit
+        guard now < until else { return false }
+        if insistence == nil { actions.append(.report(error)) }
+        insistence = Insistence(until: until, nextTry: now + Insistence.interval)
+        return true
+    }
+
+    /// The floor may be free now.
+    mutating func insist(at now: Instant) {
+        guard let insistence, !insistence.isTrying, key.isHeld, !isParticipantActive, speaker == nil,
+            serviceStatus == .ready
+        else { return }
+        self.insistence?.isTrying = true
+        actions.append(.beginTransmitting(TalkKey.Holder.accessories.source))
+    }
+
+    mutating func insistenceIsDue(at now: Instant) {
+        guard let insistence, let due = insistence.nextDeadline, due <= now else { return }
+        guard now < insistence.until else {
+            endedBySystem()
+            let explanation = "the emergency could not begin within \(Insistence.limit); press again"
+            return actions.append(.report(PTChannelError(.transmissionInProgress, explanation: explanation)))
+        }
+        self.insistence?.nextTry = now + Insistence.interval
+        insist(at: now)
+    }
+}
+
+extension RelayLinkEvent {
+    /// Whether what was refused a moment ago may be granted after it.
+    var mayFreeTheFloor: Bool {
+        switch self {
+        case .floorIdle, .burstEnded, .state(.ready): true
+        default: false
+        }
+    }
+}

@@ -1,0 +1,175 @@
+// Programs that controls of accessories run, in a user's own daemon.
+import Accessories
+import Glibc
+import Logging
+import MonotonicTime
+import Reactor
+
+/// Why a command was not run.
+enum CommandError: Error, Equatable, CustomStringConvertible {
+    /// The last one of the same control runs still.
+    case running(program: String)
+    /// Too many of all controls run.
+    case tooMany
+    /// It could not be started (errno).
+    case notStarted(program: String, code: Int32)
+
+    /// What is wrong and what to do.
+    var description: String {
+        switch self {
+        case .running(let program): "\(program) of the last press runs still; wait for it, or have it end sooner"
+        case .tooMany: "\(CommandRunner.commandsMax) commands run already; wait for one of them"
+        case .notStarted(let program, ENOENT):
+            "\(program) is not there; give its full path, as pttd has a PATH of its own (\(CommandRunner.path))"
+        case .notStarted(let program, EACCES): "\(program) may not be run; is it executable (chmod +x)?"
+        case .notStarted(let program, let code): "\(program) does not start: \(String(cString: strerror(code)))"
+        }
+    }
+}
+
+/// Runs the commands that controls are bound to: without a shell, at most one at a time for each control, in an environment with what a
+/// program of the user's session needs and nothing of this daemon's, and with its output where this daemon's goes.
+actor CommandRunner {
+    /// How long a command may run; then it is killed, with all that it has started.
+    static let limit = Duration.seconds(30)
+    /// Commands of all controls at the same time.
+    static let commandsMax = 8
+    /// Where programs without a slash in their name are looked for.
+    static let path = "/usr/local/bin:/usr/bin:/bin"
+    /// What a command finds in its environment, as far as this daemon has it, beside `PATH`, `PTTD_ACCESSORY` and `PTTD_CONTROL`.
+    static let inherited = [
+        "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "TZ",
+        "XDG_RUNTIME_DIR",
+        "XDG_SESSION_TYPE", "XDG_CURRENT_DESKTOP", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY",
+        "XAUTHORITY",
+    ]
+
+    private struct Running {
+        let process: pid_t
+        let program: String
+        let watch: ProcessWatch
+        let timer: EventLoop.Timer
+    }
+
+    nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+    private let logger: Logger
+    private let limit: Duration
+    private var running: [AccessorySource: Running] = [:]
+
+    /// - Parameter limit: How long a command may run.
+    init(loop: EventLoop, logger: Logger, limit: Duration = CommandRunner.limit) {
+        self.loop = loop
+        self.logger = logger
+        self.limit = limit
+    }
+
+    /// How many run.
+    var count: Int { running.count }
+
+    /// Starts a command; returns at once.
+    ///
+    /// - Parameter words: The program and its arguments; not empty.
+    func run(_ words: [String], for source: AccessorySource) throws(CommandError) {
+        guard let program = words.first else { return }
+        if let earlier = running[source] { throw .running(program: earlier.program) }
+        guard running.count < Self.commandsMax else { throw .tooMany }
+        let process = try start(words, for: source)
+        do throws(SystemError) {
+            let watch = try ProcessWatch(process, on: loop) { [weak self] in self?.assumeIsolated { $0.ended(source) } }
+            let timer = loop.schedule(after: limit) { [weak self] in self?.assumeIsolated { $0.tooLong(source) } }
+            running[source] = Running(process: process, program: program, watch: watch, timer: timer)
+        } catch {
+            end(process)
+            throw .notStarted(program: program, code: error.code)
+        }
+        logger.info("command begins", metadata: ["source": "\(source)", "program": "\(program)", "pid": "\(process)"])
+    }
+
+    /// Kills what runs; the daemon ends.
+    func stop() {
+        for entry in running.values {
+            entry.watch.cancel()
+            entry.timer.cancel()
+            end(entry.process)
+        }
+        running = [:]
+    }
+
+    // MARK: Start and end
+
+    private func start(_ words: [String], for source: AccessorySource) throws(CommandError) -> pid_t {
+        var files = posix_spawn_file_actions_t()
+        var attributes = posix_spawnattr_t()
+        posix_spawn_file_actions_init(&files)
+        posix_spawnattr_init(&attributes)
+        defer {
+            posix_spawn_file_actions_destroy(&files)
+            posix_spawnattr_destroy(&attributes)
+        }
+        posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
+        // The journal, under systemd.
+        posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO)
+        // This daemon blocks signals that end programs, and ignores SIGPIPE.
+        var none = sigset_t()
+        sigemptyset(&none)
+        posix_spawnattr_setsigmask(&attributes, &none)
+        var all = sigset_t()
+        sigfillset(&all)
+        posix_spawnattr_setsigdefault(&attributes, &all)
+        // A group of its own, which is killed as a whole.
+        posix_spawnattr_setpgroup(&attributes, 0)
+        posix_spawnattr_setflags(
+            &attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP))
+
+        let arguments = Self.vector(words)
+        let environment = Self.vector(Self.environment(for: source))
+        defer { for text in arguments + environment { free(text) } }
+        var process = pid_t()
+        let code = posix_spawn(&process, Self.file(words[0]), &files, &attributes, arguments, environment)
+        guard code == 0 else { throw .notStarted(program: words[0], code: code) }
+        return process
+    }
+
+    private func ended(_ source: AccessorySource) {
+        guard let entry = running.removeValue(forKey: source) else { return }
+        entry.timer.cancel()
+        var status: Int32 = 0
+        waitpid(entry.process, &status, 0)
+        let how = status & 0x7F == 0 ? "status \(status >> 8 & 0xFF)" : "signal \(status & 0x7F)"
+        logger.log(
+            level: status == 0 ? .info : .warning, "command ended",
+            metadata: ["source": "\(source)", "program": "\(entry.program)", "with": "\(how)"])
+    }
+
+    private func tooLong(_ source: AccessorySource) {
+        guard let entry = running[source] else { return }
+        logger.warning(
+            "command is killed: it has run for \(limit); have it start what takes longer as a service (systemd-run --user)",
+            metadata: ["source": "\(source)", "program": "\(entry.program)"])
+        // `ended` follows.
+        kill(-entry.process, SIGKILL)
+    }
+
+    /// Kills a process of this runner's with its group, and takes its end.
+    private func end(_ process: pid_t) {
+        kill(-process, SIGKILL)
+        var status: Int32 = 0
+        waitpid(process, &status, 0)
+    }
+
+    private static func file(_ program: String) -> String {
+        guard !program.contains("/") else { return program }
+        let files = path.split(separator: ":").map { "\($0)/\(program)" }
+        return files.first { access($0, X_OK) == 0 } ?? files.last ?? program
+    }
+
+    private static func environment(for source: AccessorySource) -> [String] {
+        let own = inherited.compactMap { name in getenv(name).map { "\(name)=\(String(cString: $0))" } }
+        return own + [
+            "PATH=\(path)", "PTTD_ACCESSORY=\(source.accessory)", "PTTD_CONTROL=\(source.control.rawValue)",
+        ]
+    }
+
+    private static func vector(_ texts: [String]) -> [UnsafeMutablePointer<CChar>?] { texts.map { strdup($0) } + [nil] }
+}
