@@ -137,6 +137,7 @@ struct AddStateMachine: Sendable {
         case .completed(.connect, let failure?) where isKeyboard:
             return fail(.notConnected, "could not be connected (\(failure)): switch it on and bring it near")
         case .completed: break
+        case .saved where phase != .saving: return []
         case .saved(nil):
             phase = .over
             return [.finished(.success(notes))]
@@ -158,7 +159,8 @@ struct AddStateMachine: Sendable {
         switch step {
         case .searching: return judge(device, at: now)
         case .connecting: return device.isConnected ? connected(device, at: now) : []
-        case .pairing: return device.isPaired ? go(to: .recognising, at: now) : []
+        // An input device is trusted and connected when the answer is there.
+        case .pairing: return device.isPaired && !isKeyboard ? go(to: .recognising, at: now) : []
         case .recognising: return recognise(device, at: now)
         case .subscribing: return []
         }
