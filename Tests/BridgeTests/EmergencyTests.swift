@@ -1,3 +1,4 @@
+import Accessories
 import Bridge
 import FoundationEssentials
 import MonotonicTime
