@@ -20,6 +20,8 @@ public struct AccessorySettings: Sendable {
     public var library: ProfileLibrary
     /// What is wrong with profile files that were left out; to be logged.
     public var profileProblems: [SettingsProblem]
+    /// Where the administrator's profiles are, when the settings name a folder; it may be missing.
+    public var profilesDirectory: String?
 
     /// Settings as given, for programs that have no file.
     public init(
@@ -65,6 +67,7 @@ public struct AccessorySettings: Sendable {
         isBondedOnly = table?.value("bonded_only", .boolean, default: false) ?? false
         self.allowsCommands = allowsCommands
         let directory = table?.value("profiles", .string, default: Self.profilesDirectory) ?? Self.profilesDirectory
+        profilesDirectory = table?.contains("profiles") == true ? directory : nil
         let (library, problems) = ProfileLibrary.load(directory: directory)
         self.library = library
         profileProblems = problems
