@@ -168,7 +168,7 @@ actor AccessoryAdministrator: AccessoryControls {
     }
 
     private func attempt(
-        _ body: (isolated AccessorySetup) throws(AccessorySetupError) -> Void
+        _ body: @Sendable (isolated AccessorySetup) throws(AccessorySetupError) -> Void
     ) throws(AccessoryError) {
         let result: Result<Void, AccessorySetupError> = setup.assumeIsolated { setup in
             do throws(AccessorySetupError) { return .success(try body(setup)) } catch { return .failure(error) }

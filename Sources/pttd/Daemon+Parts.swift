@@ -25,6 +25,9 @@ extension Daemon {
         private let api: DaemonAPI
         private let publisher: StatusPublisher
         private let accessories: AccessoryService
+        private let setup: AccessorySetup
+        /// Held weakly by what serves it on the bus.
+        private let administrator: AccessoryAdministrator
         private let calls: CallMonitor
         private let foreground: ForegroundMonitor
         private let clock: PolicyClock
@@ -48,8 +51,11 @@ extension Daemon {
             let api = DaemonAPI(bus: bus, controls: director, logger: Logger(label: "pttd.api"))
             let publisher = StatusPublisher(api: api, director: director)
             let foreground = ForegroundMonitor(on: systemBus, logger: Logger(label: "pttd.sessions"))
+            let accessoryStore = AccessoryStore(directory: state)
+            let restored = accessoryStore.restore(configuration.accessories)
+            for problem in restored.problems { Logger(label: "pttd.accessories").warning("\(problem)") }
             let accessories = AccessoryService(
-                settings: configuration.accessories, bus: systemBus, logger: Logger(label: "pttd.accessories")
+                settings: restored.settings, bus: systemBus, logger: Logger(label: "pttd.accessories")
             ) { event in
                 switch event {
                 case .intent(let intent, _): director.assumeIsolated { $0.accessoryWants(intent) }
@@ -58,9 +64,18 @@ extension Daemon {
                     if isActive { publisher.assumeIsolated { $0.emergency(source) } }
                 case .control, .changed, .removed: break
                 }
-                publisher.assumeIsolated { $0.changed() }
+                publisher.assumeIsolated { $0.happened(event) }
             }
-            await publisher.follow(accessories)
+            setup = AccessorySetup(
+                service: accessories, restored: restored, store: accessoryStore, logger: Logger(label: "pttd.setup")
+            ) { event in
+                publisher.assumeIsolated { $0.happened(event) }
+            }
+            administrator = AccessoryAdministrator(api: api, service: accessories, setup: setup) {
+                await publisher.published()
+            }
+            await publisher.follow(accessories, administrator)
+            await api.serve(accessories: administrator)
             calls = CallMonitor(on: systemBus, logger: Logger(label: "pttd.calls")) { active in
                 director.assumeIsolated { $0.callsChanged(active) }
             }
@@ -132,6 +147,7 @@ extension Daemon {
         /// Ends everything. The channel is not left: the next start restores it.
         func stop() async {
             await clock.stop()
+            await setup.stop()
             await accessories.stop()
             await surroundings.commands?.stop()
             await calls.stop()

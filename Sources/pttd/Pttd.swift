@@ -22,13 +22,13 @@ struct Pttd: ParsableCommand {
     @Option(help: ArgumentHelp("The configuration file.", valueName: "file"))
     var config: String?
 
-    @Option(help: ArgumentHelp("Where this machine's key is kept.", valueName: "directory"))
+    @Option(help: ArgumentHelp("Where this machine's key is kept, and the channel to restore.", valueName: "directory"))
     var state: String?
 
-    @Option(help: "How much to log: trace, debug, info, notice, warning or error.")
+    @Option(help: "How much to log.")
     var logLevel: Logger.Level = .info
 
-    @Flag(help: "Read the configuration, say what is wrong with it, and end.")
+    @Flag(help: "Read the configuration and the accessories that were added, say what is wrong with them, and end.")
     var check = false
 
     func run() throws {
@@ -39,9 +39,10 @@ struct Pttd: ParsableCommand {
         let logger = Logger(label: "pttd")
         let (settings, path) = try load()
         if check {
-            let problems = settings.accessories.profileProblems
-            for problem in problems { Console.complain("\(problem)") }
-            // Running, the daemon leaves such a profile out and says so; who asks wants to know.
+            let problems = settings.problems(
+                stateDirectory: state ?? settings.state ?? Configuration.defaultStateDirectory)
+            for problem in problems { Console.complain(problem) }
+            // Running, the daemon leaves such things out and says so; who asks wants to know.
             guard problems.isEmpty else { throw ExitCode(78) }
             print(path.map { "\($0) is fine" } ?? "no configuration file; the defaults are used")
             return

@@ -18,6 +18,7 @@ actor StatusPublisher {
     private let api: DaemonAPI
     private let director: ChannelDirector
     private var accessories: AccessoryService?
+    private var administrator: AccessoryAdministrator?
     private var desktop: SystemUI?
     /// What the accessories' lights show.
     private var feedback = AccessoryFeedback.idle
@@ -36,7 +37,19 @@ actor StatusPublisher {
         loop = director.loop
     }
 
-    func follow(_ accessories: AccessoryService) { self.accessories = accessories }
+    func follow(_ accessories: AccessoryService, _ administrator: AccessoryAdministrator) {
+        self.accessories = accessories
+        self.administrator = administrator
+    }
+
+    /// What accessories tell: controls and emergencies go to the bus at once, the rest with the properties.
+    func happened(_ event: AccessoryEvent) {
+        administrator?.assumeIsolated { $0.happened(event) }
+        changed()
+    }
+
+    /// What comes of setting up accessories.
+    func happened(_ event: AccessorySetupEvent) { administrator?.assumeIsolated { $0.happened(event) } }
 
     func show(on desktop: SystemUI) {
         self.desktop = desktop
@@ -116,7 +129,7 @@ actor StatusPublisher {
         await desktop?.update(SystemUIState(state.snapshot, detail: state.detail))
         await api.update(channel: ChannelProperties(state.snapshot, detail: state.detail, owner: state.owner))
         await api.update(call: state.snapshot.calls.map(\.description).joined(separator: "; "))
-        if let accessories { await api.update(accessories: await accessories.statuses.map { AccessoryProperties($0) }) }
+        if let administrator { await api.update(accessories: await administrator.properties) }
         for error in failed { await api.transmissionFailed(error) }
     }
 }
@@ -151,22 +164,5 @@ extension ChannelProperties {
         accessoryButtonEventsEnabled = channel.accessoryButtonEventsEnabled
         self.owner = owner
         media = channel.media == .application ? .application : .pttd
-    }
-}
-
-extension AccessoryProperties {
-    /// How an accessory is doing.
-    init(_ status: AccessoryStatus) {
-        self.init()
-        id = status.id.text
-        name = status.name
-        address = status.address
-        profile = status.profileID ?? ""
-        profileTitle = status.profileTitle ?? ""
-        connected = status.isConnected
-        ready = status.isReady
-        battery = status.battery
-        held = status.isHeld
-        problem = status.problem ?? ""
     }
 }

@@ -11,7 +11,7 @@ import Testing
 private struct Listener {
     var open: UUID?
     var remembered: UUID?
-    var configured: UUID?
+    var chosen: UUID?
 
     /// Carries an action out; the words of what is wrong with it.
     mutating func take(_ action: ChannelDirectorStateMachine.Action) -> String? {
@@ -22,6 +22,7 @@ private struct Listener {
         case .close(let uuid, _):
             guard open == uuid else { return "a channel was closed that is not open" }
             open = nil
+        case .choose(let uuid): chosen = uuid
         case .remember: remembered = open
         case .forget: remembered = nil
         default: break
@@ -41,19 +42,23 @@ private struct Listener {
                 host: "192.0.2.1", port: 4433, channelName: #require(DisplayName("C\(index)")), channel: ChannelID(),
                 token: InvitationToken(), pin: #require(PublicKeyPin([UInt8](repeating: 7, count: 32))))
         }
-        let configured = ChannelMembership(
-            uuid: links[0].channel.uuid, descriptor: PTChannelDescriptor(name: "C0", image: nil), owner: nil,
-            isConfigured: true, link: links[0])
+        // The last link is nobody's: users join with it.
+        let configured = links.prefix(2).map { link in
+            ChannelMembership(
+                uuid: link.channel.uuid, descriptor: PTChannelDescriptor(name: link.channelName.text, image: nil),
+                owner: nil, isConfigured: true, link: link)
+        }
         let uuids = links.map(\.channel.uuid) + [UUID()]
         let names = ["", "com.example.A", "com.example.B"]
         var now = Instant.zero
-        var director = ChannelDirectorStateMachine(configured: configured)
+        var director = ChannelDirectorStateMachine(channels: configured)
         var listener = Listener()
+        listener.chosen = configured[0].uuid
         var userLeftConfigured = false
         var isOpen = true
         var counts: [String: Int] = [:]
 
-        func step(_ event: ChannelDirectorStateMachine.Event) {
+        func apply(_ event: ChannelDirectorStateMachine.Event) {
             for action in director.handle(event, at: now) {
                 counts[String("\(action)".prefix { $0.isLetter }), default: 0] += 1
                 if let wrong = listener.take(action) { Issue.record("\(wrong): \(event)") }
@@ -65,6 +70,8 @@ private struct Listener {
                 }
             }
             #expect(listener.open == director.active?.uuid)
+            #expect(listener.chosen == director.configured?.uuid, "a restart would find another one chosen: \(event)")
+            if director.active?.isConfigured == true { #expect(director.active == director.configured) }
             #expect(listener.remembered == (director.active?.isConfigured == false ? director.active?.uuid : nil))
             if isOpen, !userLeftConfigured { #expect(director.active != nil, "nothing is joined: \(event)") }
             if !isOpen { #expect(director.active == nil, "joined at a forbidden hour: \(event)") }
@@ -74,13 +81,14 @@ private struct Listener {
             #expect(Set(named).count == named.count, "a name is registered twice: \(event)")
         }
 
-        step(.started(restoring: nil))
-        for _ in 0..<5_000 {
+        apply(.started(restoring: nil))
+        for _ in 0..<30_000 {
             let caller = ":1.\(Int.random(in: 0..<6, using: &random))"
             let uuid = uuids.randomElement(using: &random)
-            switch Int.random(in: 0..<12, using: &random) {
+            now = now + .milliseconds(Int.random(in: 0..<500, using: &random))
+            switch Int.random(in: 0..<15, using: &random) {
             case 0...3:
-                step(
+                apply(
                     .join(
                         ChannelJoin(
                             caller: caller, isForeground: Int.random(in: 0..<8, using: &random) > 0, uuid: uuid,
@@ -90,26 +98,31 @@ private struct Listener {
             case 4, 5:
                 guard let uuid else { continue }
                 if director.active?.isConfigured == true, director.active?.uuid == uuid { userLeftConfigured = true }
-                step(.leave(uuid, caller: caller))
-            case 6: if let uuid = director.active?.uuid, director.active?.isConfigured == false { step(.left(uuid)) }
+                apply(.leave(uuid, caller: caller))
+            case 6: if let uuid = director.active?.uuid, director.active?.isConfigured == false { apply(.left(uuid)) }
             case 7, 8:
                 let name = names.randomElement(using: &random) ?? ""
-                step(.registered(BusProgram(busName: caller, name: name)))
-            case 9: step(.gone(busName: caller))
+                apply(.registered(BusProgram(busName: caller, name: name)))
+            case 9: apply(.gone(busName: caller))
             case 10:
                 isOpen.toggle()
-                step(.hoursChanged(isOpen: isOpen))
+                apply(.hoursChanged(isOpen: isOpen))
                 if !isOpen, Int.random(in: 0..<10, using: &random) > 0 {
                     isOpen = true
-                    step(.hoursChanged(isOpen: true))
+                    apply(.hoursChanged(isOpen: true))
                 }
+            case 11...13:
+                let step = [ChannelStep.up, .down, .name("C1"), .name("C7")].randomElement(using: &random) ?? .up
+                let joined = director.active.flatMap { $0.isConfigured ? nil : $0.uuid }
+                apply(.change(step, isPress: Bool.random(using: &random)))
+                if let joined { #expect(director.active?.uuid == joined, "a join was pushed out") }
             default:
                 now = director.nextDeadline ?? now + .seconds(1)
-                step(.deadlineReached)
+                apply(.deadlineReached)
                 #expect(director.nextDeadline.map { $0 > now } ?? true, "a deadline stays due")
             }
         }
-        for kind in ["open", "close", "remember", "forget", "hand", "orphan", "release", "refuse"] {
+        for kind in ["open", "close", "remember", "forget", "hand", "orphan", "release", "refuse", "choose", "announce"] {
             #expect((counts[kind] ?? 0) > 0, "never seen: \(kind)")
         }
     }

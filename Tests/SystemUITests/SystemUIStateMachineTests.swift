@@ -188,6 +188,25 @@ struct Rules {
         #expect(rules.tray.title == "Kitchen" && rules.menu.channelLine == "Kitchen")
     }
 
+    @Test func `what happened is told for a moment, and an emergency until it was seen`() {
+        var rules = Rules.joined()
+        rules.handle(.announced("Channel 2: Workshop", isUrgent: false))
+        #expect(rules.notification?.subject == .announcement("Channel 2: Workshop", isUrgent: false))
+        rules.pass(.seconds(7))
+        #expect(rules.notification == nil)
+        rules.handle(.announced("Emergency: vest", isUrgent: true))
+        rules.handle(.announced("Channel 1: Team", isUrgent: false))
+        rules.change { $0.isTransmitting = true }
+        rules.pass(.seconds(20))
+        #expect(rules.notification?.subject == .announcement("Emergency: vest", isUrgent: true))
+        rules.handle(.notificationGone)
+        rules.handle(.announced("Channel 1: Team", isUrgent: false))
+        #expect(rules.notification?.subject == .announcement("Channel 1: Team", isUrgent: false))
+        rules.pass(.seconds(31))
+        #expect(rules.notification == nil)
+        #expect(rules.machine.nextDeadline == nil)
+    }
+
     @Test func `a channel that cannot be used says why, and only then wants attention`() {
         var rules = Rules.joined()
         rules.change {

@@ -1,6 +1,8 @@
 import Accessories
 import Audio
 import Bridge
+import FoundationEssentials
+import PushToTalkCore
 import RelayProtocol
 import Settings
 import Testing
@@ -108,5 +110,75 @@ import Testing
 
     @Test func allMistakesAreToldAtOnce() {
         #expect(problems("[audio]\ntones = 1\nspeeker = \"a\"\n[daemon]\nbus = 7").count == 3)
+    }
+
+    private func link(_ name: String, _ channel: Int) -> String {
+        "ptt://192.0.2.1:4433/\(name)?channel=127face1-cb21-11e5-93d0-0002a5d5c51\(channel)&token=AAAAAAAAAAAAAAAAAAAAAA&pin=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    }
+
+    @Test func severalChannelsHaveATableEach() throws {
+        let configuration = try read(
+            """
+            [[channel]]
+            link = "\(link("Team", 1))"
+            talk-time-limit = "30s"
+            [[channel]]
+            link = "\(link("Workshop", 2))"
+            name = "Garage"
+            [[channel]]
+            link = "\(link("Gate", 3))"
+            talk-time-limit = "2min"
+            """)
+        #expect(configuration.channels.map(\.name) == ["Team", "Garage", "Gate"])
+        #expect(configuration.channels.map(\.talkTimeLimit) == [.seconds(30), .seconds(30), .seconds(120)])
+        #expect(configuration.talkTimeLimit == .seconds(30))
+        #expect(configuration.link == configuration.channels[0].link)
+        let memberships = configuration.channels.map { ChannelMembership($0) }
+        #expect(memberships.map(\.descriptor.name) == ["Team", "Garage", "Gate"])
+        #expect(memberships.allSatisfy { $0.isConfigured && $0.link != nil })
+    }
+
+    @Test func channelsThatCannotBeToldApartAreMistakes() {
+        let told = problems(
+            """
+            [[channel]]
+            link = "\(link("Team", 1))"
+            [[channel]]
+            link = "\(link("Other", 1))"
+            [[channel]]
+            link = "\(link("Team", 2))"
+            [[channel]]
+            link = "\(link("up", 3))"
+            [[channel]]
+            talk-time-limit = "30s"
+            """)
+        #expect(told.count == 4, "\(told)")
+        for (problem, words) in zip(told, ["same channel", "like another one", "the next channel", "has no link"]) {
+            #expect(problem.contains(words))
+        }
+        let many = (0..<17).map { _ in "[[channel]]\nlink = \"x\"\n" }.joined()
+        #expect(problems(many).contains { $0.contains("16 are the limit") })
+    }
+
+    @Test func checkingNamesWhatRunningWouldLeaveOut() throws {
+        let state = try TemporaryDirectory()
+        let stored = state.path + "/accessories.toml"
+        try Data("[accessory.old]\naddress = \"C4:00:00:00:00:09\"\ncolour = 1\n".utf8).write(to: URL(filePath: stored))
+        let configuration = try read(
+            """
+            [accessories]
+            profiles = "\(state.path)/nowhere"
+            [accessory.one]
+            address = "c4:00:00:00:00:01"
+            [accessory.two]
+            address = "C4:00:00:00:00:01"
+            """)
+        let told = configuration.problems(stateDirectory: state.path)
+        #expect(told.count == 3, "\(told)")
+        #expect(told.contains { $0.contains("nowhere is no directory") })
+        #expect(told.contains { $0.contains("\"one\" and \"two\" have the same address C4:00:00:00:00:01") })
+        #expect(told.contains { $0.contains(stored) && $0.contains("colour") })
+        #expect(FileManager.default.fileExists(atPath: stored), "looking changes nothing")
+        #expect(try read("").problems(stateDirectory: state.path + "/none") == [])
     }
 }

@@ -63,6 +63,22 @@ struct RunningDaemon {
         await parts.start(fixture.logger)
     }
 
+    /// A daemon with the channels and the relay of another one, which has stopped, and its state in the same `directory`.
+    init(_ fixture: BusFixture, in directory: TemporaryDirectory, like other: RunningDaemon) async throws {
+        (relay, invitation, channels) = (other.relay, other.invitation, other.channels)
+        let (identity, _) = try Identity.loadOrCreate(at: directory.path + "/identity.pem", commonName: "test")
+        var configuration = Configuration()
+        configuration.desktop = false
+        let service = ChannelServiceConfiguration(
+            microphone: .wav(path: directory.path + "/silence.wav"), speaker: .wav(path: directory.path + "/again.wav"),
+            playsTones: false)
+        parts = try await Daemon.Parts(
+            configuration, channels: channels, relayCarriesPushes: true, state: directory.path, identity: identity,
+            channel: service, bus: .address(fixture.bus.address), systemBus: .address(fixture.bus.address),
+            runsCommands: false, loop: fixture.loop)
+        await parts.start(fixture.logger)
+    }
+
     /// The configured channel.
     var configured: UUID { invitation.channel.uuid }
 

@@ -48,8 +48,16 @@ public struct AccessoryStore: Sendable {
     /// The state directory, which is there.
     let directory: String
 
+    /// Whether files that cannot be used are set aside, or only told.
+    let setsAside: Bool
+
     /// The store in the state directory `directory`.
-    public init(directory: String) { self.directory = directory }
+    ///
+    /// - Parameter setsAside: Whether reading sets files aside that cannot be used; else it changes nothing.
+    public init(directory: String, setsAside: Bool = true) {
+        self.directory = directory
+        self.setsAside = setsAside
+    }
 
     var path: String { directory + "/accessories.toml" }
 
@@ -122,6 +130,7 @@ public struct AccessoryStore: Sendable {
     }
 
     private func setAside(_ path: String, why: String, _ advice: String) -> String {
+        guard setsAside else { return "\(path) is not used: \(why). Mend it, or remove it and \(advice)" }
         do throws(AtomicFile.Failure) {
             let aside = try AtomicFile.setAside(path)
             return "\(path) is not used: \(why). It was set aside as \(aside); mend it and move it back, or \(advice)"

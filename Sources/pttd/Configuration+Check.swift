@@ -1,0 +1,31 @@
+// What `pttd --check` finds beyond mistakes in pttd.toml itself.
+import Accessories
+import Glibc
+
+extension Configuration {
+    /// What is wrong with the profiles and accessories that the file names, and with those that are kept in the state directory; each
+    /// in words that say what to do. Nothing is changed.
+    func problems(stateDirectory: String) -> [String] {
+        var problems = accessories.profileProblems.map { "\($0)" }
+        if let directory = profilesDirectory, !Self.isDirectory(directory) {
+            problems.append("accessories.profiles: \(directory) is no directory; make it, or remove the key")
+        }
+        let kept = AccessoryStore(directory: stateDirectory, setsAside: false).restore(accessories)
+        problems += kept.problems
+        var owners: [String: String] = [:]
+        for accessory in kept.settings.accessories {
+            guard let address = accessory.address else { continue }
+            if let owner = owners.updateValue(accessory.id.text, forKey: address) {
+                problems.append(
+                    "accessories \"\(owner)\" and \"\(accessory.id.text)\" have the same address \(address), and the device is "
+                        + "one of them only; remove the other one")
+            }
+        }
+        return problems
+    }
+
+    private static func isDirectory(_ path: String) -> Bool {
+        var status = stat()
+        return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
+    }
+}

@@ -1,0 +1,251 @@
+// The last messages, heard again.
+
+import Audio
+import MonotonicTime
+import PushToTalkCore
+import TestSupport
+import Testing
+
+@testable import ChannelService
+
+@Suite struct ReplayMemoryTests {
+    private let ann = PTParticipant(name: "Ann", image: nil)
+    private let bob = PTParticipant(name: "Bob", image: nil)
+    private let now = Instant.zero + .seconds(1_000)
+
+    private func packet(_ number: Int, _ byteCount: Int = 60) -> ReceivedPacket {
+        ReceivedPacket(
+            sequence: UInt16(truncatingIfNeeded: number), timestamp: UInt32(truncatingIfNeeded: number * 960),
+            marker: number == 0, payload: [UInt8](repeating: 1, count: byteCount), receivedAt: now)
+    }
+
+    private func message(_ memory: inout ReplayMemory, _ participant: PTParticipant, _ packets: Range<Int>) {
+        memory.began(participant)
+        for number in packets { memory.append(packet(number)) }
+        memory.ended()
+    }
+
+    @Test func theLastMessageComesFirstAndTheOnesBeforeItInACircle() {
+        var memory = ReplayMemory()
+        #expect(memory.next(again: false, at: now) == nil)
+        for (index, name) in ["Ann", "Bob", "Cid", "Dan"].enumerated() {
+            message(&memory, PTParticipant(name: name, image: nil), index * 100..<index * 100 + 10)
+        }
+        #expect(memory.count == ReplayMemory.messagesMax)
+        let first = memory.next(again: false, at: now)
+        #expect(first?.participant.name == "Dan (again)")
+        #expect(first?.waitingCount == 10)
+        let rest = (0..<3).map { _ in memory.next(again: true, at: now)?.participant.name }
+        #expect(rest == ["Cid (again)", "Bob (again)", "Dan (again)"])
+        #expect(
+            memory.next(again: false, at: now)?.participant.name == "Dan (again)", "a new wish begins with the last")
+    }
+
+    @Test func aReplayIsNeitherTheMessageThatItWasNorTheOneBefore() throws {
+        var memory = ReplayMemory()
+        message(&memory, ann, 0..<50)
+        var seen: [ClosedRange<Int>] = [0...50]
+        for _ in 0..<3 {
+            let next = memory.next(again: true, at: now)
+            var replayed = try #require(next)
+            let packets = replayed.takeDue(at: now + .seconds(10))
+            #expect(packets.count == 50)
+            let numbers = packets.map { Int($0.sequence) }
+            #expect(numbers == Array(numbers[0]..<numbers[0] + 50))
+            for range in seen { #expect(abs(range.lowerBound - numbers[0]) > 3_000) }
+            seen.append(numbers[0]...numbers[49])
+            // At the pace of the speech, or the speaker would hurry.
+            #expect(packets[49].receivedAt - packets[0].receivedAt == .milliseconds(49 * 20))
+            #expect(packets[0].receivedAt == now)
+            #expect(replayed.lastSequence == packets.last?.sequence)
+        }
+    }
+
+    @Test func aMinuteIsKeptAndOfALongerMessageItsBeginning() {
+        var memory = ReplayMemory()
+        message(&memory, ann, 0..<1_500)
+        message(&memory, bob, 0..<1_000)
+        #expect(memory.count == 2)
+        message(&memory, ann, 0..<1_400)
+        #expect(memory.count == 2, "30 s, 20 s and 28 s are too much")
+        memory.began(bob)
+        for number in 0..<9_000 { memory.append(packet(number)) }
+        #expect(memory.count == 1)
+        #expect(memory.duration <= ReplayMemory.durationMax)
+        #expect(memory.duration > .seconds(59))
+        var replay = memory.next(again: false, at: now)
+        #expect(replay?.takeDue(at: now).first?.marker == true)
+    }
+
+    @Test func whateverComesStaysWithinTheBounds() {
+        let seed = UInt64.random(in: 0 ... .max)
+        print("replay memory: seed \(seed)")
+        var random = SeededGenerator(seed: seed)
+        var memory = ReplayMemory()
+        for step in 0..<20_000 {
+            switch Int.random(in: 0..<200, using: &random) {
+            case 0: memory.began(ann)
+            case 1: memory.ended()
+            case 2: _ = memory.next(again: Bool.random(using: &random), at: now)
+            case 3 where step % 7 == 0: memory.erase()
+            default:
+                memory.append(
+                    ReceivedPacket(
+                        sequence: .random(in: 0 ... .max, using: &random),
+                        timestamp: .random(in: 0 ... .max, using: &random), marker: Bool.random(using: &random),
+                        payload: [UInt8](repeating: 0, count: Int.random(in: 0...1_275, using: &random)),
+                        receivedAt: now))
+            }
+            guard memory.count <= ReplayMemory.messagesMax, memory.duration <= ReplayMemory.durationMax,
+                memory.byteCount <= ReplayMemory.byteCountMax
+            else {
+                Issue.record("\(memory.count) messages, \(memory.duration), \(memory.byteCount) bytes at \(step)")
+                return
+            }
+        }
+    }
+}
+
+@Suite struct ReplayTests {
+    private let ann = PTParticipant(name: "Ann", image: nil)
+    private let again = PTParticipant(name: "Ann (again)", image: nil)
+    private let channel = ServiceUnderTest.channel
+
+    /// A service that has heard Ann say two packets.
+    private func heard(mode: PTTransmissionMode = .halfDuplex) async throws -> ServiceUnderTest {
+        let under = try ServiceUnderTest()
+        try await under.start(mode: mode)
+        await under.service.run { [ann] service in
+            service.burstBegan(ann)
+            service.received(packet(1))
+            service.received(packet(2))
+            service.burstEnded(lastSequence: 2)
+            service.simulatedAudio.handler?(.played)
+            service.simulatedAudio.commands = []
+        }
+        return under
+    }
+
+    private func refusal(_ under: ServiceUnderTest) async -> PTChannelError.Code? {
+        do throws(PTChannelError) {
+            try await under.service.replayLast(channelUUID: channel)
+            return nil
+        } catch {
+            return error.code
+        }
+    }
+
+    @Test func aMessageIsHeardAgainWithItsSpeakerShown() async throws {
+        let under = try await heard()
+        try await under.service.replayLast(channelUUID: channel)
+        #expect(await under.service.snapshot.activeRemoteParticipant == again)
+        let commands = await under.service.run { $0.simulatedAudio.commands }
+        let packets = commands.filter { if case .packet = $0 { true } else { false } }
+        #expect(packets.count == 2)
+        #expect(Set(packets).isDisjoint(with: [.packet(1), .packet(2)]))
+        guard case .endReception(let last)? = commands.last else {
+            Issue.record("\(commands)")
+            return
+        }
+        #expect(packets.last == .packet(last))
+        await under.service.run { $0.simulatedAudio.handler?(.played) }
+        let after = await under.service.snapshot
+        #expect(after.activeRemoteParticipant == nil)
+        #expect(after.audioSession == .inactive)
+        #expect(after.statistics.replays == 1)
+        await under.finish()
+    }
+
+    @Test func withoutAMessageTheDenyToneSounds() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        #expect(await refusal(under) == .transmissionNotFound)
+        #expect(await under.service.run { $0.simulatedAudio.commands }.contains(.tone(.denied)))
+        await under.finish()
+    }
+
+    @Test func aPressStopsItAndIsGrantedAtOnce() async throws {
+        let under = try await heard()
+        try await under.service.replayLast(channelUUID: channel)
+        try await under.begin(.handsfreeButton)
+        let snapshot = await under.service.snapshot
+        #expect(snapshot.transmission != nil)
+        #expect(snapshot.activeRemoteParticipant == nil)
+        let commands = await under.service.run { $0.simulatedAudio.commands }
+        #expect(commands.contains(.dropReception))
+        #expect(!commands.contains(.tone(.denied)))
+        #expect(await refusal(under) == .transmissionInProgress, "who transmits hears nothing again")
+        await under.finish()
+    }
+
+    @Test func whoSpeaksNowIsHeardInstead() async throws {
+        let under = try await heard()
+        try await under.service.replayLast(channelUUID: channel)
+        let bob = PTParticipant(name: "Bob", image: nil)
+        await under.service.run { service in
+            service.burstBegan(bob)
+            service.received(packet(900))
+        }
+        #expect(await under.service.snapshot.activeRemoteParticipant == bob)
+        let commands = await under.service.run { $0.simulatedAudio.commands }
+        #expect(commands.suffix(2) == [.dropReception, .packet(900)] || commands.last == .packet(900))
+        #expect(await refusal(under) == .transmissionInProgress)
+        #expect(await under.service.snapshot.activeRemoteParticipant == bob, "the refusal changes nothing")
+        await under.finish()
+    }
+
+    @Test func aCallEndsItAndAChannelThatIsLeftForgetsEverything() async throws {
+        let under = try await heard()
+        try await under.service.replayLast(channelUUID: channel)
+        await under.service.setCallActive(holder: "lock", description: "a call")
+        #expect(await under.service.snapshot.activeRemoteParticipant == nil)
+        #expect(await refusal(under) == .callActive)
+        await under.service.setCallActive(holder: "lock", description: nil)
+        try await under.service.leave(channelUUID: channel)
+        #expect(await refusal(under) == .channelNotFound)
+        try await under.service.join(channelUUID: channel, descriptor: ServiceUnderTest.descriptor)
+        #expect(await refusal(under) == .transmissionNotFound)
+        await under.finish()
+    }
+
+    @Test func aMessageThatCameBehindOnesOwnSpeechCanBeHeard() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        try await under.begin()
+        await under.service.run { [ann] service in
+            service.burstBegan(ann)
+            service.received(packet(1))
+            service.burstEnded(lastSequence: 1)
+        }
+        try await under.stop()
+        await under.service.run { $0.simulatedAudio.handler?(.captureEnded) }
+        try await under.service.replayLast(channelUUID: channel)
+        #expect(await under.service.snapshot.activeRemoteParticipant == again)
+        await under.finish()
+    }
+
+    @Test func theTalkTimeLimitIsTheChannels() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start(options: .init(talkTimeLimit: .milliseconds(50)))
+        try await under.begin(.handsfreeButton)
+        #expect(await under.waitFor { $0 == .notice(.transmissionEnding(.talkTimeLimit)) })
+        await under.finish()
+    }
+
+    @Test func aToneOfAControlSoundsWithoutAChannelAndOverSpeech() async throws {
+        let under = try ServiceUnderTest()
+        await under.service.signal(.channel(position: 7))
+        #expect(await under.service.run { $0.simulatedAudio.commands }.contains(.tone(.channel(position: 7))))
+        #expect(Tone.sounds(of: .channel(position: 7)) == [.countFive, .count, .count])
+        #expect(Tone.sounds(of: .channel(position: 0)) == [.count])
+        #expect(Tone.sounds(of: .channel(position: .max)).count == 7, "counting ends")
+        try await under.start()
+        await under.service.run { [ann] service in
+            service.burstBegan(ann)
+            service.simulatedAudio.commands = []
+            service.signal(.denied)
+        }
+        #expect(await under.service.run { $0.simulatedAudio.commands } == [.tone(.denied)])
+        await under.finish()
+    }
+}
