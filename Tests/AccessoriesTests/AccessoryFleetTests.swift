@@ -49,7 +49,7 @@ private func streamDevice(number: Int = 7, isPaired: Bool = true) -> DeviceFacts
 
     @Test func aConfiguredAccessoryIsJoinedByTheNameInTheRule() {
         var world = SimulatedBluetooth([
-            AccessoryConfiguration(id: AccessoryID("pedal"), profileID: "key-hold", gesture: .toggle)
+            AccessoryConfiguration(id: AccessoryID("pedal"), profileID: "foot-switch", gesture: .toggle)
         ])
         #expect(world.status("pedal")?.problem?.contains("udev rule") == true)
         let pedal = LocalDeviceFacts.keys("/dev/input/event7", accessory: "pedal", profile: nil)

@@ -55,7 +55,7 @@ private func read(_ text: String, allowsCommands: Bool = false) throws(SettingsE
             soft2 = ["/usr/bin/notify-send", "Help me"]
             ptt2 = "none"
             [accessory.pedal]
-            profile = "key-hold"
+            profile = "foot-switch"
             bonded_only = false
             [accessory.media-player]
             gesture = "toggle"
