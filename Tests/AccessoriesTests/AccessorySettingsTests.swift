@@ -44,8 +44,8 @@ private func read(_ text: String, allowsCommands: Bool = false) throws(SettingsE
         let settings = try read(
             """
             [accessories]
-            media_player = true
-            bonded_only = true
+            media-player = true
+            bonded-only = true
             [accessory.vest]
             address = "aa:bb:cc:dd:ee:ff"
             profile = "aina-v2"
@@ -56,7 +56,7 @@ private func read(_ text: String, allowsCommands: Bool = false) throws(SettingsE
             ptt2 = "none"
             [accessory.pedal]
             profile = "foot-switch"
-            bonded_only = false
+            bonded-only = false
             [accessory.media-player]
             gesture = "toggle"
             """, allowsCommands: true)

@@ -122,7 +122,9 @@ private struct Listener {
                 #expect(director.nextDeadline.map { $0 > now } ?? true, "a deadline stays due")
             }
         }
-        for kind in ["open", "close", "remember", "forget", "hand", "orphan", "release", "refuse", "choose", "announce"] {
+        for kind in [
+            "open", "close", "remember", "forget", "hand", "orphan", "release", "refuse", "choose", "announce",
+        ] {
             #expect((counts[kind] ?? 0) > 0, "never seen: \(kind)")
         }
     }
