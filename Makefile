@@ -9,7 +9,7 @@ DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
 TEST_PACKAGES := pulseaudio pulseaudio-utils alsa-utils sox strace procps python3-venv opus-tools protobuf-compiler systemd \
   ofono modemmanager mandoc
 
-.PHONY: demo test deps demo-deps test-deps build release test-programs unit vm lint format bench install
+.PHONY: demo test deps demo-deps test-deps build release test-programs unit vm vm-accessories lint format bench install
 
 # Builds, runs the whole line from a simulated button to the ear, and shows what came out.
 demo: demo-deps release
@@ -41,7 +41,10 @@ unit:
 	swift test --no-parallel $(CHECKED_IMPORTS)
 vm: release test-programs
 	Tests/VM/run
+	Tests/VM/run-accessories
 	Tests/VM/run-system
+vm-accessories: release
+	Tests/VM/run-accessories
 
 lint:
 	swift format lint --strict --recursive --configuration .swift-format Package.swift Sources Tests

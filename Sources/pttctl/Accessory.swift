@@ -1,47 +1,100 @@
-// pttctl accessory …: the buttons and microphones that the daemon looks after.
+// pttctl accessory …: the buttons and microphones that the daemon looks after. Each command is in a file of its own.
 import ArgumentParser
+import DBus
 import PTTBus
 import Terminal
 
 /// `pttctl accessory`.
 struct AccessoryCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "accessory", abstract: "Look after talk buttons.", subcommands: [AccessoryList.self],
-        defaultSubcommand: AccessoryList.self)
+        commandName: "accessory", abstract: "Set up, try and look after talk buttons.",
+        discussion: """
+            A new button: 'pttctl accessory scan' shows it when it is pressed, 'add' takes it, 'test' tries it without \
+            transmitting, and 'learn' makes a profile for one that nobody knows.
+            """,
+        subcommands: [
+            AccessoryList.self, AccessoryScan.self, AccessoryAdd.self, AccessoryTest.self, AccessoryLearn.self,
+            AccessoryBind.self, AccessoryGesture.self, AccessoryBondedOnly.self, AccessoryRemove.self,
+        ], defaultSubcommand: AccessoryList.self)
 }
 
-/// `pttctl accessory list`.
-struct AccessoryList: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "list", abstract: "List the accessories, whether presses arrive, and what to do if not.")
+/// An accessory as a command line names it.
+struct ChosenAccessory {
+    /// Where it is.
+    var path: DBusObjectPath
+    /// What it says of itself.
+    var properties: AccessoryProperties
 
-    @OptionGroup var options: BusOptions
-    @Flag(help: "Print JSON, for scripts.") var json = false
-
-    func run() async throws {
-        try await options.withDaemon { daemon in
-            let snapshot = await daemon.snapshot
-            let accessories = snapshot.accessories.sorted { $0.key < $1.key }.map(\.value)
-            if json { return Console.say(try jsonText(accessories)) }
-            if accessories.isEmpty {
-                Console.say(
-                    "No accessory is configured. Add one to pttd.toml: [accessory.button] with its address; see docs/installers.md."
-                )
-            }
-            for accessory in accessories {
-                Console.say(Self.line(accessory))
-                if !accessory.problem.isEmpty { Console.say("    \(accessory.problem)") }
+    /// The one accessory whose id, name or address is `text`; letters may be large or small when that leaves no doubt.
+    ///
+    /// - Throws: `Failure` that says which there are.
+    static func find(_ text: String, in snapshot: DaemonSnapshot) throws -> ChosenAccessory {
+        let all = snapshot.accessories.sorted { $0.key < $1.key }.map {
+            ChosenAccessory(path: $0.key, properties: $0.value)
+        }
+        let tests: [(AccessoryProperties) -> Bool] = [
+            { $0.id == text }, { $0.name == text },
+            {
+                [$0.id, $0.name, $0.address].contains { !$0.isEmpty && $0.lowercased() == text.lowercased() }
+            },
+        ]
+        for test in tests {
+            let fitting = all.filter { test($0.properties) }
+            if fitting.count == 1 { return fitting[0] }
+            guard fitting.isEmpty else {
+                let ids = fitting.map { $0.properties.id.shellWord }.joined(separator: ", ")
+                throw Failure("several accessories are called '\(text.plain(limit: 64))'; name one of them: \(ids)")
             }
         }
+        guard !all.isEmpty else {
+            throw Failure("there is no accessory yet; 'pttctl accessory scan' looks for buttons, 'add' takes one")
+        }
+        let ids = all.map(\.properties.id)
+        let hint = NearestName.hint(text, among: ids + all.map(\.properties.name))
+        throw Failure(
+            "there is no accessory '\(text.plain(limit: 64))'; \(hint.plain())there are: "
+                + ids.map(\.shellWord).joined(separator: ", "))
     }
 
-    static func line(_ accessory: AccessoryProperties) -> String {
-        var parts = [accessory.name.isEmpty ? accessory.address : accessory.name]
-        if !accessory.address.isEmpty, parts[0] != accessory.address { parts.append(accessory.address) }
-        parts.append(accessory.profileTitle.isEmpty ? "not recognised yet" : accessory.profileTitle)
-        parts.append(
-            accessory.held ? "HELD" : accessory.ready ? "ready" : accessory.connected ? "connected" : "not connected")
-        if let battery = accessory.battery { parts.append("battery \(battery) %") }
-        return parts.joined(separator: "  ")
+    /// Its name and address, for people.
+    var title: String {
+        let name = (properties.name.isEmpty ? properties.id : properties.name).plain(limit: 64)
+        return properties.address.isEmpty || properties.address == name
+            ? name : "\(name) (\(properties.address.plain(limit: 32)))"
+    }
+
+    /// As it is now.
+    func again(_ daemon: DaemonClient) async throws -> AccessoryProperties {
+        try await daemon.refresh()
+        return await daemon.snapshot.accessories[path] ?? properties
+    }
+}
+
+extension String {
+    /// The text as one word of a command line; harmless on a terminal.
+    var shellWord: String {
+        let text = plain(limit: 128)
+        let isPlain = !text.isEmpty && text.utf8.allSatisfy(\.isPlainInShells)
+        return isPlain ? text : "'" + text.replacing("'", with: "'\\''") + "'"
+    }
+
+    /// Whether it has the form of a Bluetooth address, 00:11:22:33:44:55.
+    var isBluetoothAddress: Bool {
+        let parts = split(separator: ":", omittingEmptySubsequences: false)
+        return parts.count == 6
+            && parts.allSatisfy { $0.utf8.count == 2 && $0.allSatisfy { $0.isASCII && $0.isHexDigit } }
+    }
+}
+
+extension UInt8 {
+    /// Whether no shell takes it for anything but itself.
+    var isPlainInShells: Bool {
+        switch self {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: ":"), UInt8(ascii: "."), UInt8(ascii: "_"),
+            UInt8(ascii: "-"), UInt8(ascii: "+"):
+            true
+        default: false
+        }
     }
 }

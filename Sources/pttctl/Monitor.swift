@@ -23,10 +23,13 @@ struct Monitor: AsyncParsableCommand {
             let (events, feed) = AsyncStream.makeStream(
                 of: (Instant, DaemonClient.Event).self, bufferingPolicy: .bufferingNewest(1_024))
             try await daemon.watch { feed.yield((.now, $0)) }
-            if !json { for line in Status.lines(await daemon.snapshot) { Console.say(line) } }
+            if !json { for line in Status.lines(await daemon.snapshot) { Console.say(line.plain(limit: 1_024)) } }
             for await (time, event) in events {
                 for happening in Self.happenings(event) {
-                    Console.say(json ? try jsonText(happening.at(time)) : "\(Self.clock())  \(happening.text)")
+                    Console.say(
+                        json
+                            ? try jsonText(happening.at(time))
+                            : "\(Self.clock())  \(happening.text.plain(limit: 1_024))")
                 }
             }
         }

@@ -20,8 +20,9 @@ struct Pttctl: AsyncParsableCommand {
             """,
         version: PTTBus.version,
         subcommands: [
-            Status.self, Monitor.self, Join.self, Leave.self, Talk.self, Mode.self, Inhibit.self, AccessoryCommand.self,
-            ProfileCommand.self,
+            Status.self, Monitor.self, Join.self, Leave.self, Channel.self, Talk.self, Replay.self, Mode.self,
+            Inhibit.self,
+            AccessoryCommand.self, ProfileCommand.self,
         ], defaultSubcommand: Status.self)
 
     static func main() async { await main(Inhibit.separated(Array(CommandLine.arguments.dropFirst()))) }

@@ -27,7 +27,7 @@ struct Status: AsyncParsableCommand {
             if json {
                 Console.say(try StatusDocument(snapshot).text())
             } else {
-                for line in Self.lines(snapshot) { Console.say(line) }
+                for line in Self.lines(snapshot) { Console.say(line.plain(limit: 1_024)) }
             }
         }
     }
@@ -83,9 +83,23 @@ struct StatusDocument: Codable {
     func text() throws -> String { try jsonText(self) }
 }
 
-/// `value` as one line of JSON with sorted keys.
+/// `value` as one line of JSON with sorted keys. What a terminal would take for more than signs is escaped.
 func jsonText(_ value: some Encodable) throws -> String {
     let encoder = JSONEncoder()
     encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-    return String(decoding: try encoder.encode(value), as: UTF8.self)
+    let text = String(decoding: try encoder.encode(value), as: UTF8.self)
+    guard text.unicodeScalars.contains(where: \.isTerminalControl) else { return text }
+    var result = ""
+    for scalar in text.unicodeScalars {
+        guard scalar.isTerminalControl else {
+            result.unicodeScalars.append(scalar)
+            continue
+        }
+        // Beyond 0xFFFF JSON wants surrogates.
+        for unit in String(scalar).utf16 {
+            let digits = String(unit, radix: 16)
+            result += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+        }
+    }
+    return result
 }

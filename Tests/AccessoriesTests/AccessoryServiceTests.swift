@@ -41,6 +41,14 @@ private actor PlayedHost: BluetoothHost {
     }
 
     func report(_ report: BluetoothReport) { handler?(report) }
+
+    /// Presses, releases and rubbish, so many a second.
+    func flood(seconds: Int, valuesPerSecond: Int, from begin: Instant) {
+        for number in 0..<(seconds * valuesPerSecond) {
+            let time = begin + .milliseconds(number * 1000 / valuesPerSecond)
+            handler?(.value(characteristic: device.key, bytes: [[1], [0], [9], [1, 2]][number % 4], at: time))
+        }
+    }
 }
 
 /// What the handler was told.
@@ -49,6 +57,23 @@ private final class Recorder: Sendable {
     var intents: [AccessoryIntent] {
         events.withLock { $0.compactMap { if case .intent(let intent, _) = $0 { intent } else { nil } } }
     }
+}
+
+/// Local devices that the test plays.
+private actor PlayedInputs: InputHost {
+    nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+    private var handler: (@Sendable (LocalDeviceReport) -> Void)?
+    private(set) var isStopped = false
+
+    init(loop: EventLoop) { self.loop = loop }
+
+    func start(_ handler: @escaping @Sendable (LocalDeviceReport) -> Void) { self.handler = handler }
+    func stop() {
+        handler = nil
+        isStopped = true
+    }
+    func report(_ report: LocalDeviceReport) { handler?(report) }
 }
 
 @Suite struct AccessoryServiceTests {
@@ -141,4 +166,89 @@ private final class Recorder: Sendable {
         await service.stop()
         box.withLock { $0 = nil }
     }
+
+    @Test func keysOfLocalDevicesHaveTheKernelsTimeAndObserversAreToldEverything() async throws {
+        let loop = try EventLoop(name: "accessories")
+        defer { loop.stop() }
+        let button = DeviceFacts.button("ptt-z")
+        let host = PlayedHost(button, loop: loop)
+        let inputs = PlayedInputs(loop: loop)
+        let recorder = Recorder()
+        let service = AccessoryService(
+            settings: AccessorySettings(), host: host, inputs: inputs, loop: loop, logger: Logger(label: "test")
+        ) { event in
+            loop.checkIsolated()
+            recorder.events.withLock { $0.append(event) }
+        }
+        try await service.start()
+        let pedal = LocalDeviceFacts.keys("/dev/input/event7", accessory: "pedal")
+        await inputs.report(.added(pedal))
+        let told = Mutex<[String]>([])
+        let token = await service.observe { report in
+            loop.checkIsolated()
+            told.withLock { $0.append("\(report)") }
+        }
+        #expect(told.withLock { $0.count } == 3, "the radio, the button, the pedal")
+        let seen = Instant.now
+        await inputs.report(.key(pedal.id, code: 183, isDown: true, at: seen))
+        let source = AccessorySource(accessory: AccessoryID("pedal"), control: .ptt)
+        #expect(recorder.events.withLock { $0.contains(.intent(.transmitBegan(source, .normal), at: seen)) })
+        #expect(told.withLock { $0.last?.contains("183") } == true)
+        await service.removeObserver(token)
+        await inputs.report(.key(pedal.id, code: 183, isDown: false, at: .now))
+        #expect(told.withLock { $0.count } == 4)
+        #expect(await service.perform(.trust(device: button.id)) == nil)
+        await service.stop()
+        #expect(await inputs.isStopped)
+    }
+
+    @Test func aFloodStarvesNobodyAndItsLogStaysShort() async throws {
+        let loop = try EventLoop(name: "accessories")
+        defer { loop.stop() }
+        let lines = Mutex(0)
+        let button = DeviceFacts.button("ptt-z")
+        let host = PlayedHost(button, loop: loop)
+        let inputs = PlayedInputs(loop: loop)
+        let recorder = Recorder()
+        var logger = Logger(label: "test") { _ in CountingLog { lines.withLock { $0 += 1 } } }
+        logger.logLevel = .info
+        let service = AccessoryService(
+            settings: AccessorySettings(accessories: [
+                AccessoryConfiguration(id: AccessoryID("vest"), address: button.address)
+            ]), host: host, inputs: inputs, loop: loop, logger: logger
+        ) { event in
+            recorder.events.withLock { $0.append(event) }
+        }
+        try await service.start()
+        try await until { await service.statuses.first?.isReady == true }
+        let pedal = LocalDeviceFacts.keys("/dev/input/event7", accessory: "pedal")
+        await inputs.report(.added(pedal))
+        let began = Instant.now
+        await host.flood(seconds: 10, valuesPerSecond: 1000, from: began)
+        let took = Instant.now - began
+        print("10,000 notifications took \(took), \(lines.withLock { $0 }) log lines")
+        #expect(took < .seconds(5), "a flood of 1,000 a second leaves most of each second to others")
+        #expect(lines.withLock { $0 } < 10 * (LogLimiter.linesPerSecondMax + 10) + 50)
+        let before = recorder.intents.count
+        await inputs.report(.key(pedal.id, code: 183, isDown: true, at: .now))
+        await inputs.report(.key(pedal.id, code: 183, isDown: false, at: .now))
+        #expect(recorder.intents.count == before + 2)
+        await service.stop()
+    }
+}
+
+/// Counts lines.
+private struct CountingLog: LogHandler {
+    var metadata: Logger.Metadata = [:]
+    var logLevel = Logger.Level.info
+    let count: @Sendable () -> Void
+
+    init(_ count: @escaping @Sendable () -> Void) { self.count = count }
+
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { metadata[key] }
+        set { metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) { count() }
 }

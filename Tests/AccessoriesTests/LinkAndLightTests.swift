@@ -140,7 +140,9 @@ extension SimulatedBluetooth {
     @Test func oneWriteIsUnderWayAndTheLatestWins() {
         var (world, light) = readyAINA()
         world.holdsWrites = true
-        for feedback: AccessoryFeedback in [.transmitting, .receiving, .idle, .receiving] { world.send(.feedback(feedback)) }
+        for feedback: AccessoryFeedback in [.transmitting, .receiving, .idle, .receiving] {
+            world.send(.feedback(feedback))
+        }
         #expect(world.written == [[0], [1]])
         world.send(.completed(.write(characteristic: light, value: [1]), .other("busy")))
         #expect(world.written == [[0], [1], [2]])

@@ -37,7 +37,8 @@ struct SimulatedBluetooth {
         _ configurations: [AccessoryConfiguration], takesKnownDevices: Bool = false, isBondedOnly: Bool = false,
         library: ProfileLibrary = ProfileLibrary.load(directory: nil).library
     ) {
-        machine = AccessoriesStateMachine(configurations, library: library, takesKnownDevices: takesKnownDevices, isBondedOnly: isBondedOnly)
+        machine = AccessoriesStateMachine(
+            configurations, library: library, takesKnownDevices: takesKnownDevices, isBondedOnly: isBondedOnly)
     }
 
     // MARK: Time and events
@@ -268,7 +269,7 @@ extension LocalDeviceFacts {
     /// A tagged input device.
     static func keys(
         _ node: String, name: String = "Foot Switch", address: String? = nil, accessory: String? = nil,
-        profile: String? = "key-hold", keys: Set<UInt16> = [183]
+        profile: String? = "foot-switch", keys: Set<UInt16> = [183]
     ) -> LocalDeviceFacts {
         LocalDeviceFacts(
             id: LocalDeviceID(node), name: name, address: address, device: nil, accessoryName: accessory,

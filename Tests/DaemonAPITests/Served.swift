@@ -175,6 +175,7 @@ struct Served {
 
     static var accessory: AccessoryProperties {
         var accessory = AccessoryProperties()
+        accessory.id = "vest"
         accessory.name = "PTT-Z"
         accessory.battery = 77
         return accessory

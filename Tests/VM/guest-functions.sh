@@ -24,6 +24,9 @@ radio_on() {
 # radio_off: the adapter vanishes from the kernel
 radio_off() { kill "$radio"; wait "$radio" 2>/dev/null; rm -f /run/vbt.sock; }
 vbt() { "$harness/vbt" "$@"; }
+# udev starts bluetoothd with the first controller; virtual classic devices need theirs before it.
+bluetoothd_waits() { systemctl mask --runtime bluetooth.service >/dev/null 2>&1; }
+bluetoothd_begins() { systemctl unmask --runtime bluetooth.service >/dev/null 2>&1; systemctl start bluetooth; }
 adapter_there() { bluetoothctl list | grep -q Controller; }
 
 # install_system_files: units, D-Bus policy, user and udev rules where a package would put them. The programs have to be there.
@@ -34,7 +37,8 @@ install_system_files() {
   install -Dm 644 /host/systemd/pttd.sysusers /usr/lib/sysusers.d/pttd.conf
   install -Dm 644 /host/systemd/pttd.tmpfiles /usr/lib/tmpfiles.d/pttd.conf
   install -Dm 644 /host/systemd/org.pttd.conf /usr/share/dbus-1/system.d/org.pttd.conf
-  install -Dm 644 /host/udev/60-pttd.rules /usr/lib/udev/rules.d/60-pttd.rules
+  install -Dm 644 -t /usr/lib/udev/rules.d /host/udev/*.rules
+  if compgen -G '/host/udev/*.hwdb' >/dev/null; then install -Dm 644 -t /usr/lib/udev/hwdb.d /host/udev/*.hwdb; fi
   check "the user pttd" systemd-sysusers /usr/lib/sysusers.d/pttd.conf
   check "its directories" systemd-tmpfiles --create /usr/lib/tmpfiles.d/pttd.conf
   systemctl daemon-reload; systemctl reload dbus

@@ -5,10 +5,14 @@ harness=/host/Tests/VM
 . "$harness/guest-functions.sh"
 say "systemd: $(systemctl is-system-running), BlueZ $(/usr/libexec/bluetooth/bluetoothd --version), $VM_ACCELERATOR"
 
-radio_on ptt-z aina anytone td-q2l microbit || failed "virtual radio"
-systemctl start bluetooth
-check "bluetoothd has the virtual adapter" until_true 20 adapter_there
+modprobe -a uinput evdev
+bluetoothd_waits
+radio_on ptt-z aina anytone td-q2l microbit b01,secure hid-remote headset aina-v1 wired-headset foot-switch ||
+  failed "virtual radio"
+bluetoothd_begins
+check "bluetoothd has the virtual adapters" until_true 20 adapter_there
 timeout 150 python3 "$harness/probe_buttons.py" || failed "virtual buttons"
+timeout 150 python3 "$harness/probe_devices.py" || failed "virtual devices"
 
 # --- sound: what the mouth plays comes out at the ear at the same instant, by both clocks (judged on the host by probe)
 check "snd-aloop" modprobe snd-aloop index=0 pcm_substreams=4

@@ -23,7 +23,7 @@ EXPECTED = [
 
 class BlueZ:
     async def open(self):
-        self.bus = await MessageBus(bus_type=BusType.SYSTEM).connect()
+        self.bus = await MessageBus(bus_type=BusType.SYSTEM, negotiate_unix_fd=True).connect()
         self.notified = asyncio.Queue()
         self.bus.add_message_handler(self.on_message)
         await self.call('org.freedesktop.DBus', '/org/freedesktop/DBus', 'org.freedesktop.DBus', 'AddMatch', 's',
@@ -35,9 +35,9 @@ class BlueZ:
             if 'Value' in m.body[1]:
                 self.notified.put_nowait((time.clock_gettime_ns(time.CLOCK_MONOTONIC), m.path, bytes(m.body[1]['Value'].value)))
 
-    async def call(self, destination, path, interface, member, signature='', body=()):
+    async def call(self, destination, path, interface, member, signature='', body=(), seconds=30):
         reply = await asyncio.wait_for(self.bus.call(Message(
-            destination=destination, path=path, interface=interface, member=member, signature=signature, body=list(body))), 30)
+            destination=destination, path=path, interface=interface, member=member, signature=signature, body=list(body))), seconds)
         if reply.message_type == MessageType.ERROR:
             raise RuntimeError(f'{interface}.{member}: {reply.error_name} {reply.body}')
         return reply.body[0] if reply.body else None
@@ -112,4 +112,5 @@ async def main():
             print(f'FAIL {name}: {error!r}', flush=True)
     sys.exit(failures)
 
-asyncio.run(main())
+if __name__ == '__main__':
+    asyncio.run(main())

@@ -1,60 +1,104 @@
 #!/usr/bin/env python3
-"""A virtual radio for the guest: a controller for the kernel (through /dev/vhci) and virtual LE talk buttons in its reach.
+"""Virtual talk buttons for the guest: LE ones in reach of a controller that the kernel gets through /dev/vhci, classic ones in reach
+of a second controller (btvirt), and wired ones through /dev/uinput.
 
-    virtual_bt.py [--socket /run/vbt.sock] [--debug] NAME[=FAMILY][,ADDRESS][,secure]...
+    virtual_bt.py [--socket /run/vbt.sock] [--debug] NAME[=FAMILY][,ADDRESS][,secure][,off]...
 
-FAMILY is ptt-z, aina, anytone, td-q2l or microbit (the NAME itself by default). `secure` makes the button characteristics
-ask for encryption. Requests are lines on the socket (see `vbt`), each answered by one line, `ok KEY=VALUE...` or `err WHY`;
-t is CLOCK_MONOTONIC in nanoseconds at the instant the thing was done:
+FAMILY (the NAME itself by default) is one of
+    LE       ptt-z aina anytone td-q2l microbit b01 itag unknown hid-remote
+    classic  headset (AVRCP) aina-v1 b02 hands-free; bluetoothd must not run yet, for it would take their controllers
+    wired    wired-headset foot-switch keyboard
+`secure` makes an LE button ask for encryption, `off` starts it without advertising, or unplugged. Requests are lines on the socket
+(see `vbt`), each answered by one line, `ok KEY=VALUE...` or `err WHY`; t is CLOCK_MONOTONIC in nanoseconds at the instant the thing
+was done; receivers=0: nobody was there to hear it:
 
-    NAME press [CONTROL]    hold a control down (the first one of the family by default)
+    NAME press [CONTROL]    hold a control down (the first one of the family by default); aina-v1 also `press ptt split`
     NAME release [CONTROL]
-    NAME notify HEX [CHARACTERISTIC]    notify these bytes, whatever they mean
     NAME state              connected, advertising, subscribed, held, what was written, connection parameters
     NAME drop               the button ends the connection, and advertises again
+    LE, and some of it classic:
+    NAME notify HEX [CHARACTERISTIC]    notify these bytes, whatever they mean; aina-v1: send them
     NAME vanish             out of reach: silence at once, both ends notice after the supervision time-out; no advertising
     NAME adv on|off         advertise, or not
     NAME battery PERCENT
     NAME forget             lose all bonds
+    classic:
+    NAME connect            the device connects to the machine; headset: avrcp connects its keys; aina-v1, b02: dial opens its port
+    NAME close              end the channel, keep the link
+    NAME hide N             the next N searches find no service record
+    wired:
+    NAME plug | unplug | repeat [CONTROL]
+    all:
     quit
 """
 import argparse
 import asyncio
 import logging
 import os
+import signal
 import sys
 
 from bumble import hci
 from bumble.transport import open_transport
 
 from virtual_buttons import FAMILIES
+from virtual_keys import WIRED
 from virtual_radio import Air, Radio, log
 
 
 def make(specification, air, radio):
+    """The name and the device; classic ones still have to be given a controller."""
     names, *options = specification.split(',')
     name, _, family = names.partition('=')
-    if (family or name) not in FAMILIES:
-        sys.exit(f'virtual_bt: {family or name} is no family; there are {", ".join(FAMILIES)}')
-    addresses = [o for o in options if o != 'secure']
-    return name, FAMILIES[family or name](air, radio, addresses[0] if addresses else None, 'secure' in options)
+    family = family or name
+    if family in WIRED:
+        return name, WIRED[family](), 'off' not in options
+    if family in FAMILIES:
+        address = next((o for o in options if ':' in o), None)
+        return name, FAMILIES[family](air, radio, address, 'secure' in options), 'off' not in options
+    if family in classic().CLASSIC:
+        return name, classic().CLASSIC[family](), True
+    sys.exit(f'virtual_bt: {family} is no family; there are {", ".join([*FAMILIES, *classic().CLASSIC, *WIRED])}')
+
+
+def classic():
+    """The module of the classic devices: slow to load, and not needed by most."""
+    import virtual_classic
+    return virtual_classic
+
+
+async def open_classic(devices):
+    """Controllers for the classic devices: the first one is the machine's own adapter. Answers btvirt's process."""
+    (host, *others), process = await classic().controllers(len(devices) + 1)
+    for device, index in zip(devices, others):
+        await device.open(index, classic().address_of(host))
+    return process
 
 
 async def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--socket', default='/run/vbt.sock')
     parser.add_argument('--debug', action='store_true')
-    parser.add_argument('--address', default='00:AA:01:00:00:01', help='of the controller that the kernel gets')
+    parser.add_argument('--address', default='00:AA:02:00:00:01', help='of the controller that the kernel gets')
     parser.add_argument('button', nargs='+')
     options = parser.parse_args()
     logging.basicConfig(level=logging.DEBUG if options.debug else logging.WARNING)
+    known = {**FAMILIES, **WIRED}
+    if any(b.split(',')[0].rpartition('=')[2] not in known for b in options.button):
+        classic()           # before there is a controller, whose commands the kernel wants answered at once
     transport = await open_transport('vhci')
     air = Air()
     radio = Radio('kernel', host_source=transport.source, host_sink=transport.sink, link=air,
                   public_address=hci.Address(options.address, hci.Address.PUBLIC_DEVICE_ADDRESS))
-    buttons = dict(make(b, air, radio) for b in options.button)
-    for button in buttons.values():
-        await button.start()
+    made = [make(b, air, radio) for b in options.button]
+    buttons = {name: button for name, button, _ in made}
+    on_btvirt = [b for b in buttons.values() if hasattr(b, 'open')]
+    btvirt = await open_classic(on_btvirt) if on_btvirt else None
+    for name, button, is_on in made:
+        if is_on:
+            await button.start()
+        elif hasattr(button, 'advertise'):
+            await button.start(advertising=False)
     done = asyncio.Event()
 
     async def serve(reader, writer):
@@ -78,7 +122,11 @@ async def main():
         os.unlink(options.socket)
     await asyncio.start_unix_server(serve, options.socket)
     log('ready: ' + ', '.join(f'{n} ({b.name}, {b.own_address})' for n, b in buttons.items()))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, done.set)
     await done.wait()
+    if btvirt is not None:
+        btvirt.terminate()
+        await btvirt.wait()
 
 
 asyncio.run(main())

@@ -1,190 +1,7 @@
-"""The buttons of virtual_bt.py: what each family is called, which services it shows and which bytes it notifies."""
+"""The families of virtual LE buttons: what each is called, which services it shows and which bytes it notifies."""
 import asyncio
-import random
 
-from bumble import hci
-from bumble.core import AdvertisingData, UUID
-from bumble.device import Device, DeviceConfiguration
-from bumble.gatt import Characteristic, CharacteristicValue, Service
-from bumble.host import Host
-from bumble.keys import MemoryKeyStore
-from bumble.pairing import PairingConfig, PairingDelegate
-from bumble.transport.common import AsyncPipeSink
-
-from virtual_radio import Radio, log, now
-
-READ, WRITE, NOTIFY = (Characteristic.Properties.READ, Characteristic.Properties.WRITE, Characteristic.Properties.NOTIFY)
-
-
-class Button:
-    """One virtual talk button. A family says what it is called, what its GATT tree is, and what it notifies."""
-
-    name = address = ''
-    controls = ('ptt',)
-    advertised_services = ()
-    manufacturer_data = b''
-    services = {}               # service UUID -> {label: (characteristic UUID, properties, first value)}
-    has_battery_service = False
-
-    def __init__(self, air, radio, address=None, secure=False):
-        self.air, self.host_radio, self.held, self.written = air, radio, set(), {}
-        self.wants_advertising = True
-        self.radio = Radio(self.name, link=air, public_address='00:00:00:00:00:00')
-        self.own_address = hci.Address(address or self.address)
-        self.device = Device(
-            config=DeviceConfiguration(name=self.name, address=self.own_address, irk=random.randbytes(16),
-                                       advertising_interval_min=100.0, advertising_interval_max=100.0),
-            host=Host(self.radio, AsyncPipeSink(self.radio)))
-        self.device.keystore = MemoryKeyStore()
-        self.device.pairing_config_factory = lambda _: PairingConfig(
-            sc=True, mitm=False, bonding=True, delegate=PairingDelegate(PairingDelegate.NO_OUTPUT_NO_INPUT))
-        self.device.on('connection', self.on_connection)
-        self.values, self.characteristics = {}, {}
-        services = dict(self.services)
-        if self.has_battery_service:
-            services['180F'] = {'battery': ('2A19', READ | NOTIFY, b'\x4d')}
-        self.device.add_services([
-            Service(UUID(uuid), [self.characteristic(label, secure and uuid != '180F', *c) for label, c in tree.items()])
-            for uuid, tree in services.items()])
-        self.advertise_as()
-
-    def characteristic(self, label, secure, uuid, properties, value):
-        permissions = Characteristic.Permissions(0)
-        if properties & READ:
-            permissions |= Characteristic.READABLE
-        if properties & WRITE:
-            permissions |= Characteristic.WRITEABLE
-        if secure:
-            permissions |= Characteristic.READ_REQUIRES_ENCRYPTION | Characteristic.WRITE_REQUIRES_ENCRYPTION
-        self.values[label] = value
-
-        def write(_, data):
-            self.values[label] = self.written[label] = bytes(data)
-            log(f'{self.name}: {label} written {bytes(data).hex()}')
-        c = Characteristic(UUID(uuid), properties, permissions,
-                           CharacteristicValue(read=lambda _: self.values[label], write=write))
-        c.on('subscription', lambda _, notify, __: self.on_subscription(label, notify))
-        self.characteristics[label] = c
-        return c
-
-    def advertise_as(self):
-        """The flags, then what fits: 31 bytes in the advertisement, 31 in the scan response; the kernel drops longer ones."""
-        fields = [(AdvertisingData.COMPLETE_LOCAL_NAME, self.name.encode())]
-        for uuid in map(UUID, self.advertised_services):
-            kind = (AdvertisingData.COMPLETE_LIST_OF_16_BIT_SERVICE_CLASS_UUIDS if len(bytes(uuid)) == 2
-                    else AdvertisingData.COMPLETE_LIST_OF_128_BIT_SERVICE_CLASS_UUIDS)
-            fields.insert(0, (kind, bytes(uuid)))
-        if self.manufacturer_data:
-            fields.append((AdvertisingData.MANUFACTURER_SPECIFIC_DATA, self.manufacturer_data))
-        first, second = [(AdvertisingData.FLAGS, b'\x06')], []
-        for field in fields:
-            fits = len(bytes(AdvertisingData(first + [field]))) <= 31
-            (first if fits else second).append(field)
-        self.device.advertising_data = bytes(AdvertisingData(first))
-        self.device.scan_response_data = bytes(AdvertisingData(second))
-
-    async def advertise(self, on):
-        if on and not self.radio.is_advertising and not self.device.connections:
-            self.air.unreachable.discard(self.own_address)
-            await self.device.start_advertising()
-        elif not on and self.radio.is_advertising:
-            await self.device.stop_advertising()
-
-    async def start(self):
-        await self.device.power_on()
-        await self.advertise(True)
-
-    def on_connection(self, connection):
-        log(f'{self.name}: connected by {connection.peer_address}')
-
-        def gone(reason):
-            log(f'{self.name}: disconnected, reason 0x{reason:02x}')
-            if self.wants_advertising:
-                asyncio.get_running_loop().create_task(self.advertise(True))
-        connection.on('disconnection', gone)
-        connection.on('pairing', lambda _: log(f'{self.name}: paired'))
-        connection.on('pairing_failure', lambda reason: log(f'{self.name}: pairing failed, {reason}'))
-
-    def on_subscription(self, label, notify):
-        log(f'{self.name}: {label} notifications {"on" if notify else "off"}')
-
-    def subscribed(self, label):
-        handle = self.characteristics[label].handle
-        return sum(1 for cccds in self.device.gatt_server.subscribers.values() if cccds.get(handle, b'\0')[0] & 1)
-
-    async def send(self, label, value):
-        """Notifies and returns the instant of it."""
-        self.values[label] = value
-        t = now()
-        await self.device.notify_subscribers(self.characteristics[label], value)
-        return t
-
-    def report(self, control):
-        """What is notified when `control` has changed and `self.held` is what is down now: [(label, bytes)]."""
-        raise NotImplementedError
-
-    async def change(self, control, down):
-        if control not in self.controls:
-            raise ValueError(f'{self.name} has no {control}; it has {", ".join(self.controls)}')
-        (self.held.add if down else self.held.discard)(control)
-        reports = self.report(control)
-        times = [await self.send(label, value) for label, value in reports]
-        return times[0], sum(self.subscribed(label) for label, _ in reports)
-
-    async def battery(self, percent):
-        if not self.has_battery_service:
-            raise ValueError(f'{self.name} has no battery service')
-        return await self.send('battery', bytes([percent]))
-
-    def connection_of_host(self):
-        return self.host_radio.le_connections.get(self.own_address)
-
-    def vanish(self):
-        self.wants_advertising = False
-        self.air.unreachable.add(self.own_address)
-        timeout = 0.0
-        host_side = self.connection_of_host()
-        if host_side is not None:
-            timeout = self.host_radio.parameters[host_side.handle][2] / 100
-            asyncio.get_running_loop().call_later(timeout, self.host_radio.lose, host_side)
-        for own_side in list(self.radio.le_connections.values()):
-            asyncio.get_running_loop().call_later(timeout, self.radio.lose, own_side)
-        return timeout
-
-    def state(self):
-        host_side = self.connection_of_host()
-        interval, latency, timeout = self.host_radio.parameters.get(host_side.handle, (0, 0, 0)) if host_side else (0, 0, 0)
-        return (f'connected={len(self.device.connections)} advertising={int(self.radio.is_advertising)}'
-                f' subscribed={sum(map(self.subscribed, self.characteristics))} held={"+".join(sorted(self.held)) or "-"}'
-                f' written={",".join(f"{k}:{v.hex()}" for k, v in self.written.items()) or "-"}'
-                f' interval_ms={interval * 1.25} latency={latency} supervision_ms={timeout * 10}')
-
-    async def do(self, command, arguments):
-        if command in ('press', 'release'):
-            t, receivers = await self.change(arguments[0] if arguments else self.controls[0], command == 'press')
-            return f'ok t={t} receivers={receivers}'
-        if command == 'notify':
-            label = arguments[1] if len(arguments) > 1 else next(iter(self.characteristics))
-            value = bytes.fromhex('' if arguments[0] == '-' else arguments[0])
-            t = await self.send(label, value)
-            return f'ok t={t} receivers={self.subscribed(label)}'
-        if command == 'battery':
-            return f'ok t={await self.battery(int(arguments[0]))}'
-        t = now()
-        if command == 'drop':
-            for connection in list(self.device.connections.values()):
-                await connection.disconnect()
-        elif command == 'vanish':
-            await self.advertise(False)
-            return f'ok t={t} supervision_ms={self.vanish() * 1000:.0f}'
-        elif command == 'adv':
-            self.wants_advertising = {'on': True, 'off': False}[arguments[0]]
-            await self.advertise(self.wants_advertising)
-        elif command == 'forget':
-            self.device.keystore = MemoryKeyStore()
-        elif command != 'state':
-            raise ValueError(f'unknown command {command}')
-        return f'ok t={t} {self.state()}'
+from virtual_button import COMMAND, NOTIFY, READ, WRITE, Button
 
 
 class PTTZ(Button):
@@ -288,4 +105,91 @@ class Microbit(Button):
             await self.send(control, b'\2')
 
 
-FAMILIES = {'ptt-z': PTTZ, 'aina': AINA, 'anytone': AnyTone, 'td-q2l': TDQ2L, 'microbit': Microbit}
+class B01(Button):
+    """Inrico B01, its LE half: text with a NUL; silent until the start command is written."""
+
+    name, address = 'B01_BLE', 'C4:00:00:00:66:66'
+    controls = ('ptt', 'emergency', 'volume-up', 'volume-down')
+    clicks = {'emergency': b'C:SOS*', 'volume-up': b'C:VP*', 'volume-down': b'C:VM*'}
+    services = {'6666': {'text': ('8888', NOTIFY, b'')}, '7777': {'start': ('8877', WRITE, b'\0')}}
+    started = False
+
+    def on_write(self, label, value):
+        self.started = value == b'\1'
+
+    def on_connection(self, connection):
+        super().on_connection(connection)
+        self.started = False
+
+    def report(self, control):
+        down = control in self.held
+        if not self.started or (control in self.clicks and not down):
+            return []
+        return [('text', self.clicks.get(control, b'+PTT=P' if down else b'+PTT=R') + b'\0')]
+
+
+class ITag(Button):
+    """iTAG key fob: FFE0/FFE1 as the PTT-Z has, but one notification a click and none for the release."""
+
+    name, address = 'iTAG            ', 'C4:00:00:00:18:02'
+    advertised_services = ('FFE0',)
+    services = {'FFE0': {'click': ('FFE1', READ | NOTIFY, b'\0')}, '1802': {'alert': ('2A06', WRITE | COMMAND, b'\0')}}
+    has_battery_service = True
+
+    def report(self, control):
+        return [('click', b'\1')] if control in self.held else []
+
+
+class Unknown(Button):
+    """A button that no profile knows: a counter and the state in two bytes, and a characteristic that chatters."""
+
+    name, address = 'Acme BTN-7', 'C4:00:00:00:AC:3E'
+    services = {'5A1D0001-7C1E-4B7A-9A43-0B7D10C0FFEE': {
+        'state': ('5A1D0002-7C1E-4B7A-9A43-0B7D10C0FFEE', READ | NOTIFY, b'\0\0'),
+        'voltage': ('5A1D0003-7C1E-4B7A-9A43-0B7D10C0FFEE', NOTIFY, b'\0\0')}}
+    counter, chattering, chatter_s = 0, None, 0.7
+
+    def report(self, control):
+        self.counter = (self.counter + 1) % 256
+        return [('state', bytes([self.counter, control in self.held]))]
+
+    def on_subscription(self, label, notify):
+        super().on_subscription(label, notify)
+        if label == 'voltage' and self.chattering is None:
+            self.chattering = asyncio.get_running_loop().create_task(self.chatter())
+
+    async def chatter(self):
+        millivolts = 2950
+        while self.subscribed('voltage'):
+            millivolts -= 1
+            await self.send('voltage', millivolts.to_bytes(2, 'little'))
+            await asyncio.sleep(self.chatter_s)
+        self.chattering = None
+
+
+class HIDRemote(Button):
+    """A remote control by HID over GATT: BlueZ makes an input device of it. It has to be bonded."""
+
+    name, address = 'PTT-Remote', 'C4:00:00:00:18:12'
+    appearance = 0x0180
+    # One bit a control: play/pause, next, previous, volume up, volume down of the consumer page; three bits of nothing.
+    usages = {'play-pause': 0xCD, 'next': 0xB5, 'previous': 0xB6, 'volume-up': 0xE9, 'volume-down': 0xEA}
+    controls = tuple(usages)
+    report_map = (b'\x05\x0c\x09\x01\xa1\x01\x85\x01\x15\x00\x25\x01\x75\x01\x95\x05'
+                  + b''.join(bytes((0x09, usage)) for usage in usages.values()) + b'\x81\x02\x95\x03\x81\x01\xc0')
+    advertised_services = ('1812',)
+    services = {
+        '180A': {'pnp': ('2A50', READ, bytes.fromhex('02341278560001'))},
+        '1812': {'report': ('2A4D', READ | NOTIFY, b'\0', [('2908', b'\x01\x01')]),
+                 'map': ('2A4B', READ, report_map),
+                 'information': ('2A4A', READ, b'\x11\x01\x00\x02'),
+                 'point': ('2A4C', COMMAND, b'\0'),
+                 'mode': ('2A4E', READ | COMMAND, b'\1')}}
+    has_battery_service = True
+
+    def report(self, control):
+        return [('report', bytes([sum(1 << n for n, c in enumerate(self.controls) if c in self.held)]))]
+
+
+FAMILIES = {'ptt-z': PTTZ, 'aina': AINA, 'anytone': AnyTone, 'td-q2l': TDQ2L, 'microbit': Microbit, 'b01': B01, 'itag': ITag,
+            'unknown': Unknown, 'hid-remote': HIDRemote}

@@ -53,9 +53,7 @@ struct ControlMachine: Sendable {
         }
     }
 
-    var nextDeadline: Instant? {
-        [gesture.nextDeadline, emergency?.nextDeadline].compactMap { $0 }.min()
-    }
+    var nextDeadline: Instant? { earliest(gesture.nextDeadline, emergency?.nextDeadline) }
 
     mutating func handle(_ event: GestureStateMachine.Event, at now: Instant) -> [Action] {
         guard action != .none else { return [] }
@@ -95,4 +93,11 @@ struct ControlMachine: Sendable {
             }
         }
     }
+}
+
+/// The earlier of two times, either of which may not be. It is asked after every press, so that nothing is allocated.
+func earliest(_ one: Instant?, _ other: Instant?) -> Instant? {
+    guard let one else { return other }
+    guard let other else { return one }
+    return min(one, other)
 }

@@ -48,6 +48,8 @@ public struct ControlsStateMachine: Sendable {
     private var machines: [Control: ControlMachine]
     /// In the order of the profile, so that what happens at once happens in one order.
     private let order: [Control]
+    /// What each control does.
+    public let actions: [Control: ControlAction]
     /// The inputs that are keys.
     private let keyInputs: [Int]
     private var ignoredCount = 0
@@ -68,6 +70,7 @@ public struct ControlsStateMachine: Sendable {
         for control in order {
             machines[control] = ControlMachine(control, profile: profile, gesture: gesture, binding: bindings[control])
         }
+        actions = machines.mapValues(\.action)
         let talkers = order.filter { machines[$0]?.action == .transmit && profile.toggleOnly.contains($0) }
         if let gesture, gesture != .toggle, let talker = talkers.first {
             refusedGesture =
@@ -82,14 +85,15 @@ public struct ControlsStateMachine: Sendable {
     /// Whether any control is down.
     public var isDown: Bool { !down.isEmpty }
 
-    /// What each control does.
-    public var actions: [Control: ControlAction] { machines.mapValues(\.action) }
-
     /// What the control does.
-    public func action(of control: Control) -> ControlAction { machines[control]?.action ?? .none }
+    public func action(of control: Control) -> ControlAction { actions[control] ?? .none }
 
     /// When `deadline` must be handled.
-    public var nextDeadline: Instant? { machines.values.compactMap(\.nextDeadline).min() }
+    public var nextDeadline: Instant? {
+        var next: Instant?
+        for machine in machines.values { next = earliest(next, machine.nextDeadline) }
+        return next
+    }
 
     /// Applies an event.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {

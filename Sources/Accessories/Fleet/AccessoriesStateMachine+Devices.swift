@@ -4,7 +4,7 @@ import MonotonicTime
 
 extension AccessoriesStateMachine {
     static let unbondedProblem =
-        "it is not bonded, and bonded_only asks for that, for anybody could imitate it: "
+        "it is not bonded, and bonded-only asks for that, for anybody could imitate it: "
         + "bond it with 'pttctl accessory add', or 'bluetoothctl pair'"
 
     // MARK: Devices
@@ -133,7 +133,9 @@ extension AccessoriesStateMachine {
         let wanted = kind(accessory.configuration, isLocal: accessory.isLocal, device: facts)
         var isUnusable = false
         if case .passive(_?) = wanted { isUnusable = true }
-        guard wanted != accessory.kind, isUnusable || accessory.link.profile == nil else { return link(id, .device(facts), at: now) }
+        guard wanted != accessory.kind, isUnusable || accessory.link.profile == nil else {
+            return link(id, .device(facts), at: now)
+        }
         return replaceLink(id, wanted, device: facts, at: now)
     }
 
@@ -158,7 +160,9 @@ extension AccessoriesStateMachine {
 
     /// Its link is given up: what the host keeps open for it ends.
     func closeStream(_ id: AccessoryID) -> [Action] {
-        guard case .stream(let kind)? = accessories[id]?.kind, let device = accessories[id]?.link.device else { return [] }
+        guard case .stream(let kind)? = accessories[id]?.kind, let device = accessories[id]?.link.device else {
+            return []
+        }
         return [.command(.closeStream(device: device.id, kind))]
     }
 

@@ -37,7 +37,9 @@ extension AccessoriesStateMachine {
             // An installer has tagged it: it is an accessory, whether it is configured or not.
             id = facts.id == .mediaPlayer ? .mediaPlayer : AccessoryID(facts.accessoryName ?? facts.name)
             if accessories[id] == nil {
-                guard order.count < Self.accessoriesMax else { return [] }
+                guard order.count < Self.accessoriesMax else {
+                    return [.note(id, "not used: \(Self.accessoriesMax) accessories are the limit")]
+                }
                 let configuration = AccessoryConfiguration(
                     id: id, address: facts.address, isBondedOnly: isBondedOnly && facts.address != nil)
                 add(configuration, isAutomatic: true)

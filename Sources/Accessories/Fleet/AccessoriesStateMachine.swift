@@ -97,7 +97,11 @@ struct AccessoriesStateMachine: Sendable {
 
     var configurations: [AccessoryConfiguration] { order.compactMap { accessories[$0]?.configuration } }
 
-    var nextDeadline: Instant? { accessories.values.compactMap(\.nextDeadline).min() }
+    var nextDeadline: Instant? {
+        var next: Instant?
+        for accessory in accessories.values { next = earliest(next, accessory.nextDeadline) }
+        return next
+    }
 
     // MARK: Events
 

@@ -55,7 +55,8 @@ struct FleetAccessory: Sendable {
     var isLocal: Bool { !nodes.isEmpty }
 
     var nextDeadline: Instant? {
-        [link.nextDeadline, controls?.nextDeadline, light.nextDeadline, tightening.nextDeadline].compactMap { $0 }.min()
+        earliest(
+            earliest(link.nextDeadline, controls?.nextDeadline), earliest(light.nextDeadline, tightening.nextDeadline))
     }
 
     /// Counts a press. False when there are more than a person can make.

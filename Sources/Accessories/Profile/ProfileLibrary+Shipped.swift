@@ -23,6 +23,7 @@ extension ProfileLibrary {
         PackageResources.inrico_b01_spp_toml,
         PackageResources.inrico_b02_toml,
         PackageResources.itag_toml,
+        PackageResources.key_hold_toml,
         PackageResources.mbed_button_toml,
         PackageResources.micro_bit_toml,
         PackageResources.motorola_ocw_toml,

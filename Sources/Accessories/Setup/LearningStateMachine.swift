@@ -43,6 +43,8 @@ struct LearningStateMachine: Sendable {
     static let releaseTime = Duration.seconds(4)
     /// What belongs to a release has come by then.
     static let settleTime = Duration.milliseconds(800)
+    /// Nobody lets go faster than that who is asked to; what comes before may be something else.
+    static let reactionTime = Duration.milliseconds(1_200)
     /// The person is asked to press this often at most.
     static let roundsMax = 5
     /// Observations of one source in one step; a source with more of them chatters, and is left out.
@@ -149,7 +151,8 @@ struct LearningStateMachine: Sendable {
             let hold = Self.holdTimes[min(progress.round, Self.holdTimes.count) - 1]
             phase = .press(asked: asked, until: until, hold: now + hold)
         case .release(let pressAsked, let asked, let until, nil) where isRelease(observation):
-            phase = .release(pressAsked: pressAsked, asked: asked, until: until, settled: now + Self.settleTime)
+            let settled = max(now + Self.settleTime, asked + Self.reactionTime)
+            phase = .release(pressAsked: pressAsked, asked: asked, until: until, settled: settled)
         default: break
         }
     }
@@ -169,26 +172,31 @@ struct LearningStateMachine: Sendable {
         switch observation.content {
         case .key(_, let isDown): return isDown
         case .bytes(let bytes):
-            let known = inference.quiet.lazy.filter { $0.source == observation.source }.compactMap(\.bytes)
             guard !RuleCandidates.isBattery(bytes) else { return false }
-            return isNews(bytes, known.filter { $0.count == bytes.count })
+            let known = known(observation.source)
+            // Who tells nothing by itself tells of the button.
+            guard !known.isEmpty else { return true }
+            let alike = known.filter { $0.count == bytes.count }
+            guard let first = alike.first, !alike.contains(bytes) else { return false }
+            return Self.calmPlaces(alike, size: bytes.count).contains { bytes[$0] != first[$0] }
         }
     }
 
+    /// Whether what told of the press tells something else now.
     private func isRelease(_ observation: LearningObservation) -> Bool {
         guard case .bytes(let bytes) = observation.content else { return true }
+        guard !RuleCandidates.isBattery(bytes) else { return false }
         let before = current.dropLast().last { $0.source == observation.source && $0.bytes?.count == bytes.count }
-        guard let before = before?.bytes else { return true }
-        let known = inference.quiet.lazy.filter { $0.source == observation.source }.compactMap(\.bytes)
-        let calm = Self.calmPlaces(known.filter { $0.count == bytes.count }, size: bytes.count)
-        return calm.contains { bytes[$0] != before[$0] }
+        let known = known(observation.source)
+        guard let before = before?.bytes else { return known.isEmpty }
+        let alike = known.filter { $0.count == bytes.count }
+        guard !alike.isEmpty || known.isEmpty else { return false }
+        return Self.calmPlaces(alike, size: bytes.count).contains { bytes[$0] != before[$0] }
     }
 
-    private func isNews(_ bytes: [UInt8], _ known: some Sequence<[UInt8]>) -> Bool {
-        let known = Array(known)
-        guard let first = known.first else { return true }
-        guard !known.contains(bytes) else { return false }
-        return Self.calmPlaces(known, size: bytes.count).contains { bytes[$0] != first[$0] }
+    /// What a source told while nobody touched anything.
+    private func known(_ source: LearningSource) -> [[UInt8]] {
+        inference.quiet.lazy.filter { $0.source == source }.compactMap(\.bytes).filter { !RuleCandidates.isBattery($0) }
     }
 
     /// The places whose bytes did not change while nobody touched anything.

@@ -103,7 +103,10 @@ struct RuleCandidates {
                         controls: [.init(control: .ptt, pressed: [press], released: release.map { [$0] } ?? [])],
                         batteryPrefix: battery)))
         }
-        add(Self.word(pressed), Self.word(released))
+        if let press = Self.word(pressed) {
+            // It may have been repeated until the button was let go.
+            add(press, Self.word(released.map { Self.without(press, in: $0) }.filter { !$0.isEmpty }))
+        }
         // Pressed and let go within the window in which it was to be held: clicks.
         add(Self.word(pressed), nil)
         add(Self.word(released), nil)
@@ -138,6 +141,22 @@ struct RuleCandidates {
             }
         }
         return nil
+    }
+
+    private static func without(_ word: String, in text: [UInt8]) -> [UInt8] {
+        let word = Array(word.utf8)
+        var result: [UInt8] = []
+        var rest = text[...]
+        while let byte = rest.first {
+            if rest.starts(with: word) {
+                rest = rest.dropFirst(word.count)
+                if !result.isEmpty { result.append(UInt8(ascii: "\n")) }
+            } else {
+                result.append(byte)
+                rest = rest.dropFirst()
+            }
+        }
+        return result
     }
 
     private static func contains(_ text: [UInt8], _ word: ArraySlice<UInt8>) -> Bool {

@@ -7,6 +7,8 @@ struct RuleInference {
     static let clickTime = Duration.milliseconds(600)
     /// An edge and its contrary within this time are a bouncing contact.
     static let bounceTime = Duration.milliseconds(60)
+    /// What a source tells of one press comes within this time.
+    static let lateTime = Duration.milliseconds(200)
     /// Rounds that a rule has to explain.
     static let roundsNeeded = 2
     /// The same where something else might explain them, too.
@@ -41,7 +43,8 @@ struct RuleInference {
 
     /// What a round is by a rule.
     private enum Outcome {
-        case held(bounces: Bool)
+        /// `delay`: from the first that the source told in the round.
+        case held(bounces: Bool, delay: Duration)
         case clicked
         case early
         /// Pressed, and never up again.
@@ -56,6 +59,8 @@ struct RuleInference {
         var rounds: Int
         /// Narrower rules have smaller numbers.
         var breadth: Int
+        /// It knows of a press only some time after the source has told something.
+        var isLate: Bool
         var order: Int
         /// What it takes for the release comes by itself, too.
         var isNoisy: Bool
@@ -83,12 +88,9 @@ struct RuleInference {
                 if outcomes.allSatisfy({ if case .stuck = $0 { true } else { false } }) { sawStuck = true }
                 // Who lets go too early may do so once or twice without spoiling the rest.
                 if held > 0, held + early == outcomes.count, early <= 2 {
-                    let bounces = outcomes.contains { if case .held(true) = $0 { true } else { false } }
-                    holds.append(
-                        explained(rule, source, isToggleOnly: false, bounces: bounces, rounds: held, order: order))
+                    holds.append(explained(rule, source, outcomes, rounds: held, order: order))
                 } else if clicked == outcomes.count {
-                    clicks.append(
-                        explained(rule, source, isToggleOnly: true, bounces: false, rounds: clicked, order: order))
+                    clicks.append(explained(rule, source, outcomes, rounds: clicked, order: order))
                 }
             }
         }
@@ -120,19 +122,26 @@ struct RuleInference {
     }
 
     private static func isBetter(_ one: Explained, _ other: Explained) -> Bool {
-        // More rounds say more; then the narrower rule; then where it is from.
+        // More rounds say more; then who tells the press at once; then the narrower rule; then where it is from.
         if one.rounds != other.rounds { return one.rounds > other.rounds }
+        if one.isLate != other.isLate { return other.isLate }
         if one.breadth != other.breadth { return one.breadth < other.breadth }
         let (rank, otherRank) = (one.rule.source.rank, other.rule.source.rank)
         return rank != otherRank ? rank < otherRank : one.order < other.order
     }
 
     private func explained(
-        _ rule: DecodeRule, _ source: LearningSource, isToggleOnly: Bool, bounces: Bool, rounds: Int, order: Int
+        _ rule: DecodeRule, _ source: LearningSource, _ outcomes: [Outcome], rounds: Int, order: Int
     ) -> Explained {
-        Explained(
-            rule: LearnedRule(source: source, rule: rule, isToggleOnly: isToggleOnly, bounces: bounces),
-            rounds: rounds, breadth: Self.breadth(rule), order: order, isNoisy: isReleaseNoisy(rule, source))
+        var result = Explained(
+            rule: LearnedRule(source: source, rule: rule, isToggleOnly: true, bounces: false), rounds: rounds,
+            breadth: Self.breadth(rule), isLate: false, order: order, isNoisy: isReleaseNoisy(rule, source))
+        for case .held(let bounces, let delay) in outcomes {
+            result.rule.isToggleOnly = false
+            result.rule.bounces = result.rule.bounces || bounces
+            result.isLate = result.isLate || delay > Self.lateTime
+        }
+        return result
     }
 
     private static func breadth(_ rule: DecodeRule) -> Int {
@@ -183,7 +192,8 @@ struct RuleInference {
                     if Self.shouldUnderstand(rule, observation) { return nil }
                 }
             }
-            let outcome = Self.outcome(edges, round, clicks: !rule.clicks.isEmpty)
+            let first = round.observations.first { $0.source == source }?.time ?? round.pressAsked
+            let outcome = Self.outcome(edges, round, clicks: !rule.clicks.isEmpty, first: first)
             if case .wrong = outcome { return nil }
             outcomes.append(outcome)
         }
@@ -209,7 +219,7 @@ struct RuleInference {
     }
 
     private static func outcome(
-        _ raw: [(isDown: Bool, time: Instant)], _ round: LearningRound, clicks: Bool
+        _ raw: [(isDown: Bool, time: Instant)], _ round: LearningRound, clicks: Bool, first: Instant
     ) -> Outcome {
         let (edges, bounces) = clicks ? (raw, false) : withoutBounce(raw)
         guard let down = edges.first else { return .never }
@@ -224,7 +234,7 @@ struct RuleInference {
             return edges[edges.count - 1].time - down.time <= clickTime && edges.count % 2 == 0 ? .clicked : .wrong
         }
         let up = edges[1].time
-        if up >= round.releaseAsked { return .held(bounces: bounces) }
+        if up >= round.releaseAsked { return .held(bounces: bounces, delay: down.time - first) }
         return up - down.time <= clickTime ? .clicked : .early
     }
 

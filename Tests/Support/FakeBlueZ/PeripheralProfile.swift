@@ -26,7 +26,8 @@ public struct PeripheralProfile: Sendable {
     /// A 16-bit service or characteristic number on the Bluetooth base.
     static func short(_ digits: String) -> String { "0000\(digits)-0000-1000-8000-00805f9b34fb" }
 
-    private init(
+    /// A kind of button of a test's own.
+    public init(
         _ name: String, _ service: String, _ characteristic: String, pressed: [UInt8] = [1], released: [UInt8] = [0],
         flags: [String] = ["read", "notify"], isAdvertised: Bool = true, hasBattery: Bool = false,
         advertisedName: String? = nil, isSerial: Bool = false

@@ -1,0 +1,76 @@
+// A device that a command line names: by its address, or by the name that it advertises.
+import MonotonicTime
+import PTTBus
+import Terminal
+
+/// Looks for one device by its name. Pure.
+struct DeviceFinder {
+    /// How long it is looked for.
+    static let patience = Duration.seconds(60)
+    /// How long others of the same name are waited for after the first.
+    static let others = Duration.seconds(1)
+
+    let name: String
+    private var found: [String: DiscoveredDevice] = [:]
+    private var firstInSight: Instant?
+
+    init(_ name: String) { self.name = name }
+
+    mutating func handle(_ device: DiscoveredDevice, at now: Instant) {
+        guard device.name.lowercased() == name.lowercased() else { return }
+        found[device.address] = device
+        if device.signalStrength != nil, firstInSight == nil { firstInSight = now }
+    }
+
+    /// The device, as soon as it is in sight alone for a moment; nil while it is not known.
+    func decision(at now: Instant) throws(Failure) -> DiscoveredDevice? {
+        guard let firstInSight, now - firstInSight >= Self.others else { return nil }
+        return try only(found.values.filter { $0.signalStrength != nil })
+    }
+
+    /// The device when time is up: one that is known, though not in sight, will do.
+    func lastDecision() throws(Failure) -> DiscoveredDevice {
+        let inSight = found.values.filter { $0.signalStrength != nil }
+        if let device = try only(inSight.isEmpty ? Array(found.values) : inSight) { return device }
+        throw Failure(
+            "no device called '\(name.plain(limit: 64))' was in sight in \(Self.patience.components.seconds) s; try again and "
+                + "\(AccessoryScan.advice), or look for it: pttctl accessory scan")
+    }
+
+    private func only(_ devices: [DiscoveredDevice]) throws(Failure) -> DiscoveredDevice? {
+        guard devices.count > 1 else { return devices.first }
+        let addresses = devices.sorted { ($0.signalStrength ?? -200) > ($1.signalStrength ?? -200) }.map {
+            "\($0.address.plain(limit: 32)) (\($0.signalStrength.map { "\($0) dBm" } ?? "not in sight"))"
+        }
+        throw Failure(
+            "several devices are called '\(name.plain(limit: 64))'; give the address of one: "
+                + addresses.joined(separator: ", "))
+    }
+
+    /// The address that `text` is, or that of the device with this name, looked for by a scan.
+    static func address(_ text: String, _ daemon: DaemonClient, tell: (String) -> Void) async throws -> String {
+        guard !text.isBluetoothAddress else { return text.uppercased() }
+        let live = try await LiveFeed.start(daemon, seconds: Double(patience.components.seconds))
+        defer { live.stop() }
+        try await daemon.startScan()
+        tell("looking for '\(text.plain(limit: 64))': \(AccessoryScan.advice)")
+        var finder = DeviceFinder(text)
+        var decided: DiscoveredDevice?
+        loop: for await item in live.news {
+            switch item {
+            case .event(.accessory(.found(let device)), let time): finder.handle(device, at: time)
+            case .event(.running(false), _): throw Failure.daemonLeft
+            case .event: break
+            case .tick:
+                decided = try finder.decision(at: .now)
+                if decided != nil { break loop }
+            case .interrupted: throw Failure("interrupted; nothing was changed")
+            case .timeUp: break loop
+            }
+        }
+        let device = try decided ?? finder.lastDecision()
+        try? await daemon.stopScan()
+        tell("found \(device.nameText) at \(device.address.plain(limit: 32))")
+        return device.address
+    }
+}

@@ -1,0 +1,89 @@
+"""A day in a minute: presses of random length of three buttons at once, with random drops; count in = count out."""
+import asyncio
+import os
+import random
+
+BUTTONS = ('ptt-z', 'aina', 'anytone')
+SEED = 20260420
+
+
+class Worker:
+    """One button and who presses it. `told`: what it sent while somebody heard it, [(ns, isDown)], and drops as (ns, None)."""
+
+    def __init__(self, proof, name, presses, seed):
+        self.proof, self.name, self.presses, self.chance = proof, name, presses, random.Random(f'{seed} {name}')
+        self.told, self.unheard, self.drops = [], 0, 0
+
+    async def send(self, command):
+        answer = await self.proof.devices(self.name, command)
+        if answer['receivers']:
+            self.told.append((answer['t'], command == 'press'))
+        else:
+            self.unheard += command == 'press'
+
+    async def work(self):
+        done = 0
+        while done < self.presses:
+            await self.send('press')
+            done += 1
+            # Mostly short ones, as people do; now and then a long one.
+            await asyncio.sleep(self.chance.choice((0.02, 0.05, 0.1, 0.2)) * (1 + self.chance.random()))
+            if self.chance.random() < 0.02:
+                t = (await self.proof.devices(self.name, 'drop'))['t']
+                self.drops += 1
+                self.told.append((t, None))
+                await asyncio.sleep(self.chance.random() * 0.6)
+            await self.send('release')
+            await asyncio.sleep(0.02 + self.chance.random() * 0.15)
+
+
+def edges(told):
+    """The edges that pttd has to report of what a button told: a press while down and a release while up are none, a drop is an up."""
+    down, found = False, []
+    for _, state in told:
+        if bool(state) != down:
+            down = bool(state)
+            found.append('down' if down else 'up')
+    return found
+
+
+async def day(proof, emulated):
+    presses = int(os.environ.get('PTTD_DAY_PRESSES') or (300 if emulated else 1000))
+    for name in BUTTONS:
+        await proof.daemon.ready(name, 60)
+    since = proof.log.here()
+    paths = {name: (await proof.daemon.accessory(name))['Path'] for name in BUTTONS}
+    proof.daemon.signals.clear()
+    workers = [Worker(proof, name, presses // len(BUTTONS) + (n < presses % len(BUTTONS)), SEED) for n, name in enumerate(BUTTONS)]
+    await asyncio.gather(*(w.work() for w in workers))
+    await asyncio.sleep(2)
+    proof.log.read()
+    lines = proof.log.lines[since:]
+    problems, count_in, count_out, unheard, drops = [], 0, 0, 0, 0
+    controls = [(path, 'down' if body[1] else 'up') for _, path, member, body in proof.daemon.signals if member == 'Control']
+    for worker in workers:
+        reported = [edge for path, edge in controls if path == paths[worker.name]]
+        expected = edges(worker.told)
+        count_in += expected.count('down')
+        count_out += reported.count('down')
+        unheard += worker.unheard
+        drops += worker.drops
+        if reported != expected:
+            at = next((i for i, (a, b) in enumerate(zip(reported, expected)) if a != b), min(len(reported), len(expected)))
+            problems.append(f'{worker.name}: {len(expected)} edges told, {len(reported)} reported, different from edge {at}')
+    intents = [line.message for line in lines if line.message in ('Press', 'Release')]
+    wanted, held = [], set()
+    for path, edge in controls:
+        before = bool(held)
+        (held.add if edge == 'down' else held.discard)(path)
+        if bool(held) != before:
+            wanted.append('Press' if held else 'Release')
+    if intents != wanted:
+        problems.append(f'{len(wanted)} begins and ends of talking were due, {len(intents)} came')
+    if held or not await proof.idle():
+        problems.append('stuck')
+    proof.book.results['day'] = {'seed': SEED, 'presses': presses, 'heard': count_in, 'reported': count_out, 'while_away': unheard,
+                                 'drops': drops, 'bursts': intents.count('Press')}
+    assert not problems, '; '.join(problems)
+    return (f'{presses} presses of {len(BUTTONS)} buttons, {drops} drops: {count_in} told, {count_out} reported, {unheard} while away; '
+            f'{intents.count("Press")} bursts; seed {SEED}')

@@ -1,0 +1,162 @@
+"""The proof's part in which a held button is lost, in every way, and comes back."""
+import asyncio
+import os
+import signal
+
+from accessory_agent import Agent
+from accessory_bench import now, run
+from accessory_presses import Presses
+
+# A machine without KVM is several times as slow; the limits of the product are those of real machines.
+EMULATED = os.environ.get('VM_ACCELERATOR') != 'kvm'
+LOSS_LIMIT_MS = 1000 if EMULATED else 500
+RECONNECT_LIMIT_MS = 2000
+
+
+class Losses(Presses):
+    async def loss(self, name, hold, source, lose, reasons, recover, limit=LOSS_LIMIT_MS):
+        """Holds, loses, and measures until the burst has ended."""
+        await self.hold(*hold)
+        await asyncio.sleep(0.5)
+        since = self.log.here()
+        lost = await lose()
+        line = await self.log.find('Release', since, 10, source=source)
+        assert line, 'the burst never ended'
+        took = (line.written - lost) / 1e6
+        for _ in range(40):
+            if await self.idle():
+                break
+            await asyncio.sleep(0.05)
+        else:
+            raise AssertionError('the channel still transmits')
+        await recover()
+        self.balanced()
+        self.book.results['losses'].append({'loss': name, 'ended_after_ms': round(took, 1), 'reason': line.fields['reason']})
+        assert line.fields['reason'] in reasons, f'reason {line.fields["reason"]}'
+        assert took < limit, f'it took {took:.0f} ms, {limit} allowed'
+        return f'ended after {took:.0f} ms ({line.fields["reason"]})'
+
+    def vbt(self, *words):
+        async def act():
+            return (await self.devices(*words))['t']
+        return act
+
+    async def losses(self):
+        step, loss, ready = self.book.step, self.loss, self.daemon.ready
+
+        def back(*identifiers, before=None):
+            async def recover():
+                if before is not None:
+                    await before()
+                for identifier in identifiers:
+                    await ready(identifier, 60)
+            return recover
+
+        async def nothing():
+            pass
+        z = (('ptt-z', 'ptt-z/ptt'), 'ptt-z/ptt')
+        await step('held, and dropped by the button', loss('drop', *z, self.vbt('ptt-z', 'drop'), {'disconnected'}, back('ptt-z')))
+
+        async def vanish():
+            state = await self.devices('ptt-z', 'state')
+            answer = await self.devices('ptt-z', 'vanish')
+            self.in_force = f'interval {state["interval_ms"]} ms, latency {state["latency"]}, supervision {answer["supervision_ms"]} ms'
+            self.supervision = answer['supervision_ms']
+            return answer['t']
+        self.in_force, self.supervision = 'nothing', 0
+        await step('held, and out of reach', loss('vanish', *z, vanish, {'disconnected'},
+                                                  back('ptt-z', before=self.vbt('ptt-z', 'adv', 'on'))))
+        self.book.note('the link was tightened while held', 0 < self.supervision <= 400, self.in_force)
+        relaxed = await self.devices('ptt-z', 'state')
+        self.book.note('and is not afterwards', relaxed['supervision_ms'] > 400, f'supervision {relaxed["supervision_ms"]} ms')
+
+        def power(adapter, on):
+            async def act():
+                t = now()
+                await self.daemon.power(adapter, on)
+                return t
+            return act
+        await step('held, and the adapter switched off', loss(
+            'adapter off', *z, power(self.le, False), {'adapterOff', 'disconnected'}, back('ptt-z', before=power(self.le, True)), 3000))
+
+        async def kill_bluetoothd():
+            pid = int(await run('systemctl', 'show', '-P', 'MainPID', 'bluetooth'))
+            t = now()
+            os.kill(pid, signal.SIGKILL)
+            return t
+
+        async def start_bluetoothd():
+            await run('systemctl', 'reset-failed', 'bluetooth', ok=None)
+            await run('systemctl', 'start', 'bluetooth')
+        await step('held, and bluetoothd killed', loss(
+            'bluetoothd killed', *z, kill_bluetoothd, {'bluetoothStopped'}, back('ptt-z', 'aina', before=start_bluetoothd)), 180)
+        self.agent = await Agent.register(self.daemon)
+
+        async def suspend():
+            t = now()
+            await self.daemon.call('org.freedesktop.login1', '/org/freedesktop/login1', 'org.freedesktop.login1.Manager', 'Suspend',
+                                   'b', [False])
+            return t
+
+        async def awake():
+            await asyncio.sleep(2)
+            await self.devices('ptt-z', 'release')
+            await ready('ptt-z', 40)
+        await step('held, and the machine goes to sleep', loss('suspend', *z, suspend, {'suspended'}, awake, 3000))
+        await step('held, and unplugged', loss(
+            'unplug', ('foot-switch', 'foot-switch/ptt'), 'foot-switch/ptt', self.vbt('foot-switch', 'unplug'), {'unplugged', 'removed'},
+            back('foot-switch', before=self.vbt('foot-switch', 'plug'))))
+        await self.only('aina-v1')
+        await self.devices('aina-v1', 'dial')
+        await step('held, and the serial port closed', loss(
+            'stream closed', ('aina-v1', 'aina-v1/ptt'), 'aina-v1/ptt', self.vbt('aina-v1', 'close'), {'disconnected'},
+            back('aina-v1')))
+        await step('held, and the classic link dropped', loss(
+            'classic drop', ('aina-v1', 'aina-v1/ptt'), 'aina-v1/ptt', self.vbt('aina-v1', 'drop'), {'disconnected'},
+            back('aina-v1', before=self.vbt('aina-v1', 'dial'))))
+
+        async def stop():
+            t = now()
+            await run('systemctl', 'stop', 'pttd')
+            return t
+
+        async def start():
+            await run('systemctl', 'start', 'pttd')
+            await ready('ptt-z', 40)
+        self.idle, idle = self.always, self.idle
+        await step('held, and pttd stopped', loss('pttd stopped', *z, stop, {'stopped'}, start, 5000))
+        self.idle = idle
+        await step('two held, one lost', self.two_held())
+
+    async def always(self):
+        return True
+
+    async def two_held(self):
+        await self.hold('ptt-z', 'ptt-z/ptt')
+        await self.devices('foot-switch', 'press')
+        await asyncio.sleep(0.3)
+        since = self.log.here()
+        await self.devices('ptt-z', 'drop')
+        assert await self.log.find('Release', since, 1.5) is None, 'the other one was released too'
+        await self.devices('foot-switch', 'release')
+        assert await self.log.find('Release', since, source='foot-switch/ptt'), 'no release of the second'
+        await self.devices('ptt-z', 'release')
+        await self.daemon.ready('ptt-z')
+        self.balanced()
+        return 'it went on until the second was let go'
+
+    async def reconnect(self):
+        took = []
+        for _ in range(4):
+            await self.devices('ptt-z', 'vanish')
+            await self.daemon.until('ptt-z', lambda a: not a['Connected'], 10)
+            await asyncio.sleep(2)
+            since = self.log.here()
+            t = (await self.devices('ptt-z', 'adv', 'on'))['t']
+            line = await self.log.find('Accessory', since, 10, id='ptt-z', ready='true')
+            assert line, 'it never came back'
+            took.append((line.written - t) / 1e6)
+            await self.presses('ptt-z', 'ptt-z/ptt', 1)
+        self.book.results['reconnect_ms'] = [round(x) for x in took]
+        assert max(took) < RECONNECT_LIMIT_MS, f'{[round(x) for x in took]} ms'
+        return f'{", ".join(f"{x:.0f}" for x in took)} ms after it advertised again'
