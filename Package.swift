@@ -228,7 +228,8 @@ let package = Package(
         tests(
             "pttd", named: "pttd",
             [
-                "BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "RelayServer", "Accessories", "Bridge",
+                "FakeBlueZ", "BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "RelayServer",
+                "Accessories", "Bridge",
                 "Calls", "ChannelService", "Cryptography", "PTTBus", "PushToTalkCore", "SystemUI", "MonotonicTime",
                 "Reactor", log,
             ]),

@@ -1,4 +1,4 @@
-// The end of a child process, as an event of the loop.
+// Child processes: their end as an event of the loop, and what they must not inherit.
 import CLinux
 
 #if canImport(Glibc)
@@ -35,4 +35,14 @@ public final class ProcessWatch {
         watch?.cancel()
         if descriptor >= 0 { close(descriptor) }
     }
+}
+
+/// Has posix_spawn(3) close every descriptor from `first` on: a program that is started has no use for this one's.
+///
+/// - Throws: `SystemError` when there is no memory for it.
+public func addClosing(
+    from first: Int32, to actions: inout posix_spawn_file_actions_t
+) throws(SystemError) {
+    let code = withUnsafeMutablePointer(to: &actions) { ptt_spawn_close_from($0, first) }
+    guard code == 0 else { throw SystemError("posix_spawn_file_actions_addclosefrom_np", code: code) }
 }

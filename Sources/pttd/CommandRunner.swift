@@ -110,6 +110,11 @@ actor CommandRunner {
         posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
         // The journal, under systemd.
         posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO)
+        do throws(SystemError) {
+            try addClosing(from: STDERR_FILENO + 1, to: &files)
+        } catch {
+            throw .notStarted(program: words[0], code: error.code)
+        }
         // This daemon blocks signals that end programs, and ignores SIGPIPE.
         var none = sigset_t()
         sigemptyset(&none)

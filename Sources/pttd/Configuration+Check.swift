@@ -7,7 +7,7 @@ extension Configuration {
     /// in words that say what to do. Nothing is changed.
     func problems(stateDirectory: String) -> [String] {
         var problems = accessories.profileProblems.map { "\($0)" }
-        if let directory = profilesDirectory, !Self.isDirectory(directory) {
+        if let directory = accessories.profilesDirectory, !Self.isDirectory(directory) {
             problems.append("accessories.profiles: \(directory) is no directory; make it, or remove the key")
         }
         let kept = AccessoryStore(directory: stateDirectory, setsAside: false).restore(accessories)

@@ -35,8 +35,6 @@ struct Configuration {
     var policy = JoinPolicy()
     /// Whether the desktop shows push to talk; nil: on the session bus, which is a user's.
     var desktop: Bool?
-    /// Where the administrator's profiles are, if the file says so.
-    var profilesDirectory: String?
     /// The accessories, and the profiles to know them by.
     var accessories = AccessorySettings()
 
@@ -104,7 +102,6 @@ extension Configuration {
             result.policy.hours = policy.value("hours", .array(of: hours), default: []).compactMap { $0 }
         }
         if let ui = root.table("ui") { result.desktop = ui.optional("desktop", .boolean) }
-        result.profilesDirectory = root.table("accessories")?.optional("profiles", .string)
         result.accessories = AccessorySettings(settings: root, allowsCommands: result.isUsersOwn)
         return result
     }

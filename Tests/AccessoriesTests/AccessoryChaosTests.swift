@@ -93,35 +93,4 @@ import Testing
         }
         #expect(bluetooth.commands.count < 5_000, "seed \(seed): \(bluetooth.commands.count) commands")
     }
-
-    /// Bytes at random into every shipped profile: begins and ends of a control alternate.
-    @Test func noBytesConfuseADecoder() {
-        var seeds = SeededGenerator()
-        for profile in ProfileLibrary.load(directory: nil).library.profiles {
-            let seed = seeds.next()
-            var random = SeededGenerator(seed: seed)
-            var machine = ControlsStateMachine(profile)
-            var active: Set<Control> = []
-            for time in 0..<5_000 {
-                var bytes = (0..<Int.random(in: 0...8, using: &random)).map { _ in
-                    UInt8.random(in: 0...255, using: &random)
-                }
-                if Bool.random(using: &random) {
-                    bytes = [[1], [0], [0x81], Array("ELET1ELET2B".utf8)].randomElement(using: &random)!
-                }
-                let input = Int.random(in: -1...profile.inputs.count, using: &random)
-                let event: ControlsStateMachine.Event =
-                    Int.random(in: 0..<50, using: &random) == 0 ? .lost : .value(input: input, bytes: bytes)
-                for action in machine.handle(event, at: .zero + .milliseconds(time)) {
-                    switch action {
-                    case .begin(let control): #expect(active.insert(control).inserted, "seed \(seed)")
-                    case .end(let control): #expect(active.remove(control) != nil, "seed \(seed)")
-                    default: break
-                    }
-                }
-            }
-            _ = machine.handle(.lost, at: .zero + .seconds(60))
-            #expect(!machine.isActive)
-        }
-    }
 }

@@ -49,7 +49,7 @@ private func streamDevice(number: Int = 7, isPaired: Bool = true) -> DeviceFacts
 
     @Test func aConfiguredAccessoryIsJoinedByTheNameInTheRule() {
         var world = SimulatedBluetooth([
-            AccessoryConfiguration(id: AccessoryID("pedal"), profileID: "key-hold", gesture: .toggle)
+            AccessoryConfiguration(id: AccessoryID("pedal"), profileID: "foot-switch", gesture: .toggle)
         ])
         #expect(world.status("pedal")?.problem?.contains("udev rule") == true)
         let pedal = LocalDeviceFacts.keys("/dev/input/event7", accessory: "pedal", profile: nil)
@@ -221,7 +221,7 @@ private func streamDevice(number: Int = 7, isPaired: Bool = true) -> DeviceFacts
         var world = SimulatedBluetooth([], takesKnownDevices: true, isBondedOnly: true)
         world.add(known)
         world.send(.radio(.on))
-        #expect(world.status(known.address)?.problem?.contains("bonded_only") == true)
+        #expect(world.status(known.address)?.problem?.contains("bonded-only") == true)
         let wired = LocalDeviceFacts.keys("/dev/input/event1", name: "Wired")
         let wireless = LocalDeviceFacts.keys("/dev/input/event2", name: "Air", address: "00:11:22:33:44:09")
         for device in [wired, wireless] {
@@ -230,7 +230,7 @@ private func streamDevice(number: Int = 7, isPaired: Bool = true) -> DeviceFacts
             world.key(device, f13, false)
         }
         #expect(world.intents == ["began Wired/ptt", "ended Wired/ptt released"])
-        #expect(world.status("Air")?.problem?.contains("bonded_only") == true)
+        #expect(world.status("Air")?.problem?.contains("bonded-only") == true)
     }
 
     // MARK: Changes while it runs

@@ -44,8 +44,8 @@ private func read(_ text: String, allowsCommands: Bool = false) throws(SettingsE
         let settings = try read(
             """
             [accessories]
-            media_player = true
-            bonded_only = true
+            media-player = true
+            bonded-only = true
             [accessory.vest]
             address = "aa:bb:cc:dd:ee:ff"
             profile = "aina-v2"
@@ -55,8 +55,8 @@ private func read(_ text: String, allowsCommands: Bool = false) throws(SettingsE
             soft2 = ["/usr/bin/notify-send", "Help me"]
             ptt2 = "none"
             [accessory.pedal]
-            profile = "key-hold"
-            bonded_only = false
+            profile = "foot-switch"
+            bonded-only = false
             [accessory.media-player]
             gesture = "toggle"
             """, allowsCommands: true)

@@ -269,7 +269,7 @@ extension LocalDeviceFacts {
     /// A tagged input device.
     static func keys(
         _ node: String, name: String = "Foot Switch", address: String? = nil, accessory: String? = nil,
-        profile: String? = "key-hold", keys: Set<UInt16> = [183]
+        profile: String? = "foot-switch", keys: Set<UInt16> = [183]
     ) -> LocalDeviceFacts {
         LocalDeviceFacts(
             id: LocalDeviceID(node), name: name, address: address, device: nil, accessoryName: accessory,

@@ -85,7 +85,12 @@ private struct Listener {
         for _ in 0..<30_000 {
             let caller = ":1.\(Int.random(in: 0..<6, using: &random))"
             let uuid = uuids.randomElement(using: &random)
-            now = now + .milliseconds(Int.random(in: 0..<500, using: &random))
+            let next = now + .milliseconds(Int.random(in: 0..<500, using: &random))
+            while let deadline = director.nextDeadline, deadline <= next {
+                now = max(now, deadline)
+                apply(.deadlineReached)
+            }
+            now = next
             switch Int.random(in: 0..<15, using: &random) {
             case 0...3:
                 apply(
@@ -122,7 +127,9 @@ private struct Listener {
                 #expect(director.nextDeadline.map { $0 > now } ?? true, "a deadline stays due")
             }
         }
-        for kind in ["open", "close", "remember", "forget", "hand", "orphan", "release", "refuse", "choose", "announce"] {
+        for kind in [
+            "open", "close", "remember", "forget", "hand", "orphan", "release", "refuse", "choose", "announce",
+        ] {
             #expect((counts[kind] ?? 0) > 0, "never seen: \(kind)")
         }
     }

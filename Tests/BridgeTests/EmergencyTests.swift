@@ -1,3 +1,4 @@
+import Accessories
 import Bridge
 import FoundationEssentials
 import MonotonicTime
@@ -23,7 +24,8 @@ import Testing
     private func insisting() -> Machine {
         var bridge = ready()
         _ = bridge.handle(.link(.floorTaken(by: other)), at: start)
-        _ = bridge.handle(.notice(.activeRemoteParticipantChanged(PTParticipant(name: "Unit 8", image: nil))), at: start)
+        _ = bridge.handle(
+            .notice(.activeRemoteParticipantChanged(PTParticipant(name: "Unit 8", image: nil))), at: start)
         #expect(bridge.handle(.pressed(.accessories, .emergency), at: start) == [.beginTransmitting(.handsfreeButton)])
         // Told, but neither the key nor the control is used up.
         #expect(bridge.handle(.beginRefused(taken), at: start) == [.report(taken)])
@@ -84,7 +86,8 @@ import Testing
     @Test func itAsksAgainWhenAnotherOneWasFaster() {
         var bridge = insisting()
         _ = freed(&bridge, at: start + .seconds(3))
-        #expect(bridge.handle(.notice(.transmissionEnding(.refused(taken))), at: start + .seconds(4)).isEmpty, "told once")
+        #expect(
+            bridge.handle(.notice(.transmissionEnding(.refused(taken))), at: start + .seconds(4)).isEmpty, "told once")
         #expect(bridge.nextDeadline == start + .seconds(6))
         #expect(
             bridge.handle(.deadlineReached, at: start + .seconds(6)) == [.beginTransmitting(.handsfreeButton)],
@@ -122,7 +125,8 @@ import Testing
 
     @Test func whoPressesMeanwhileIsToldWhy() {
         var bridge = insisting()
-        guard case .answer(.caller(":1.7"), let error?)? = bridge.handle(.pressed(.caller(":1.7")), at: start).first else {
+        guard case .answer(.caller(":1.7"), let error?)? = bridge.handle(.pressed(.caller(":1.7")), at: start).first
+        else {
             Issue.record("not answered")
             return
         }

@@ -65,7 +65,7 @@ class Proof(Setup, Kinds, Losses):
         await step('pttd restarted: the learned button works', self.learned_again())
         await self.losses()
         await step('reconnects when the button advertises again', self.reconnect())
-        await step('AVRCP by a media player (toggle)', self.media_player())
+        await step('AVRCP by a media player (toggle)', self.media-player())
         await step('a day in a minute', day(self, EMULATED), 400)
         await step('what is not tagged is never opened', self.untagged())
         await step('remove', self.removed())

@@ -77,12 +77,12 @@ class Kinds(Presses):
         await self.daemon.ready('avrcp')
         return await self.toggles('headset', 'avrcp/ptt', [('play',), ('pause',)])
 
-    async def media_player(self):
+    async def media-player(self):
         """AVRCP by the media player that pttd registers."""
         with open('/etc/pttd/pttd.toml') as f:
             settings = f.read()
         with open('/etc/pttd/pttd.toml', 'w') as f:
-            f.write(settings.replace('[accessories]\n', '[accessories]\nmedia_player = true\n'))
+            f.write(settings.replace('[accessories]\n', '[accessories]\nmedia-player = true\n'))
         await self.restart()
         await self.only('headset')
         await self.devices('headset', 'drop')

@@ -37,7 +37,8 @@ import Testing
             setenv("PTTD_TEST_SECRET", "x", 1)
             defer { unsetenv("PTTD_TEST_SECRET") }
             let file = directory.path + "/out"
-            let script = "printf '%s\\n' \"$1\" >$0; env >>$0; ls /proc/self/fd | wc -l >>$0; cat /proc/self/status >>$0"
+            let script =
+                "printf '%s\\n' \"$1\" >$0; env >>$0; ls /proc/self/fd | wc -l >>$0; cat /proc/self/status >>$0"
             try await runner.run(["sh", "-c", script, file, "a b; $(reboot) *"], for: vest)
             #expect(try await ended(runner))
             let lines = try text(file).split(separator: "\n").map(String.init)

@@ -4,7 +4,7 @@ import MonotonicTime
 
 extension AccessoriesStateMachine {
     static let unbondedProblem =
-        "it is not bonded, and bonded_only asks for that, for anybody could imitate it: "
+        "it is not bonded, and bonded-only asks for that, for anybody could imitate it: "
         + "bond it with 'pttctl accessory add', or 'bluetoothctl pair'"
 
     // MARK: Devices

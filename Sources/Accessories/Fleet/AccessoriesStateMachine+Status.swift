@@ -61,7 +61,7 @@ extension AccessoriesStateMachine {
     /// Its presses come from a local device, and there is none.
     private func missing(_ accessory: FleetAccessory, _ profile: AccessoryProfile?, isWireless: Bool) -> String {
         if accessory.configuration.id == .mediaPlayer {
-            return "no media player is registered: write media_player = true in [accessories]"
+            return "no media player is registered: write media-player = true in [accessories]"
         }
         if let id = accessory.configuration.profileID, library[id] == nil {
             return "there is no profile \"\(id)\": correct the name, or put its file into the profiles directory"

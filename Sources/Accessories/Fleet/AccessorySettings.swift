@@ -20,6 +20,8 @@ public struct AccessorySettings: Sendable {
     public var library: ProfileLibrary
     /// What is wrong with profile files that were left out; to be logged.
     public var profileProblems: [SettingsProblem]
+    /// Where the administrator's profiles are, when the settings name a folder; it may be missing.
+    public var profilesDirectory: String?
 
     /// Settings as given, for programs that have no file.
     public init(
@@ -41,8 +43,8 @@ public struct AccessorySettings: Sendable {
     /// ```toml
     /// [accessories]
     /// automatic = true                       # take trusted devices that fit a profile (default)
-    /// media_player = false                   # take the play keys of headsets (AVRCP); other players lose them
-    /// bonded_only = false                    # use bonded Bluetooth accessories only
+    /// media-player = false                   # take the play keys of headsets (AVRCP); other players lose them
+    /// bonded-only = false                    # use bonded Bluetooth accessories only
     /// profiles = "/etc/pttd/profiles.d"      # the administrator's profiles (default)
     ///
     /// [accessory.vest]
@@ -50,7 +52,7 @@ public struct AccessorySettings: Sendable {
     /// name = "PTT-Z*"
     /// profile = "ptt-z"                      # default: recognised
     /// gesture = "toggle"                     # or "hold", "hybrid"; default: the profile's, usually hold
-    /// bonded_only = true                     # default: as [accessories] says
+    /// bonded-only = true                     # default: as [accessories] says
     ///
     /// [accessory.vest.bind]                  # default: what the profile's controls are for
     /// soft1 = "channel-up"
@@ -61,10 +63,11 @@ public struct AccessorySettings: Sendable {
     public init(settings root: SettingsTable, allowsCommands: Bool = false) {
         let table = root.table("accessories")
         takesKnownDevices = table?.value("automatic", .boolean, default: true) ?? true
-        registersMediaPlayer = table?.value("media_player", .boolean, default: false) ?? false
-        isBondedOnly = table?.value("bonded_only", .boolean, default: false) ?? false
+        registersMediaPlayer = table?.value("media-player", .boolean, default: false) ?? false
+        isBondedOnly = table?.value("bonded-only", .boolean, default: false) ?? false
         self.allowsCommands = allowsCommands
         let directory = table?.value("profiles", .string, default: Self.profilesDirectory) ?? Self.profilesDirectory
+        profilesDirectory = table?.contains("profiles") == true ? directory : nil
         let (library, problems) = ProfileLibrary.load(directory: directory)
         self.library = library
         profileProblems = problems
@@ -97,7 +100,7 @@ extension AccessoryConfiguration {
             id: AccessoryID(name), address: table.optional("address", .bluetoothAddress),
             name: table.optional("name", .namePattern), profileID: table.optional("profile", .string),
             gesture: table.optional("gesture", .oneOf([("hold", .hold), ("toggle", .toggle), ("hybrid", .hybrid)])),
-            isBondedOnly: table.value("bonded_only", .boolean, default: isBondedOnly))
+            isBondedOnly: table.value("bonded-only", .boolean, default: isBondedOnly))
         let profile = profileID.flatMap { library[$0] }
         if let profileID, profile == nil {
             let ids = library.profiles.map(\.id)

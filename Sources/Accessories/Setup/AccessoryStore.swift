@@ -179,7 +179,7 @@ public struct AccessoryStore: Sendable {
         _ id: AccessoryID, _ text: inout String
     ) {
         if let gesture { text += "gesture = \(quoted(gesture.rawValue))\n" }
-        if let isBondedOnly { text += "bonded_only = \(isBondedOnly)\n" }
+        if let isBondedOnly { text += "bonded-only = \(isBondedOnly)\n" }
         guard !bindings.isEmpty else { return }
         text += "\n[\(table).\(quoted(id.text)).bind]\n"
         for (control, action) in bindings.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
@@ -216,7 +216,7 @@ extension AccessoryStore.Change {
     /// - Parameter allowsCommands: Only a user's own daemon runs commands; others leave them out.
     fileprivate init(settings table: SettingsTable, allowsCommands: Bool) {
         gesture = table.optional("gesture", .oneOf([("hold", .hold), ("toggle", .toggle), ("hybrid", .hybrid)]))
-        isBondedOnly = table.optional("bonded_only", .boolean)
+        isBondedOnly = table.optional("bonded-only", .boolean)
         guard let bind = table.table("bind") else { return }
         for control in Control.allCases {
             guard let words = bind.optional(control.rawValue, .string(lengthMax: ControlAction.textMax)) else {

@@ -1,8 +1,8 @@
 #define _GNU_SOURCE
 #include "CLinux.h"
-
-#include <sys/syscall.h>
+#include <spawn.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 int ptt_recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags) {
@@ -23,4 +23,8 @@ void ptt_set_global_executor(void *hook) { swift_task_enqueueGlobal_hook = hook;
 
 int ptt_pidfd_open(int process) {
     return (int)syscall(SYS_pidfd_open, process, 0);
+}
+
+int ptt_spawn_close_from(void *file_actions, int first) {
+    return posix_spawn_file_actions_addclosefrom_np(file_actions, first);
 }

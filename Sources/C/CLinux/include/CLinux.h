@@ -33,6 +33,9 @@ void ptt_set_thread_name(const char *name);
 // A descriptor that becomes readable when the child process ends (pidfd_open(2)); -1 and errno when there is none.
 int ptt_pidfd_open(int process);
 
+// Has posix_spawn(3) close every descriptor from `first` on; 0, or an errno value.
+int ptt_spawn_close_from(void *file_actions, int first);
+
 // The calling thread's id, gettid(2).
 int ptt_thread_id(void);
 
