@@ -92,13 +92,13 @@ struct AddStateMachine: Sendable {
     private let makeName: @Sendable (DeviceFacts) -> String
     private var phase = Phase.step(.searching)
     private var until: Instant
-    private var device: DeviceFacts?
+    private(set) var device: DeviceFacts?
     private var status: AccessoryStatus?
     private(set) var configuration: AccessoryConfiguration?
-    private var profile: AccessoryProfile?
+    private(set) var profile: AccessoryProfile?
     /// BlueZ knew it before, as more than something heard.
     private var wasKnown = false
-    private var isKeyboard = false
+    private(set) var isKeyboard = false
     private var hasPaired = false
     private var unrecognisedSince: Instant?
 
@@ -318,42 +318,6 @@ struct AddStateMachine: Sendable {
         // Heard only before; what was made of it here is of no use to anybody.
         if let device, !wasKnown, configuration != nil { actions.append(.command(.remove(device: device.id))) }
         return actions + [.finished(.failure(AccessorySetupError(kind, why)))]
-    }
-
-    private var notes: [String] {
-        guard let device, let configuration else { return [] }
-        var notes: [String] = []
-        if isKeyboard {
-            notes.append(
-                """
-                it is an input device (HID), which pttd opens only when a udev rule has tagged it. Put this line into \
-                /etc/udev/rules.d/70-pttd.rules:
-                SUBSYSTEM=="input", KERNEL=="event*", ATTRS{uniq}=="\(device.address.lowercased())", TAG+="pttd", \
-                ENV{PTTD_ACCESSORY}="\(configuration.id)", ENV{PTTD_GRAB}="1"
-                and then run: udevadm control --reload && udevadm trigger -s input
-                """)
-        } else if !device.isPaired {
-            notes.append(
-                profile?.bonding == .never
-                    ? "it is not bonded and cannot be: somebody in reach could imitate it and so open the microphone; where that "
-                        + "matters, use a button that can be bonded"
-                    : "it is not bonded: somebody in reach could imitate it and so open the microphone; add it with --bonded-only, "
-                        + "if it can be paired")
-        }
-        if let profile {
-            if profile.isExperimental {
-                notes.append(
-                    "profile '\(profile.id)' is experimental, from a single source: try each control with 'pttctl accessory test "
-                        + "\(configuration.id)'")
-            }
-            if profile.toggleOnly.contains(where: { profile.defaultAction(of: $0) == .transmit }) {
-                notes.append(
-                    "it tells no release: one press begins to transmit, and the next one ends; it cannot be held to talk"
-                )
-            }
-            if let refusal = profile.refusal { notes.append(refusal) }
-        }
-        return notes
     }
 
     private static func words(_ failure: BluetoothFailure?) -> String {
