@@ -52,9 +52,6 @@ cat > /etc/pttd/pttd.toml <<'TOML'
 [daemon]
 name = "Accessories"
 
-[accessories]
-automatic = false
-
 [audio]
 microphone = "plughw:Loopback,1,0"
 speaker = "plughw:Loopback,0,1"

@@ -83,7 +83,7 @@ class Kinds(Presses):
         with open('/etc/pttd/pttd.toml') as f:
             settings = f.read()
         with open('/etc/pttd/pttd.toml', 'w') as f:
-            f.write(settings.replace('[accessories]\n', '[accessories]\nmedia-player = true\n'))
+            f.write(settings + '\n[accessories]\nmedia-player = true\n')
         await self.restart()
         await self.only('headset')
         await self.devices('headset', 'drop')
