@@ -83,6 +83,7 @@ check "pttd.service starts" systemctl start pttd || { tail -20 /run/pttd.log; ex
 python3 "$harness/accessories.py" $out || failures=$((failures + 1))
 
 # --- what came out
+if journalctl -k -o cat | grep -q 'kernel BUG'; then failed "the kernel has stopped: $(journalctl -k -o cat | grep -A 20 'kernel BUG' | grep -m1 bluetooth)"; fi
 kill $monitor; wait $monitor 2>/dev/null
 btmon -r $out/hci.log 2>/dev/null | grep -A 8 'LE Connection Update (' > $out/connection-updates.txt
 say "the host asked for these links, as btmon saw it:"
