@@ -28,7 +28,7 @@ class Worker:
             done += 1
             # Mostly short ones, as people do; now and then a long one.
             await asyncio.sleep(self.chance.choice((0.02, 0.05, 0.1, 0.2)) * (1 + self.chance.random()))
-            if self.chance.random() < 0.02:
+            if self.chance.random() < 0.05:
                 t = (await self.proof.devices(self.name, 'drop'))['t']
                 self.drops += 1
                 self.told.append((t, None))

@@ -71,13 +71,13 @@ class Kinds(Presses):
         """AVRCP by the media player that pttd registers."""
         with open('/etc/pttd/pttd.toml') as f:
             settings = f.read()
-        with open('/etc/pttd/pttd.toml', 'w') as f:
-            f.write(settings + '\n[accessories]\nmedia-player = true\n')
-        await self.restart()
-        await self.devices('headset', 'drop')
-        await asyncio.sleep(1)
-        await self.devices('headset', 'avrcp')
         try:
+            with open('/etc/pttd/pttd.toml', 'w') as f:
+                f.write(settings + '\n[accessories]\nmedia-player = true\n')
+            await self.restart()
+            await self.devices('headset', 'drop')
+            await asyncio.sleep(1)
+            await self.devices('headset', 'avrcp')
             await self.daemon.ready('media-player')
             return await self.toggles('headset', 'media-player/ptt', [('play',), ('pause',)])
         finally:

@@ -1,6 +1,7 @@
 """The proof's part in which a held button is lost, in every way, and comes back."""
 import asyncio
 import os
+import re
 import signal
 
 from accessory_agent import Agent
@@ -62,8 +63,14 @@ class Losses(Presses):
             self.supervision = answer['supervision_ms']
             return answer['t']
         self.in_force, self.supervision = 'nothing', 0
+        monitor = await asyncio.create_subprocess_exec('btmon', '-w', f'{self.book.folder}/hci.log', stdout=asyncio.subprocess.DEVNULL)
+        await asyncio.sleep(1)
         await step('held, and out of reach', loss('vanish', *z, vanish, {'disconnected'},
                                                   back('ptt-z', before=self.vbt('ptt-z', 'adv', 'on'))))
+        await asyncio.sleep(1)
+        monitor.terminate()
+        await monitor.wait()
+        await step('btmon saw the links that were asked for', self.links_in_force())
         self.book.note('the link was tightened while held', 0 < self.supervision <= 400, self.in_force)
         relaxed = await self.devices('ptt-z', 'state')
         self.book.note('and is not afterwards', relaxed['supervision_ms'] > 400, f'supervision {relaxed["supervision_ms"]} ms')
@@ -117,6 +124,17 @@ class Losses(Presses):
         await step('held, and pttd stopped', loss('pttd stopped', *z, stop, {'stopped'}, start, 5000))
         self.idle = idle
         await step('two held, one lost', self.two_held())
+
+    async def links_in_force(self):
+        """The parameters of the link while the button was held and afterwards, as the controller confirmed them."""
+        text = await run('btmon', '-r', f'{self.book.folder}/hci.log', ok=None)
+        with open(f'{self.book.folder}/hci.txt', 'w') as f:
+            f.write(text)
+        found = re.findall(r'LE Connection Update Complete.*?Connection interval: ([\d.]+) msec.*?Connection latency: (\d+).*?'
+                           r'Supervision timeout: (\d+) msec', text, re.S)
+        assert any(int(timeout) <= 400 and latency == '0' for _, latency, timeout in found), found
+        assert any(int(timeout) > 400 for _, _, timeout in found), found
+        return '; '.join(f'interval {i} ms, latency {n}, supervision {t} ms' for i, n, t in found)
 
     async def serial_losses(self):
         """Linux 6.1 stops at a link that goes while BlueZ still has a channel for service discovery, which it keeps for two seconds."""
