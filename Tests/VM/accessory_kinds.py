@@ -67,7 +67,7 @@ class Kinds(Presses):
         await self.daemon.ready('avrcp')
         return await self.toggles('headset', 'avrcp/ptt', [('play',), ('pause',)])
 
-    async def media-player(self):
+    async def media_player(self):
         """AVRCP by the media player that pttd registers."""
         with open('/etc/pttd/pttd.toml') as f:
             settings = f.read()
