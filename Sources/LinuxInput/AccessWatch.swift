@@ -28,14 +28,16 @@ final class AccessWatch {
         }
     }
 
-    /// Watches the folder that a node is in, once.
-    func add(folderOf node: String) throws(SystemError) {
-        guard let slash = node.lastIndex(of: "/") else { return }
+    /// Watches the folder that a node is in. False when it is watched already.
+    @discardableResult
+    func add(folderOf node: String) throws(SystemError) -> Bool {
+        guard let slash = node.lastIndex(of: "/") else { return false }
         let folder = String(node[..<slash])
-        guard !folders.values.contains(folder) else { return }
+        guard !folders.values.contains(folder) else { return false }
         let number = inotify_add_watch(descriptor, folder, UInt32(IN_ATTRIB))
         guard number >= 0 else { throw SystemError("inotify_add_watch") }
         folders[number] = folder
+        return true
     }
 
     /// Ends it.

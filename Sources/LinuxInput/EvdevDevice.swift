@@ -23,7 +23,9 @@ final class EvdevDevice {
     private var awaitsGrab: Bool
     /// What the kernel dropped is being made up for; kept between turns, as libevdev must not be asked for anything else meanwhile.
     private var flag = LIBEVDEV_READ_FLAG_NORMAL.rawValue
+    private let loop: EventLoop
     private var watch: EventLoop.Watch?
+    private var rest: EventLoop.Timer?
     private let onEdge: (KeyEdge) -> Void
     private let onLoss: (LinuxInputError) -> Void
     /// Times that the kernel's buffer ran over.
@@ -49,6 +51,7 @@ final class EvdevDevice {
             throw LinuxInputError(node: node, call: "libevdev_new_from_fd", code: -result)
         }
         self.device = device
+        self.loop = loop
         self.onEdge = onEdge
         self.onLoss = onLoss
         info = InputDevice(
@@ -95,6 +98,8 @@ final class EvdevDevice {
         guard let watch else { return }
         watch.cancel()
         self.watch = nil
+        rest?.cancel()
+        rest = nil
         for edge in keys.handle(.removed, at: .now) { onEdge(edge) }
         libevdev_free(device)
         close(descriptor)
@@ -122,6 +127,12 @@ final class EvdevDevice {
                 if result == -EINTR { continue }
                 return lose("read", code: -result)
             }
+        }
+        // libevdev has read on while it was asked: what waits in its own queue, a release perhaps, wakes nobody.
+        guard watch != nil, rest == nil else { return }
+        rest = loop.schedule(after: .zero) { [weak self] in
+            self?.rest = nil
+            self?.read()
         }
     }
 

@@ -144,7 +144,8 @@ public actor LinuxInputMonitor {
             handler(.added(device.info))
             return .opened(node: node)
         } catch {
-            if case .permission = error { watchAccess(of: node) }
+            // The right may have come before the watch did.
+            if case .permission = error, watchAccess(of: node) { return open(tagged) }
             return .failed(node: node, error)
         }
     }
@@ -183,17 +184,19 @@ public actor LinuxInputMonitor {
         handle(.lost(node: node, error))
     }
 
-    private func watchAccess(of node: String) {
+    /// Whether it has begun just now.
+    private func watchAccess(of node: String) -> Bool {
         do throws(SystemError) {
             if access == nil {
                 access = try AccessWatch(loop: loop) { [weak self] node in
                     self?.assumeIsolated { $0.handle(.accessChanged(node: node)) }
                 }
             }
-            try access?.add(folderOf: node)
+            return try access?.add(folderOf: node) ?? false
         } catch {
             logger.warning(
                 "Permissions that come later are not noticed", metadata: ["node": "\(node)", "reason": "\(error)"])
+            return false
         }
     }
 

@@ -54,6 +54,20 @@ import Testing
         }
     }
 
+    /// What is paired and fits is taken unasked: a telephone's or a loudspeaker's name must not be a talk button's by chance.
+    @Test(arguments: ["Asbjørn's iPhone", "SmartAsbestos", "MyASB", "Click and Go", "Keyboard K380", "Headset", "B01S"])
+    func thingsThatPeoplePairAreNoTalkButtonsByTheirNames(name: String) {
+        #expect(Self.library.candidate(name: name, services: ["110b", "111e", "1101"]) == nil)
+        #expect(Self.library.refusal(name: name, services: ["110b", "111e", "1101"]) == nil)
+    }
+
+    @Test func aSmartButtonIsKnownByItsServiceWhateverItIsCalled() {
+        let service: BluetoothUUID = "127face1-cb21-11e5-93d0-0002a5d5c51b"
+        for name in ["ASB", "AINA ASB-7", nil] {
+            #expect(Self.library.candidate(name: name, services: [service])?.id == "aina-v2")
+        }
+    }
+
     /// The Flic's service is listed as Pryme's in a public source: it must not get any talk button's profile.
     @Test func noTalkButtonHasTheServiceOfAFlic() {
         let flic = BluetoothUUID("00420000-8f59-4420-870d-84f3b617e493")
@@ -77,7 +91,8 @@ import Testing
             ("WM500_1", ["8925d23d-03e4-4447-826c-418dadc7f483"], "motorola-wm500-kodiak"),
             ("IASUS IG-PTT", ["678fea09-1023-0001-4429-00ab85ba4980"], "iasus-ig-ptt"),
             ("IASUS IG-PTT", ["be26bb70-06fb-4b1a-a4e6-2c3d3d27ea84"], "iasus-ig-ptt-alt"),
-            ("Some headset", ["1101", "111e", "1108"], nil), ("SmartAsbestos", [], "aina-v2"),
+            ("Some headset", ["1101", "111e", "1108"], nil),
+            ("AINA ASB", ["127face1-cb21-11e5-93d0-0002a5d5c51b"], "aina-v2"),
             (nil, ["00001523-1212-efde-1523-785feabcd123"], nil), (nil, ["a000"], nil),
         ] as [(String?, [BluetoothUUID], String?)])
     func theNameWithItsServiceSaysMost(name: String?, services: [BluetoothUUID], profile: String?) {

@@ -289,7 +289,7 @@ private final class Heard: Sendable {
         #expect(rmdir(folder.path) == 0 && mkdir(folder.path, 0o700) == 0)
         close(open(node, O_CREAT | O_WRONLY, 0o000))
         try await until {
-            try? await loop.run { try watch.value?.add(folderOf: node) }
+            _ = try? await loop.run { try watch.value?.add(folderOf: node) }
             chmod(node, 0o600)
             return told.all.contains(node)
         }
