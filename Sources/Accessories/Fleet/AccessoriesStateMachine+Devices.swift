@@ -139,6 +139,10 @@ extension AccessoriesStateMachine {
     /// A device is an accessory's, and as it is now. What fits it better replaces the link, until that has settled.
     private mutating func assign(_ facts: DeviceFacts, to id: AccessoryID, at now: Instant) -> [Action] {
         guard let accessory = accessories[id] else { return [] }
+        guard accessory.judged != facts.marks || accessory.link.device == nil else {
+            return link(id, .device(facts), at: now)
+        }
+        accessories[id]?.judged = facts.marks
         let wanted = kind(accessory.configuration, isLocal: accessory.isLocal, device: facts)
         var isUnusable = false
         if case .passive(_?) = wanted { isUnusable = true }
@@ -158,6 +162,7 @@ extension AccessoriesStateMachine {
         var link = makeLink(configuration, kind)
         link.autoConnects = autoConnects
         accessories[id]?.kind = kind
+        accessories[id]?.judged = device?.marks
         accessories[id]?.link = link
         accessories[id]?.controls = nil
         accessories[id]?.battery = nil
