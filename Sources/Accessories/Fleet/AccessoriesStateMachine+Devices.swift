@@ -5,7 +5,7 @@ import MonotonicTime
 extension AccessoriesStateMachine {
     static let unbondedProblem =
         "it is not bonded, and bonded-only asks for that, for anybody could imitate it: "
-        + "bond it with 'pttctl accessory add', or 'bluetoothctl pair'"
+        + "bond it with 'bluetoothctl pair', or remove it and add it with 'pttctl accessory add --bonded-only'"
 
     // MARK: Devices
 
