@@ -232,6 +232,16 @@ private func readyAINA(_ configuration: AccessoryConfiguration? = nil) -> Simula
         #expect(world.linkCommands.last == .setLink(device: puck.id, LinkTightening.usualIdle!))
     }
 
+    @Test func anAccessoryWhoseInputDeviceIsUnpluggedIsUsedOverBluetoothAgain() {
+        var world = readyAINA()
+        let keys = LocalDeviceFacts.keys("/dev/input/event5", address: aina.address)
+        world.send(.local(.added(keys)))
+        #expect(world.status("a")?.transport == .input)
+        world.send(.local(.removed(keys.id)))
+        world.change(aina.id) { $0.battery = 50 }
+        #expect(world.status("a")?.transport == .gatt && world.status("a")?.isReady == true)
+    }
+
     @Test func aDeviceThatBluetoothForgotWhileItWasOffAndThenGoneIsLookedForAgain() {
         var world = SimulatedBluetooth([AccessoryConfiguration(id: AccessoryID("puck"), address: puck.address)])
         world.add(puck)

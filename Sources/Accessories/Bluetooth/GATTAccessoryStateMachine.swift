@@ -61,6 +61,8 @@ struct GATTAccessoryStateMachine: AccessoryLink {
     let library: ProfileLibrary
     var phase = Phase.off
     private(set) var device: DeviceFacts?
+    /// Those of the profile that the device's name and services tell.
+    private var probableServices: [BluetoothUUID] = []
     /// Settled by the device's characteristics.
     var profile: AccessoryProfile?
     var problem: String?
@@ -107,8 +109,7 @@ struct GATTAccessoryStateMachine: AccessoryLink {
     var servicesToRegister: [BluetoothUUID] {
         if let profile { return profile.services }
         if let id = configuration.profileID { return library[id]?.services ?? [] }
-        guard let device else { return [] }
-        return library.candidate(name: device.name, services: device.services)?.services ?? []
+        return device == nil ? [] : probableServices
     }
 
     var nextDeadline: Instant? {
@@ -138,6 +139,9 @@ struct GATTAccessoryStateMachine: AccessoryLink {
             // A different device of the same name: what was known of the former one is void.
             if let old = device, let new = facts, old.id != new.id { actions += forget(.disconnected, at: now) }
             if let old = device, let new = facts { reconsider(old, new, at: now) }
+            if let facts, (facts.name, facts.services) != (device?.name, device?.services) {
+                probableServices = library.candidate(name: facts.name, services: facts.services)?.services ?? []
+            }
             device = facts
             if facts == nil { isArmed = false }
             lastName = facts?.name ?? lastName

@@ -42,6 +42,7 @@ extension AccessoriesStateMachine {
         var actions: [Action] = []
         for id in order {
             guard let accessory = accessories[id] else { continue }
+            accessories[id]?.judged = nil
             let current = accessory.controls?.profile.id
             guard current == nil || current == profile.id else { continue }
             actions += rebuild(accessory.configuration, isAutomatic: accessory.isAutomatic, at: now)

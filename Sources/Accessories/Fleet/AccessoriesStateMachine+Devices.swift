@@ -5,7 +5,7 @@ import MonotonicTime
 extension AccessoriesStateMachine {
     static let unbondedProblem =
         "it is not bonded, and bonded-only asks for that, for anybody could imitate it: "
-        + "bond it with 'pttctl accessory add', or 'bluetoothctl pair'"
+        + "bond it with 'bluetoothctl pair', or remove it and add it with 'pttctl accessory add --bonded-only'"
 
     // MARK: Devices
 
@@ -139,6 +139,10 @@ extension AccessoriesStateMachine {
     /// A device is an accessory's, and as it is now. What fits it better replaces the link, until that has settled.
     private mutating func assign(_ facts: DeviceFacts, to id: AccessoryID, at now: Instant) -> [Action] {
         guard let accessory = accessories[id] else { return [] }
+        guard accessory.judged != facts.marks || accessory.link.device == nil else {
+            return link(id, .device(facts), at: now)
+        }
+        accessories[id]?.judged = facts.marks
         let wanted = kind(accessory.configuration, isLocal: accessory.isLocal, device: facts)
         var isUnusable = false
         if case .passive(_?) = wanted { isUnusable = true }
@@ -158,6 +162,7 @@ extension AccessoriesStateMachine {
         var link = makeLink(configuration, kind)
         link.autoConnects = autoConnects
         accessories[id]?.kind = kind
+        accessories[id]?.judged = device?.marks
         accessories[id]?.link = link
         accessories[id]?.controls = nil
         accessories[id]?.battery = nil

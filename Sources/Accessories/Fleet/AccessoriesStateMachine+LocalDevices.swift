@@ -99,6 +99,8 @@ extension AccessoriesStateMachine {
         guard accessories[id]?.nodes.isEmpty == true else { return actions + readLocal(id, at: now) }
         actions += release(id, .unplugged, at: now)
         accessories[id]?.localProblem = nil
+        // What else the device offers counts again.
+        accessories[id]?.judged = nil
         guard accessory.isAutomatic, accessory.link.device == nil else { return actions }
         return actions + remove(id)
     }

@@ -83,10 +83,10 @@ extension AccessoriesStateMachine {
 
     mutating func register() -> [Action] {
         guard radio == .on else { return [] }
-        let wanted = accessories.values.reduce(into: Set<BluetoothUUID>()) { $0.formUnion($1.link.servicesToRegister) }
         // Services are only ever added: a registration that is taken back and made again would leave a gap.
-        guard !wanted.isSubset(of: registered) else { return [] }
-        registered.formUnion(wanted)
+        let count = registered.count
+        for accessory in accessories.values { registered.formUnion(accessory.link.servicesToRegister) }
+        guard registered.count > count else { return [] }
         return [.command(.autoConnect(services: registered))]
     }
 }

@@ -18,6 +18,8 @@ struct FleetAccessory: Sendable {
     var configuration: AccessoryConfiguration
     let isAutomatic: Bool
     var kind: LinkKind
+    /// What `kind` was chosen from: it is looked at only when that is different.
+    var judged: DeviceFacts.Marks?
     var link: any AccessoryLink
     var controls: ControlsStateMachine?
     var battery: Int?
@@ -69,4 +71,16 @@ struct FleetAccessory: Sendable {
         refusedPressCount &+= 1
         return false
     }
+}
+
+extension DeviceFacts {
+    /// What tells a device's family, and whether it may be used.
+    struct Marks: Equatable, Sendable {
+        var id: DeviceIdentifier
+        var name: String?
+        var services: Set<BluetoothUUID>
+        var isBonded: Bool
+    }
+
+    var marks: Marks { Marks(id: id, name: name, services: services, isBonded: isBonded) }
 }

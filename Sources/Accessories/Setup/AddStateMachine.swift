@@ -201,6 +201,11 @@ struct AddStateMachine: Sendable {
             profileID: addition.profileID,
             gesture: addition.gesture, isBondedOnly: addition.isBondedOnly)
         self.configuration = configuration
+        if !isKeyboard, addition.isBondedOnly, !device.isPaired {
+            // The fleet leaves it alone until it is bonded; BlueZ connects what it pairs.
+            return [.scan(false), .configure(configuration)] + go(to: .pairing, at: now)
+                + [.command(.pair(device: device.id))]
+        }
         let begun = [.scan(false), .configure(configuration)] + go(to: .connecting, at: now)
         return begun + (isKeyboard ? connectKeyboard(device, at: now) : advance(at: now))
     }
