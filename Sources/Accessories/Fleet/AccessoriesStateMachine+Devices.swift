@@ -5,7 +5,7 @@ import MonotonicTime
 extension AccessoriesStateMachine {
     static let unbondedProblem =
         "it is not bonded, and bonded-only asks for that, for anybody could imitate it: "
-        + "bond it with 'pttctl accessory add', or 'bluetoothctl pair'"
+        + "remove it and add it again with --pair, or pair it with 'bluetoothctl pair'"
 
     // MARK: Devices
 

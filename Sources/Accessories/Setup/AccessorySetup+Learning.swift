@@ -69,6 +69,8 @@ extension AccessorySetup {
         learning = LearningSession(
             wish: wish, machine: LearningStateMachine(at: .now),
             link: wish.address.map { LearningLinkStateMachine(address: $0) })
+        // First, as observing tells at once of the device if it is known.
+        if let link = learning?.link { carryOut(link.firstActions) }
         observeAsNeeded()
         if wish.address == nil, localDevices.isEmpty {
             learning = nil
@@ -86,12 +88,8 @@ extension AccessorySetup {
         }
         service.assumeIsolated { $0.setQuiet(true) }
         tellLearning(learning?.machine.progress)
-        if let link = learning?.link {
-            carryOut(link.firstActions)
-            if let address = wish.address, let device = scannedDevice(address) { happened(.device(device)) }
-        } else {
-            learn(.listening)
-        }
+        guard let address = wish.address else { return learn(.listening) }
+        if let device = scannedDevice(address) { happened(.device(device)) }
     }
 
     /// Ends the session without a profile, if it is not over.
@@ -250,6 +248,7 @@ extension AccessorySetup {
                 return done(useProfile(profile.id, of: old.id) ? old.id : nil, session)
             }
             learning?.isAdding = true
+            learning?.report.progress.step = .connecting
             learning?.report.progress.prompt = "Learned. Adding it…"
             if let report = learning?.report { handler(.learning(report)) }
             Task {

@@ -1,4 +1,5 @@
-// What people added, bound and taught over D-Bus, in files of pttd's own; what pttd.toml says comes before it.
+// What people added, bound and taught over D-Bus, in files of pttd's own. An accessory of pttd.toml keeps its place
+// before an added one of its name or address; what was changed of it counts over what pttd.toml says.
 import Settings
 
 /// What a start finds: the settings of pttd.toml and what pttd keeps for itself, together.
@@ -71,8 +72,7 @@ public struct AccessoryStore: Sendable {
         var restored = RestoredAccessories(settings: settings)
         restored.problems = readProfiles(into: &restored.settings.library)
         let (contents, problem) = load(
-            library: restored.settings.library, isBondedOnly: settings.isBondedOnly,
-            allowsCommands: settings.allowsCommands)
+            isBondedOnly: settings.isBondedOnly, allowsCommands: settings.allowsCommands)
         if let problem { restored.problems.append(problem) }
         restored.contents = contents
         for accessory in settings.accessories { restored.configured[accessory.id] = accessory }
@@ -93,15 +93,14 @@ public struct AccessoryStore: Sendable {
         return restored
     }
 
-    func load(
-        library: ProfileLibrary, isBondedOnly: Bool, allowsCommands: Bool
-    ) -> (contents: Contents, problem: String?) {
+    func load(isBondedOnly: Bool, allowsCommands: Bool) -> (contents: Contents, problem: String?) {
         guard AtomicFile.exists(path) else { return (Contents(), nil) }
         do throws(SettingsError) {
             let contents = try SettingsFile.read(path: path) { root in
                 var contents = Contents()
+                // A profile that is gone is a problem of its accessory's, and must not cost the others.
                 contents.accessories = AccessorySettings.accessories(
-                    in: root, library: library, isBondedOnly: isBondedOnly, allowsCommands: allowsCommands)
+                    in: root, library: nil, isBondedOnly: isBondedOnly, allowsCommands: allowsCommands)
                 for (name, table) in root.namedTables("change", countMax: AccessoriesStateMachine.accessoriesMax) {
                     contents.changes[AccessoryID(name)] = Change(settings: table)
                 }
@@ -144,7 +143,7 @@ public struct AccessoryStore: Sendable {
     func save(_ contents: Contents) throws(AtomicFile.Failure) {
         var text = """
             # Accessories that were added, and changes of those of pttd.toml, by org.pttd (pttctl accessory add, bind …).
-            # pttd writes this file anew at each of them; what pttd.toml says comes before it.
+            # pttd writes this file anew at each of them. An accessory of pttd.toml comes before one here of its name or address.
 
             """
         for accessory in contents.accessories {

@@ -2,49 +2,6 @@
 import BlueZ
 import MonotonicTime
 
-/// What a person says of an accessory to add.
-public struct AccessoryAddition: Hashable, Sendable {
-    /// The Bluetooth address, in capitals.
-    public var address: String
-    /// Its name; nil: made from the device's.
-    public var name: String?
-    /// The id of its profile; nil: it is recognised.
-    public var profileID: String?
-    /// Replaces the profile's gesture for its talk controls.
-    public var gesture: Gesture?
-    /// It has to be bonded.
-    public var isBondedOnly: Bool
-    /// It is paired, or not, whatever the profile says; nil: as the profile says.
-    public var pairs: Bool?
-
-    /// An accessory to add.
-    public init(
-        address: String, name: String? = nil, profileID: String? = nil, gesture: Gesture? = nil,
-        isBondedOnly: Bool = false, pairs: Bool? = nil
-    ) {
-        self.address = address.uppercased()
-        self.name = name
-        self.profileID = profileID
-        self.gesture = gesture
-        self.isBondedOnly = isBondedOnly
-        self.pairs = pairs
-    }
-}
-
-/// Where an addition is.
-public enum AdditionStep: String, Hashable, Sendable {
-    /// The device is being looked for.
-    case searching
-    /// It is being connected.
-    case connecting
-    /// It is being paired.
-    case pairing
-    /// Its services are being looked at.
-    case recognising
-    /// Its buttons are being subscribed to.
-    case subscribing
-}
-
 /// The rules of one addition. What the fleet does for every accessory (connect, recognise, trust, subscribe) it does here, too; this
 /// watches it, does what only a person may ask for, and gives up in time.
 struct AddStateMachine: Sendable {
@@ -99,7 +56,6 @@ struct AddStateMachine: Sendable {
     /// BlueZ knew it before, as more than something heard.
     private var wasKnown = false
     private var isKeyboard = false
-    private var hasPaired = false
     private var unrecognisedSince: Instant?
 
     init(
@@ -114,8 +70,6 @@ struct AddStateMachine: Sendable {
 
     /// What to do first.
     var firstActions: [Action] { [.progress(.searching), .scan(true)] }
-
-    var isOver: Bool { phase == .over }
 
     var nextDeadline: Instant? {
         guard case .step = phase else { return nil }
@@ -338,8 +292,8 @@ struct AddStateMachine: Sendable {
                 profile?.bonding == .never
                     ? "it is not bonded and cannot be: somebody in reach could imitate it and so open the microphone; where that "
                         + "matters, use a button that can be bonded"
-                    : "it is not bonded: somebody in reach could imitate it and so open the microphone; add it with --bonded-only, "
-                        + "if it can be paired")
+                    : "it is not bonded: somebody in reach could imitate it and so open the microphone; where that "
+                        + "matters, remove it and add it again with --bonded-only, if it can be paired")
         }
         if let profile {
             if profile.isExperimental {

@@ -1,0 +1,168 @@
+// What a person says about accessories that are there: binding their controls, settings, trying them, forgetting them.
+import BlueZ
+import Logging
+
+extension AccessorySetup {
+    /// Forgets an accessory, and has BlueZ forget the device.
+    ///
+    /// - Throws: Also when the accessory is forgotten, but BlueZ has kept the device, which would be taken by itself again.
+    public func remove(_ id: AccessoryID) async throws(AccessorySetupError) {
+        let status = try status(of: id)
+        guard configured[id] == nil else {
+            throw AccessorySetupError(
+                .refused, "'\(id)' is in pttd.toml: remove [accessory.\(id)] there, and restart pttd")
+        }
+        let address = status.address.isEmpty ? contents.accessories.first { $0.id == id }?.address : status.address
+        guard contents.accessories.contains(where: { $0.id == id }) || address != nil else {
+            throw AccessorySetupError(.refused, "'\(id)' comes from a udev rule: remove that rule, then unplug it")
+        }
+        var new = contents
+        new.accessories.removeAll { $0.id == id }
+        new.changes[id] = nil
+        try save(new)
+        let known = address.map { bluetooth(knows: $0) }
+        unconfigure(id)
+        handler(.changed)
+        guard let address, let known else { return }
+        var failure: BluetoothFailure?
+        if let device = known.device {
+            failure = await service.perform(.remove(device: device.id))
+        } else if known.radio == .noService {
+            failure = .serviceGone
+        }
+        guard let failure, failure != .doesNotExist else { return }
+        logger.notice("BlueZ has not forgotten a removed accessory", metadata: ["id": "\(id)", "why": "\(failure)"])
+        throw AccessorySetupError(
+            .notConnected,
+            "'\(id)' is removed here, but the system's Bluetooth did not forget it (\(failure)); lest it be taken by itself again: "
+                + "'systemctl start bluetooth', 'bluetoothctl remove \(address)'")
+    }
+
+    private func unconfigure(_ id: AccessoryID) { service.assumeIsolated { $0.unconfigure(id) } }
+
+    /// Whether there is Bluetooth now, and the device of this address as it knows it.
+    private func bluetooth(knows address: String) -> (radio: RadioState, device: DeviceFacts?) {
+        let seen = Seen()
+        let token = service.assumeIsolated { service in
+            service.observe { report in
+                switch report {
+                case .bluetooth(.radio(let radio)): seen.loopOnly.radio = radio
+                case .bluetooth(.device(let facts)) where facts.address.uppercased() == address.uppercased():
+                    seen.loopOnly.device = facts
+                default: break
+                }
+            }
+        }
+        service.assumeIsolated { $0.removeObserver(token) }
+        return seen.loopOnly
+    }
+
+    /// Filled on the loop, before `observe` returns.
+    private final class Seen: @unchecked Sendable {
+        var loopOnly: (radio: RadioState, device: DeviceFacts?) = (.noService, nil)
+    }
+
+    // MARK: Changing
+
+    /// Has a control do something else; nil: what it does otherwise.
+    public func bind(_ control: Control, to action: ControlAction?, of id: AccessoryID) throws(AccessorySetupError) {
+        let status = try status(of: id)
+        if let profile = status.profileID.flatMap({ library[$0] }),
+            !profile.controls.contains(control)
+        {
+            let known = profile.controls.map(\.rawValue).joined(separator: ", ")
+            throw AccessorySetupError(
+                .invalid, "'\(id)' has no control '\(control.rawValue)'; it has \(known.isEmpty ? "none" : known)")
+        }
+        if case .command? = action, !allowsCommands {
+            throw AccessorySetupError(
+                .refused, "only a user's own daemon runs commands: systemctl --user start pttd, and bind it there")
+        }
+        try change(status) { $0.bindings[control] = action }
+    }
+
+    /// Has talk controls work otherwise; nil: as the profile says.
+    public func setGesture(_ gesture: Gesture?, of id: AccessoryID) throws(AccessorySetupError) {
+        let status = try status(of: id)
+        let profile = status.profileID.flatMap { library[$0] }
+        if let gesture, gesture == .hold || gesture == .hybrid, let profile,
+            profile.toggleOnly.contains(where: { profile.defaultAction(of: $0) == .transmit })
+        {
+            throw AccessorySetupError(
+                .refused, "'\(id)' tells no release, so it can only toggle: one press begins, the next one ends")
+        }
+        try change(status) { $0.gesture = gesture }
+    }
+
+    /// Says whether an accessory has to be bonded.
+    public func setBondedOnly(_ isBondedOnly: Bool, of id: AccessoryID) throws(AccessorySetupError) {
+        let status = try status(of: id)
+        if isBondedOnly, let profile = status.profileID.flatMap({ library[$0] }), profile.bonding == .never {
+            throw AccessorySetupError(
+                .refused, "'\(id)' (\(profile.title)) cannot be bonded, and so would never be used")
+        }
+        try change(status) { $0.isBondedOnly = isBondedOnly }
+    }
+
+    /// Tries an accessory: its controls are reported and do nothing. Nothing is done for one that is gone.
+    public func setTesting(_ id: AccessoryID, _ isOn: Bool) throws(AccessorySetupError) {
+        if isOn { _ = try status(of: id) }
+        service.assumeIsolated { $0.setTesting(id, isOn) }
+    }
+
+    private func status(of id: AccessoryID) throws(AccessorySetupError) -> AccessoryStatus {
+        guard let status = service.assumeIsolated({ $0.statuses.first { $0.id == id } }) else { throw .unknown(id) }
+        return status
+    }
+
+    /// Changes what is kept of an accessory, writes it down, and has the service use it.
+    private func change(
+        _ status: AccessoryStatus, _ body: (inout AccessoryStore.Change) -> Void
+    ) throws(AccessorySetupError) {
+        var new = contents
+        let result: AccessoryConfiguration
+        if let original = configured[status.id] {
+            var change = new.changes[status.id] ?? AccessoryStore.Change()
+            body(&change)
+            new.changes[status.id] = change.isEmpty ? nil : change
+            result = change.applied(to: original)
+        } else {
+            // Taken by itself until now; what a person has said about it makes it that person's.
+            let index = new.accessories.firstIndex { $0.id == status.id }
+            var accessory =
+                index.map { new.accessories[$0] }
+                ?? AccessoryConfiguration(
+                    id: status.id, address: status.address.isEmpty ? nil : status.address,
+                    profileID: status.address.isEmpty ? status.profileID : nil, isBondedOnly: isBondedOnly)
+            var change = AccessoryStore.Change(
+                gesture: accessory.gesture, isBondedOnly: accessory.isBondedOnly, bindings: accessory.bindings)
+            body(&change)
+            accessory.gesture = change.gesture
+            accessory.isBondedOnly = change.isBondedOnly ?? isBondedOnly
+            accessory.bindings = change.bindings
+            if let index { new.accessories[index] = accessory } else { new.accessories.append(accessory) }
+            result = accessory
+        }
+        try save(new)
+        service.assumeIsolated { $0.configure(result) }
+        handler(.changed)
+    }
+
+    /// Has an accessory work by another profile; false when that is not possible.
+    func useProfile(_ profileID: String, of id: AccessoryID) -> Bool {
+        // pttd.toml says its profile, or leaves it to be recognised.
+        guard let index = contents.accessories.firstIndex(where: { $0.id == id }) else {
+            return configured[id]?.profileID == nil
+        }
+        var new = contents
+        new.accessories[index].profileID = profileID
+        do throws(AccessorySetupError) { try save(new) } catch {
+            logger.error("accessory's profile not kept", metadata: ["id": "\(id)", "why": "\(error)"])
+            return false
+        }
+        let configuration = new.accessories[index]
+        service.assumeIsolated { $0.configure(configuration) }
+        handler(.changed)
+        return true
+    }
+}
