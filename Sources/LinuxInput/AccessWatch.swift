@@ -62,8 +62,13 @@ final class AccessWatch {
                 let end = offset + header + Int(event.len)
                 guard end <= count else { break }
                 let name = buffer[(offset + header)..<end].prefix { $0 != 0 }
-                if let folder = folders[event.wd] { paths.insert("\(folder)/\(String(decoding: name, as: UTF8.self))") }
                 offset = end
+                if event.mask & UInt32(IN_IGNORED) != 0 {
+                    // The folder is gone, as /dev/input with its last device; a new one has to be watched anew.
+                    folders[event.wd] = nil
+                } else if let folder = folders[event.wd] {
+                    paths.insert("\(folder)/\(String(decoding: name, as: UTF8.self))")
+                }
             }
         }
         for path in paths.sorted() { handler(path) }

@@ -130,7 +130,8 @@ final class EvdevDevice {
         let time = Instant(
             nanoseconds: Int64(event.time.tv_sec) &* 1_000_000_000 &+ Int64(event.time.tv_usec) &* 1_000)
         for edge in keys.handle(.key(code: event.code, value: event.value), at: time) { onEdge(edge) }
-        guard awaitsGrab, event.value == 0 else { return }
+        // What an edge led to may have closed the device.
+        guard watch != nil, awaitsGrab, event.value == 0 else { return }
         let result = grabWhenFree()
         if result != 0 { lose("grab", code: -result) }
     }

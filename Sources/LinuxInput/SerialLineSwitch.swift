@@ -1,4 +1,5 @@
-// A bare switch at a line of a serial port, as a key. The kernel wakes a thread for each change; nothing is polled.
+// A bare switch at a line of a serial port, as a key. The kernel wakes a thread for a press; its end is looked for, as the
+// kernel does not tell of a change between two waits.
 import CLinux
 import MonotonicTime
 import Reactor
@@ -39,7 +40,8 @@ final class SerialLineSwitch {
         for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
         try self.init(
             tagged, line: line, port: port, pipe: (ends[0], ends[1]), loop: loop, onEdge: onEdge, onLoss: onLoss)
-        guard let thread = ptt_serial_line_start(port.number, ends[1], line.name.mask) else {
+        let rest = line.isInverted ? line.name.mask : 0
+        guard let thread = ptt_serial_line_start(port.number, ends[1], line.name.mask, rest, nil) else {
             let code = errno
             shut()
             throw LinuxInputError.system(node: tagged.node, call: "pthread_create", code: code)

@@ -56,6 +56,8 @@ struct TaggedDevicesStateMachine: Sendable {
         var state: State
         var failures = 0
         var told: String?
+
+        var isWaiting: Bool { if case .waiting = state { true } else { false } }
     }
 
     private var entries: [String: Entry] = [:]
@@ -63,11 +65,6 @@ struct TaggedDevicesStateMachine: Sendable {
     /// When to come back with `.deadline`.
     var nextDeadline: Instant? {
         entries.values.compactMap { if case .retrying(let time) = $0.state { time } else { nil } }.min()
-    }
-
-    /// Nodes whose permissions are waited for.
-    var denied: [String] {
-        entries.values.filter { if case .denied = $0.state { true } else { false } }.map(\.device.node)
     }
 
     mutating func handle(_ event: Event, at now: Instant) -> [Action] {
@@ -78,7 +75,10 @@ struct TaggedDevicesStateMachine: Sendable {
             let nodes = Set(devices.map(\.node))
             var actions: [Action] = []
             for node in entries.keys.sorted() where !nodes.contains(node) { actions += untagged(node) }
-            for device in devices where entries[device.node]?.device != device { actions += tagged(device) }
+            // One that was lost may be there anew, and look the same.
+            for device in devices where entries[device.node].map({ $0.isWaiting || $0.device != device }) ?? true {
+                actions += tagged(device)
+            }
             return actions + fill()
         case .opened(let node):
             guard entries[node] != nil else { return [.close(node: node)] }

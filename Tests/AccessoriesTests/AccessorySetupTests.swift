@@ -217,69 +217,6 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
         }
     }
 
-    @Test func whatBlueZKeepsOfARemovedAccessoryIsTold() async throws {
-        try await withScene { scene in
-            let daemon = try await scene.daemon()
-            try await bluetooth(daemon)
-            let (setup, service) = (daemon.setup, daemon.service)
-            let added = try await setup.add(AccessoryAddition(address: "C4:00:00:00:00:01"))
-            try await scene.command("daemon stop")
-            #expect(try await eventually { await service.statuses.first?.isConnected == false })
-            let error = await refusal { () throws(AccessorySetupError) in try await setup.remove(added.id) }
-            #expect(error?.kind == .notConnected)
-            #expect(error?.description.contains("bluetoothctl remove C4:00:00:00:00:01") == true)
-            await #expect(service.statuses.isEmpty)
-            await daemon.stop()
-        }
-    }
-
-    @Test func aKnownDeviceIsJudgedAtOnceAndWhatFollowsIsSeen() async throws {
-        try await withScene { scene in
-            let daemon = try await scene.daemon()
-            try await bluetooth(daemon)
-            let setup = daemon.setup
-            try await setup.setScanning(true)
-            #expect(try await eventually { await setup.devices.count == 3 })
-            try await setup.setScanning(false)
-            // BlueZ knows them still: observing tells of them at once, which ends this before it has begun.
-            #expect(
-                await refusal { () throws(AccessorySetupError) in
-                    _ = try await setup.add(AccessoryAddition(address: "C4:00:00:00:00:02"))
-                }?.kind == .refused)
-            try await setup.setScanning(true)
-            #expect(try await eventually { await setup.devices.count == 3 })
-            #expect(await setup.devices.first { $0.address == "C4:00:00:00:00:01" }?.profileID == "ptt-z")
-            try await setup.setScanning(false)
-            daemon.told.clear()
-            _ = try await setup.add(AccessoryAddition(address: "C4:00:00:00:00:01"))
-            let steps = daemon.told.all.compactMap { if case .progress(_, let step) = $0 { step } else { nil } }
-            #expect(Array(steps.prefix(2)) == [.searching, .connecting], "\(steps)")
-            await daemon.stop()
-        }
-    }
-
-    @Test func aScanGoesOnWhenTheRadioIsBack() async throws {
-        try await withScene { scene in
-            let daemon = try await scene.daemon()
-            try await bluetooth(daemon)
-            let setup = daemon.setup
-            try await setup.setScanning(true)
-            #expect(try await eventually { await setup.devices.count == 3 })
-            try await scene.command("adapter off")
-            #expect(try await eventually { await setup.radio != .on })
-            // Another wants one, and is told that there is none.
-            #expect(
-                await refusal { () throws(AccessorySetupError) in try await setup.setScanning(true) }?.kind == .notFound
-            )
-            await #expect(setup.isScanAsked)
-            try await scene.command("adapter on")
-            #expect(try await eventually { await setup.radio == .on })
-            try await scene.command("strange adv on")
-            #expect(try await eventually { await setup.devices.count == 3 })
-            await daemon.stop()
-        }
-    }
-
     @Test func whoLeavesInTheMiddleLeavesNothingBehind() async throws {
         try await withScene { scene in
             try await scene.command("one adv off")
@@ -315,9 +252,6 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
             }
             #expect(try await eventually { await service.statuses.contains { $0.isReady } })
             let setup = daemon.setup
-            try await setup.bind(.ptt, to: .emergency, of: vest)
-            try await setup.setGesture(.toggle, of: vest)
-            try await setup.setBondedOnly(true, of: AccessoryID("away"))
             #expect(
                 await refusal { () throws(AccessorySetupError) in try await setup.setBondedOnly(true, of: vest) }?.kind
                     == .refused)
@@ -329,6 +263,9 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
                 await refusal { () throws(AccessorySetupError) in
                     try await setup.bind(.ptt, to: .command(["/bin/true"]), of: vest)
                 }?.kind == .refused)
+            try await daemon.setup.bind(.ptt, to: .emergency, of: vest)
+            try await daemon.setup.setGesture(.toggle, of: vest)
+            try await daemon.setup.setBondedOnly(true, of: AccessoryID("away"))
             #expect(await refusal { () throws(AccessorySetupError) in try await setup.remove(vest) }?.kind == .refused)
             await daemon.stop()
 

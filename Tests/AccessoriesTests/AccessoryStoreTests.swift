@@ -28,7 +28,7 @@ func fileExists(_ path: String) -> Bool { AtomicFile.exists(path) }
         contents.changes[AccessoryID("desk")] = .init(
             gesture: .hold, isBondedOnly: false, bindings: [.ptt: .command(["/bin/echo", "a b", "\"c\""])])
         try store.save(contents)
-        let (read, problem) = store.load(isBondedOnly: false, allowsCommands: true)
+        let (read, problem) = store.load(allowsCommands: true)
         #expect(problem == nil)
         #expect(read == contents)
     }
@@ -51,21 +51,6 @@ func fileExists(_ path: String) -> Bool { AtomicFile.exists(path) }
         #expect(restored.settings.accessories.map(\.id.text) == ["vest", "known", "mine"])
         #expect(restored.settings.accessories.first?.address == "C4:00:00:00:00:09")
         #expect(restored.problems.count == 2)
-    }
-
-    @Test func aProfileThatIsGoneCostsNoAccessory() throws {
-        let state = try StateDirectory()
-        let store = AccessoryStore(directory: state.path)
-        var contents = AccessoryStore.Contents()
-        contents.accessories = [
-            AccessoryConfiguration(id: AccessoryID("vest"), address: "C4:00:00:00:00:01", profileID: "gone"),
-            AccessoryConfiguration(id: AccessoryID("pedal"), profileID: "gone-too", bindings: [.soft1: .channelUp]),
-            AccessoryConfiguration(id: AccessoryID("other"), address: "C4:00:00:00:00:02"),
-        ]
-        try store.save(contents)
-        let restored = store.restore(AccessorySettings())
-        #expect(restored.problems.isEmpty)
-        #expect(restored.settings.accessories == contents.accessories)
     }
 
     @Test func aDamagedFileIsSetAsideAndTheStartGoesOn() throws {

@@ -164,10 +164,9 @@ import Testing
         ("spp", "[match]", "[light]\nservice = \"ffe0\"\n[match]", "light: is for transport \"gatt\""),
         ("spp", "names = [\"X*\"]", "service_identifies = true", "every such device has the same service"),
         ("spp", "[match]", "battery = \"service\"\n[match]", "battery: \"service\" is a GATT service"),
-        (
-            "spp", "transport = \"spp\"", "transport = \"hands-free\"",
-            "start_bytes: is for transport \"spp\" and \"serial\""
-        ),
+        ("spp", "transport = \"spp\"", "transport = \"hands-free\"", "start_bytes: is for transport \"spp\""),
+        // Nothing is written to a serial port of the machine.
+        ("spp", "transport = \"spp\"", "transport = \"serial\"", "start_bytes: is for transport \"spp\""),
         (
             "spp", "[[input]]",
             "[[input]]\ndecode = \"text\"\n[[input.control]]\nname = \"call\"\npressed = \"Z\"\n[[input]]",

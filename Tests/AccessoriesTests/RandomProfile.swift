@@ -120,7 +120,7 @@ extension AccessoryProfile {
     }
 
     private mutating func addOutputs(_ random: inout SeededGenerator) {
-        if transport == .spp || transport == .serial, random.chance(50) {
+        if transport == .spp, random.chance(50) {
             streamStart = random.bytes(Int.random(in: 1...20, using: &random))
         }
         guard transport == .gatt else { return }

@@ -1,6 +1,7 @@
 // A small BlueZ in simulated time, to run the rules against: devices, links, notifications, failures on demand.
 import BlueZ
 import MonotonicTime
+import Testing
 
 @testable import Accessories
 
@@ -32,6 +33,10 @@ struct SimulatedBluetooth {
     var undiscovered: [DeviceFacts] = []
     /// Commands that get no answer for now.
     var holdsConnects = false
+    /// The same of the begin and end of scans.
+    var holdsScans = false
+    /// Devices that are paired know nothing of it at once.
+    var forgetsPairings = false
 
     init(
         _ configurations: [AccessoryConfiguration], takesKnownDevices: Bool = false, isBondedOnly: Bool = false,
@@ -67,7 +72,13 @@ struct SimulatedBluetooth {
     /// Lets time pass, with every deadline run when it is due.
     mutating func advance(_ duration: Duration) {
         let end = now + duration
+        var repeats = 0
         while let deadline = machine.nextDeadline, deadline <= end {
+            repeats = deadline > now ? 0 : repeats + 1
+            guard repeats < 10 else {
+                Issue.record("a deadline that has passed stays")
+                break
+            }
             now = max(now, deadline)
             send(.deadline)
         }
@@ -81,6 +92,8 @@ struct SimulatedBluetooth {
             return [.completed(command, failures.remove(at: index).failure)]
         }
         switch command {
+        case .startDiscovery where holdsScans, .stopDiscovery where holdsScans:
+            return []
         case .connect(let id):
             guard devices[id] != nil else { return [.completed(command, .doesNotExist)] }
             if holdsConnects { return [] }
@@ -89,7 +102,7 @@ struct SimulatedBluetooth {
         case .disconnect(let id):
             return unlink(id) + [.completed(command, nil)]
         case .pair(let id):
-            devices[id]?.isPaired = true
+            devices[id]?.isPaired = !forgetsPairings
             return changed(id) + [.completed(command, nil)]
         case .trust(let id):
             devices[id]?.isTrusted = true

@@ -64,7 +64,7 @@ import Musl
         let rules = try lines("72-pttd-access.rules").filter { $0.hasPrefix("SUBSYSTEM") }
         #expect(rules.count == 2)
         for rule in rules {
-            #expect(rule.contains(#"TAG=="pttd", GROUP="pttd", MODE="0660", TAG+="uaccess""#), "\(rule)")
+            #expect(rule.contains(#"TAG=="pttd", GROUP="pttd", MODE="0640", TAG+="uaccess""#), "\(rule)")
         }
     }
 }

@@ -228,7 +228,7 @@ private final class Heard: Sendable {
         let port = open(cable.node, O_RDONLY | O_NOCTTY | O_NONBLOCK)
         var ends: [Int32] = [-1, -1]
         #expect(pipe(&ends) == 0)
-        let thread = try #require(ptt_serial_line_start(port, ends[1], Int32(TIOCM_CTS)))
+        let thread = try #require(ptt_serial_line_start(port, ends[1], Int32(TIOCM_CTS), 0, nil))
         var change = ptt_serial_line_change()
         #expect(read(ends[0], &change, MemoryLayout.size(ofValue: change)) == MemoryLayout.size(ofValue: change))
         // A pseudo-terminal cannot; the kernel says so, and that is what is told.
@@ -237,7 +237,64 @@ private final class Heard: Sendable {
         for descriptor in ends + [port] { close(descriptor) }
     }
 
+    @Test func aReleaseBetweenTwoWaitsIsToldAllTheSame() throws {
+        SimulatedLine.state.withLock { $0 = SimulatedLine.State() }
+        var calls = ptt_serial_line_calls(
+            wait: { _, _ in
+                // The first wait ends with the press; nothing wakes the second one.
+                guard SimulatedLine.state.withLock({ $0.press() }) else {
+                    while !SimulatedLine.state.withLock({ $0.isUnplugged }) { usleep(1000) }
+                    errno = EIO
+                    return -1
+                }
+                return 0
+            },
+            lines: { _, lines in
+                lines?.pointee = SimulatedLine.state.withLock { $0.read() }
+                return 0
+            })
+        var ends: [Int32] = [-1, -1]
+        #expect(pipe(&ends) == 0)
+        let thread = try #require(ptt_serial_line_start(-1, ends[1], Int32(TIOCM_CTS), 0, &calls))
+        var told: [Int32] = []
+        for _ in 0..<3 {
+            var ready = pollfd(fd: ends[0], events: Int16(POLLIN), revents: 0)
+            if poll(&ready, 1, 1000) == 1 {
+                var change = ptt_serial_line_change()
+                #expect(
+                    read(ends[0], &change, MemoryLayout.size(ofValue: change)) == MemoryLayout.size(ofValue: change))
+                told.append(change.error != 0 ? -change.error : change.lines)
+            }
+            if told.count == 2 { SimulatedLine.state.withLock { $0.isUnplugged = true } }
+        }
+        SimulatedLine.state.withLock { $0.isUnplugged = true }
+        ptt_serial_line_stop(thread)
+        for descriptor in ends { close(descriptor) }
+        #expect(told == [Int32(TIOCM_CTS), 0, -EIO])
+    }
+
     // MARK: Permissions
+
+    @Test func aFolderThatCameAnewIsWatchedAnew() async throws {
+        let loop = try EventLoop(name: "access")
+        defer { loop.stop() }
+        let folder = try TemporaryFolder()
+        let node = folder.path + "/node"
+        let told = Lines()
+        let watch = Box<AccessWatch>()
+        try await loop.run {
+            watch.value = try AccessWatch(loop: loop) { told.note($0) }
+            try watch.value?.add(folderOf: node)
+        }
+        #expect(rmdir(folder.path) == 0 && mkdir(folder.path, 0o700) == 0)
+        close(open(node, O_CREAT | O_WRONLY, 0o000))
+        try await until {
+            try? await loop.run { try watch.value?.add(folderOf: node) }
+            chmod(node, 0o600)
+            return told.all.contains(node)
+        }
+        try await loop.run { watch.value?.shut() }
+    }
 
     @Test func permissionsThatChangeAreTold() async throws {
         let loop = try EventLoop(name: "access")
@@ -257,6 +314,29 @@ private final class Heard: Sendable {
         #expect(told.all == [node])
         try await loop.run { watch.value?.shut() }
     }
+}
+
+/// A line whose switch is let go as soon as its press was read.
+private enum SimulatedLine {
+    struct State {
+        var isPressed = false
+        var waits = 0
+        var isUnplugged = false
+
+        /// False: it is pressed no more.
+        mutating func press() -> Bool {
+            waits += 1
+            isPressed = waits == 1
+            return isPressed
+        }
+
+        mutating func read() -> Int32 {
+            defer { isPressed = false }
+            return isPressed ? Int32(TIOCM_CTS) : 0
+        }
+    }
+
+    static let state = Mutex(State())
 }
 
 /// Carries what is confined to a loop into and out of closures that run on it.

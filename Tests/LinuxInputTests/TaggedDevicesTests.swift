@@ -58,7 +58,7 @@ extension TaggedDevice {
         let told = run(&machine, .failed(node: node, .permission(node: node)))
         #expect(told == [.problem(node: node, LinuxInputError.permission(node: node).description)])
         // No clock: it comes with news only.
-        #expect(machine.nextDeadline == nil && machine.denied == [node])
+        #expect(machine.nextDeadline == nil)
         #expect(run(&machine, .accessChanged(node: "/dev/input/event2")) == [])
         #expect(run(&machine, .accessChanged(node: node)) == [.open(.input(node))])
         #expect(run(&machine, .failed(node: node, .permission(node: node))) == [])
@@ -89,6 +89,14 @@ extension TaggedDevice {
         #expect(run(&machine, .lost(node: node, .gone(node: node))) == [])
         #expect(machine.nextDeadline == nil)
         #expect(run(&machine, .tagged(.serial(node))) == [.open(.serial(node))])
+    }
+
+    @Test func oneThatWasLostAndIsThereAnewIsOpenedThoughItsNewsWasMissed() {
+        var machine = TaggedDevicesStateMachine()
+        _ = run(&machine, .tagged(.input(node)))
+        _ = run(&machine, .opened(node: node))
+        #expect(run(&machine, .lost(node: node, .gone(node: node))) == [])
+        #expect(run(&machine, .all([.input(node)])) == [.open(.input(node))])
     }
 
     @Test func aMistakeInTheRuleIsToldWhileTheDeviceWorksAndWithdrawnWithIt() {

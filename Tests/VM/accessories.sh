@@ -7,7 +7,7 @@ out=/ctl/out
 programs=${PROGRAMS:-/host/.build/release}
 
 # --- what a package installs
-install -m 755 "$programs"/{pttd,pttctl} /usr/bin/ || { failed "no programs in $programs"; exit 1; }
+install -m 755 "$programs"/{pttd,pttctl,pttrelay} /usr/bin/ || { failed "no programs in $programs"; exit 1; }
 # The log goes to a file, in which each line has its time.
 mkdir -p /etc/systemd/system/pttd.service.d
 cat > /etc/systemd/system/pttd.service.d/test.conf <<UNIT
@@ -36,7 +36,8 @@ cat > /etc/pttd/profiles.d/remote.toml <<'PROFILE'
 id = "remote"
 title = "A remote control, its play key held to talk"
 confidence = "code"
-sources = ["Tests/VM"]
+experimental = true
+sources = ["the remote itself, tried with evtest"]
 transport = "input"
 explicit = true
 
@@ -80,7 +81,7 @@ two_adapters() { [ "$(bluetoothctl list | grep -c Controller)" = 2 ]; }
 check "bluetoothd has both adapters" until_true 60 two_adapters
 btmon -w $out/hci.log >/dev/null 2>&1 & monitor=$!
 : > /run/pttd.log; chmod 644 /run/pttd.log
-check "pttd.service starts" systemctl start pttd || tail -20 /run/pttd.log
+check "pttd.service starts" systemctl start pttd || { tail -20 /run/pttd.log; exit 1; }
 
 python3 "$harness/accessories.py" $out || failures=$((failures + 1))
 

@@ -34,8 +34,7 @@ extension GATTAccessoryStateMachine {
         // Only what has been recognised is trusted: BlueZ lets a trusted device connect by itself.
         if !device.isTrusted { actions.append(.command(.trust(device: device.id))) }
         if found.bonding == .required, !device.isPaired {
-            phase = .pairing
-            actions.append(.command(.pair(device: device.id)))
+            actions += pair(device, at: now)
         } else {
             actions += subscribe(device, at: now)
         }
@@ -99,6 +98,19 @@ extension GATTAccessoryStateMachine {
 
     // MARK: Subscribing
 
+    /// Pairs; after a pause, which grows, when that has been tried.
+    private mutating func pair(_ device: DeviceFacts, at now: Instant) -> [Action] {
+        if let pairsAfter, now < pairsAfter {
+            problem = problem ?? "asks for pairing again and again: put it into pairing mode"
+            phase = .unusable(until: pairsAfter)
+            return []
+        }
+        pairsAfter = now + Self.connectPauses[min(pairAttempts, Self.connectPauses.count - 1)]
+        pairAttempts += 1
+        phase = .pairing
+        return [.command(.pair(device: device.id))]
+    }
+
     mutating func subscribe(_ device: DeviceFacts, at now: Instant) -> [Action] {
         guard let profile else { return [] }
         phase = .subscribing
@@ -110,8 +122,9 @@ extension GATTAccessoryStateMachine {
     private mutating func becomeReady() -> [Action] {
         phase = .ready
         isArmed = true
-        problem = nil
+        problem = partialProblem
         searches = 0
+        (pairAttempts, pairsAfter) = (0, nil)
         connectAttempts = 0
         quickAttempts = 0
         progressCount = 0
@@ -151,8 +164,7 @@ extension GATTAccessoryStateMachine {
         switch failure {
         case nil, .inProgress, .notReady, .serviceGone, .notConnected:
             // Connected is told by the device itself; if it does not come, ask again.
-            phase = .backingOff(until: now + Self.connectPauses[0])
-            return []
+            return backOff(at: now)
         case .abortedLocally where quickAttempts < Self.quickRetries:
             quickAttempts += 1
             phase = .backingOff(until: now + Self.quickPause)
@@ -190,7 +202,7 @@ extension GATTAccessoryStateMachine {
             return subscribe(device, at: now)
         default:
             problem = "could not be paired (\(text(failure))): put it into pairing mode"
-            phase = .unusable(until: nil)
+            phase = .unusable(until: pairsAfter)
             return []
         }
     }
@@ -202,6 +214,14 @@ extension GATTAccessoryStateMachine {
         switch phase {
         case .subscribing, .resubscribing: break
         default: return []
+        }
+        var failure = failure
+        if let why = failure, let input = inputs(of: profile, in: device)[characteristic], isLasting(why),
+            profile.inputs[input].isOptional
+        {
+            let controls = profile.inputs[input].rule.controls.map(\.rawValue).joined(separator: ", ")
+            partialProblem = "its \(controls) control cannot be subscribed to (\(text(why))); the others work"
+            failure = nil
         }
         switch failure {
         case nil:
@@ -230,6 +250,14 @@ extension GATTAccessoryStateMachine {
         }
     }
 
+    /// Whether another attempt on the same link would come to the same.
+    private func isLasting(_ failure: BluetoothFailure) -> Bool {
+        switch failure {
+        case .notSupported, .notPermitted, .timedOut, .abortedLocally, .other: true
+        case .inProgress, .notConnected, .notReady, .authentication, .doesNotExist, .serviceGone: false
+        }
+    }
+
     /// A subscription that failed half-way leaves a link on which nothing comes: hang up and connect anew.
     private mutating func failed(
         _ device: DeviceFacts, _ failure: BluetoothFailure?, at now: Instant
@@ -255,8 +283,7 @@ extension GATTAccessoryStateMachine {
             problem =
                 "it asks for pairing, which profile \"\(profile.id)\" forbids: set bonding in a profile of your own"
         } else {
-            phase = .pairing
-            return [.command(.pair(device: device.id))]
+            return pair(device, at: now)
         }
         phase = .unusable(until: nil)
         return []

@@ -79,6 +79,11 @@ struct GATTAccessoryStateMachine: AccessoryLink {
     var quickAttempts = 0
     var incompleteAttempts = 0
     var progressCount = 0
+    var pairAttempts = 0
+    /// It is not paired before, for one that refuses or forgets is not asked at every connection.
+    var pairsAfter: Instant?
+    /// Parts of it that do not work, while the others do.
+    var partialProblem: String?
     /// Set once `ServicesResolved` was seen without the characteristics.
     var lateUntil: Instant?
 
@@ -114,7 +119,7 @@ struct GATTAccessoryStateMachine: AccessoryLink {
         case .unusable(let time):
             time
         case .resolving(let time):
-            min(time, lateUntil ?? time)
+            lateUntil ?? time
         case .off, .connecting, .waiting, .pairing, .subscribing, .ready:
             nil
         }
@@ -126,8 +131,9 @@ struct GATTAccessoryStateMachine: AccessoryLink {
         var actions: [Action] = []
         switch event {
         case .radio(let state):
+            // bluetoothd's objects and sessions end with it. (At a start the devices are told before there is Bluetooth.)
+            if state == .noService, radio != .noService { (device, isArmed, autoConnects) = (nil, false, false) }
             radio = state
-            if state == .noService { autoConnects = false }
         case .device(let facts):
             // A different device of the same name: what was known of the former one is void.
             if let old = device, let new = facts, old.id != new.id { actions += forget(.disconnected, at: now) }
@@ -154,11 +160,6 @@ struct GATTAccessoryStateMachine: AccessoryLink {
             let actions = lose(radio == .off ? .adapterOff : .bluetoothStopped)
             phase = .off
             problem = nil
-            // bluetoothd's objects and sessions ended with it.
-            if radio == .noService {
-                device = nil
-                isArmed = false
-            }
             return actions
         }
         if let id = configuration.profileID, library[id] == nil {
@@ -202,7 +203,7 @@ struct GATTAccessoryStateMachine: AccessoryLink {
         case .connecting:
             return []
         case .waiting:
-            return autoConnects ? [] : backOff(at: now)
+            return autoConnects && device.isTrusted ? [] : backOff(at: now)
         case .backingOff(let until) where until > now:
             return []
         case .off, .searching, .resting, .backingOff:
@@ -279,6 +280,7 @@ struct GATTAccessoryStateMachine: AccessoryLink {
     mutating func lose(_ reason: AccessoryRelease) -> [Action] {
         subscribed = []
         lateUntil = nil
+        partialProblem = nil
         progressCount = 0
         return profile == nil ? [] : [.lost(reason)]
     }
@@ -290,6 +292,7 @@ struct GATTAccessoryStateMachine: AccessoryLink {
         profile = nil
         problem = nil
         isArmed = false
+        (pairAttempts, pairsAfter) = (0, nil)
         phase = .backingOff(until: now)
         return actions
     }

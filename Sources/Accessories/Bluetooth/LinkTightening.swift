@@ -16,6 +16,8 @@ struct LinkTightening: Sendable {
         case pressed
         /// The last control came up.
         case released
+        /// Nobody listens to it any more, at least for now.
+        case left
         case completed(BluetoothFailure?)
         case deadline
     }
@@ -62,6 +64,11 @@ struct LinkTightening: Sendable {
         case .lost:
             isReady = false
             asked = nil
+            // The answer may come when the device is nobody's.
+            isAsking = false
+            lingersUntil = nil
+        case .left:
+            isDown = false
             lingersUntil = nil
         case .pressed:
             isDown = true
@@ -70,6 +77,7 @@ struct LinkTightening: Sendable {
             isDown = false
             if isReady, asked == .tight { lingersUntil = now + Self.linger }
         case .completed(let failure):
+            guard isAsking else { break }
             isAsking = false
             if let failure { actions += failed(failure) }
         case .deadline:

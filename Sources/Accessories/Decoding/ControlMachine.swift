@@ -77,10 +77,11 @@ struct ControlMachine: Sendable {
     }
 
     private mutating func guarded(_ event: GestureStateMachine.Event, at now: Instant) -> [Action] {
-        var actions = emergency?.handle(.deadline, at: now) ?? []
+        var actions: [EmergencyStateMachine.Action]
         if case .endedBySystem = event {
-            actions += emergency?.handle(.endedBySystem, at: now) ?? []
+            actions = emergency?.handle(.endedBySystem, at: now) ?? []
         } else {
+            actions = emergency?.handle(.deadline, at: now) ?? []
             for edge in gesture.handle(event, at: now) {
                 actions += emergency?.handle(edge == .begin ? .pressed : .released, at: now) ?? []
             }

@@ -15,6 +15,8 @@ public struct ControlsStateMachine: Sendable {
         case lost
         /// The transmission was ended from elsewhere: a fresh press is needed for the next.
         case endedBySystem
+        /// What is down counts for nothing from now on, until it has come up and gone down anew.
+        case disarmed
         /// `nextDeadline` has come.
         case deadline
     }
@@ -40,8 +42,8 @@ public struct ControlsStateMachine: Sendable {
     /// The profile by which values are decoded.
     public let profile: AccessoryProfile
     private var decoders: [InputDecoder]
-    private var down: Set<Control> = []
-    /// Those of `down` that only a stale value told.
+    private(set) var down: Set<Control> = []
+    /// Those of `down` that only a stale value told, or that were down before.
     private var unannounced: Set<Control> = []
     /// Inputs that have told news since the accessory came: a stale value must not overwrite it.
     private var fresh: Set<Int> = []
@@ -127,9 +129,18 @@ public struct ControlsStateMachine: Sendable {
             }
         case .endedBySystem:
             return order.flatMap { pass($0, .endedBySystem, at: now) }
+        case .disarmed:
+            return order.flatMap { pass($0, .lost, at: now) }
         case .deadline:
             return order.flatMap { pass($0, .deadline, at: now) }
         }
+    }
+
+    /// Controls are down already: that they are told to be, as some accessories do again and again, is no press.
+    mutating func assume(down controls: Set<Control>) {
+        let known = controls.intersection(order)
+        down.formUnion(known)
+        unannounced.formUnion(known)
     }
 
     private mutating func setDown(_ state: ControlState) {

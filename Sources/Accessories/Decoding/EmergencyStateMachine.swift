@@ -52,9 +52,9 @@ struct EmergencyStateMachine: Sendable {
             actions += (isTransmitting ? [.end] : []) + [.alert(false)]
         case (.released, .guarding):
             state = .up
-        case (.endedBySystem, .declared(isTransmitting: true)):
-            // Somebody still holds it: the alert stays, only the transmission is over. A guard that runs goes on, for
-            // what ended was not its transmission.
+        case (.endedBySystem, .declared(isTransmitting: true)) where actions.isEmpty:
+            // Somebody still holds it: the alert stays, only the transmission is over. A guard that runs, or has passed
+            // just now, goes on, for what ended was not its transmission.
             state = .declared(isTransmitting: false)
             actions.append(.end)
         default:

@@ -54,6 +54,8 @@ extension AccessoriesStateMachine {
     ) -> [Action] {
         let id = configuration.id
         let former = accessories[id]
+        // What a characteristic tells as held was held before, for something else.
+        let before = former?.kind == .gatt ? former?.controls.map { ($0.profile.inputs, $0.down) } : nil
         var actions = release(id, .removed, at: now) + closeStream(id)
         detach(id)
         add(configuration, isAutomatic: isAutomatic)
@@ -62,6 +64,7 @@ extension AccessoriesStateMachine {
             accessories[id]?.reported = former.reported
         }
         actions += link(id, .radio(radio), at: now)
+        accessories[id]?.before = before
         return actions + offerAll(at: now)
     }
 }

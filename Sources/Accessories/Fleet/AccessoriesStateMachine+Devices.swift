@@ -11,7 +11,10 @@ extension AccessoriesStateMachine {
 
     mutating func device(_ facts: DeviceFacts, at now: Instant) -> [Action] {
         devices[facts.id] = facts
-        if let owner = owners[facts.id] { return assign(facts, to: owner, at: now) }
+        if let owner = owners[facts.id] {
+            guard isGivenUp(owner, facts) else { return assign(facts, to: owner, at: now) }
+            return release(owner, .removed, at: now) + closeStream(owner) + remove(owner)
+        }
         let wanting = order.first { id in
             guard let accessory = accessories[id],
                 accessory.configuration.matches(address: facts.address, name: facts.name)
@@ -28,6 +31,12 @@ extension AccessoriesStateMachine {
         guard accessories[id] == nil else { return [] }
         add(AccessoryConfiguration(id: id, address: facts.address, isBondedOnly: isBondedOnly), isAutomatic: true)
         return assign(facts, to: id, at: now) + link(id, .radio(radio), at: now)
+    }
+
+    /// It was taken because BlueZ trusted it or was paired with it, and neither is so any more.
+    private func isGivenUp(_ id: AccessoryID, _ facts: DeviceFacts) -> Bool {
+        guard let accessory = accessories[id], accessory.isAutomatic, !accessory.isLocal else { return false }
+        return !facts.isTrusted && !facts.isPaired
     }
 
     /// Input devices are given to us by udev rules alone. What is refused is taken in order to say why.
@@ -158,11 +167,12 @@ extension AccessoriesStateMachine {
         return actions + self.link(id, .radio(radio), at: now)
     }
 
-    /// Its link is given up: what the host keeps open for it ends.
-    func closeStream(_ id: AccessoryID) -> [Action] {
-        guard case .stream(let kind)? = accessories[id]?.kind, let device = accessories[id]?.link.device else {
-            return []
-        }
+    /// Its link is given up: what the host keeps open for it ends, and what waits is not done.
+    mutating func closeStream(_ id: AccessoryID) -> [Action] {
+        guard let device = accessories[id]?.link.device else { return [] }
+        scanning.waiting.removeAll { $0 == .connect(device: device.id) }
+        guard case .stream(let kind)? = accessories[id]?.kind else { return [] }
+        scanning.waiting.removeAll { $0 == .openStream(device: device.id, kind) }
         return [.command(.closeStream(device: device.id, kind))]
     }
 
@@ -170,8 +180,11 @@ extension AccessoriesStateMachine {
     mutating func link(_ id: AccessoryID, _ event: AccessoryLinkEvent, at now: Instant) -> [Action] {
         guard let asked = accessories[id]?.link.handle(event, at: now) else { return [] }
         let device = accessories[id]?.link.device?.id
+        if accessories[id]?.link.device?.isConnected != true { accessories[id]?.before = nil }
         if let device, owners[device] != id {
             owners = owners.filter { $0.value != id }
+            // Values of a former device are not this one's.
+            inputs = inputs.filter { $0.value.owner != id }
             owners[device] = id
         } else if device == nil, owners.contains(where: { $0.value == id }) {
             owners = owners.filter { $0.value != id }
@@ -182,6 +195,9 @@ extension AccessoriesStateMachine {
             case .command(let command) where scanning.isScanning && command.isDisturbedByScan:
                 scanning.waiting.append(command)
             case .command(let command):
+                if case .closeStream(let device, let kind) = command {
+                    scanning.waiting.removeAll { $0 == .openStream(device: device, kind) }
+                }
                 actions.append(.command(command))
             case .recognised(let profile, let found):
                 actions += recognised(id, profile, found, at: now)
@@ -189,6 +205,10 @@ extension AccessoriesStateMachine {
                 accessories[id]?.battery = nil
                 actions += release(id, reason, at: now)
             }
+        }
+        if let accessory = accessories[id], accessory.controls?.isDown == true, isLocalBarred(accessory) {
+            // It is not heard any more, not even when it is let go.
+            actions += release(id, .disconnected, at: now)
         }
         return actions + serve(id, at: now)
     }
@@ -205,8 +225,11 @@ extension AccessoriesStateMachine {
     mutating func use(_ profile: AccessoryProfile, for id: AccessoryID, at now: Instant) -> [Action] {
         guard let accessory = accessories[id], accessory.controls?.profile != profile else { return [] }
         let released = release(id, .disconnected, at: now)
-        accessories[id]?.controls = ControlsStateMachine(
+        var controls = ControlsStateMachine(
             profile, gesture: accessory.configuration.gesture, bindings: accessory.configuration.bindings)
+        if let before = accessory.before, before.inputs == profile.inputs { controls.assume(down: before.down) }
+        accessories[id]?.before = nil
+        accessories[id]?.controls = controls
         return released
     }
 }

@@ -6,7 +6,9 @@ extension AccessoriesStateMachine {
     mutating func local(_ report: LocalDeviceReport, at now: Instant) -> [Action] {
         switch report {
         case .added(let facts):
-            guard localDevices[facts.id] != nil || localDevices.count < Self.localDevicesMax else { return [] }
+            guard localDevices[facts.id] != nil || localDevices.count < Self.localDevicesMax else {
+                return [.note(AccessoryID(facts.name), "not used: \(Self.localDevicesMax) devices are the limit")]
+            }
             localDevices[facts.id] = facts
             localProblems[facts.id] = nil
             return localAdded(facts, at: now)
@@ -83,10 +85,11 @@ extension AccessoriesStateMachine {
     }
 
     private mutating func localRemoved(_ device: LocalDeviceID, at now: Instant) -> [Action] {
-        localDevices[device] = nil
+        let isSerialPort = localDevices.removeValue(forKey: device)?.isSerialPort ?? false
         localProblems[device] = nil
         guard let id = localOwners.removeValue(forKey: device), let accessory = accessories[id] else { return [] }
-        var actions: [Action] = []
+        // Which of its ports told what is not kept: with one of them everything comes up.
+        var actions = isSerialPort ? release(id, .unplugged, at: now) : []
         for (code, holders) in accessory.heldKeys.sorted(by: { $0.key < $1.key }) where holders == [device] {
             accessories[id]?.heldKeys[code] = nil
             actions += controls(id, .key(code: code, isDown: false), .unplugged, at: now)

@@ -85,8 +85,17 @@ extension AccessoriesStateMachine {
 
     /// Everything that an accessory holds comes up.
     mutating func release(_ id: AccessoryID, _ reason: AccessoryRelease, at now: Instant) -> [Action] {
-        accessories[id]?.heldKeys = [:]
-        return controls(id, .lost, reason, at: now)
+        switch reason {
+        case .suspended:
+            // Its link is still there: what somebody holds goes on to be told, and must not begin anew.
+            return controls(id, .disarmed, reason, at: now) + tighten(id, .left, at: now)
+        case .removed, .stopped:
+            accessories[id]?.heldKeys = [:]
+            return controls(id, .lost, reason, at: now) + tighten(id, .left, at: now)
+        case .released, .disconnected, .adapterOff, .bluetoothStopped, .unplugged:
+            accessories[id]?.heldKeys = [:]
+            return controls(id, .lost, reason, at: now)
+        }
     }
 
     mutating func transmissionEnded(at now: Instant) -> [Action] {
@@ -99,13 +108,13 @@ extension AccessoriesStateMachine {
         guard let isTested = accessories[id]?.isTested, isTested != isOn else { return [] }
         accessories[id]?.isTested = isOn
         // Both at its begin and at its end a fresh press is needed: what is held was held for something else.
-        return controls(id, .endedBySystem, .released, at: now)
+        return controls(id, .disarmed, .released, at: now)
     }
 
     mutating func quiet(_ isOn: Bool, at now: Instant) -> [Action] {
         guard isQuiet != isOn else { return [] }
         isQuiet = isOn
-        return order.flatMap { controls($0, .endedBySystem, .released, at: now) }
+        return order.flatMap { controls($0, .disarmed, .released, at: now) }
     }
 
     // MARK: Out
@@ -114,8 +123,13 @@ extension AccessoriesStateMachine {
 
     private mutating func begin(_ source: AccessorySource, at now: Instant) -> [Action] {
         guard !isSilent(source.accessory) else { return [] }
-        if let flood = admit(source.accessory, at: now) { return flood }
         let isEmergency = accessories[source.accessory]?.controls?.action(of: source.control) == .emergency
+        if isEmergency {
+            // Counted with its alert, which comes first.
+            guard alerts.contains(source) else { return [] }
+        } else if let flood = admit(source.accessory, at: now) {
+            return flood
+        }
         return intent(held.begin(source, isEmergency ? .emergency : .normal), .released, at: now)
     }
 
@@ -128,7 +142,9 @@ extension AccessoriesStateMachine {
 
     private mutating func emergency(_ source: AccessorySource, _ isActive: Bool, at now: Instant) -> [Action] {
         if isActive {
-            guard !isSilent(source.accessory), alerts.insert(source).inserted else { return [] }
+            guard !isSilent(source.accessory), !alerts.contains(source) else { return [] }
+            if let flood = admit(source.accessory, at: now) { return flood }
+            alerts.insert(source)
         } else {
             // An end is told even while controls do nothing, but only of what was told.
             guard alerts.remove(source) != nil else { return [] }

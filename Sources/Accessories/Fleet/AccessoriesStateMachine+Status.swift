@@ -32,7 +32,8 @@ extension AccessoriesStateMachine {
         accessory.controls != nil && accessory.localProblem == nil && !isLocalBarred(accessory)
     }
 
-    private func isLocalBarred(_ accessory: FleetAccessory) -> Bool {
+    /// Its keys came by Bluetooth, and it is not bonded though it has to be.
+    func isLocalBarred(_ accessory: FleetAccessory) -> Bool {
         accessory.nodes.contains { localDevices[$0]?.address != nil }
             && isBarred(accessory.link.device, accessory.configuration)
     }

@@ -78,11 +78,11 @@ public struct AccessorySettings: Sendable {
     /// Reads the tables `[accessory.NAME]` of a file, in its order.
     ///
     /// - Parameters:
-    ///   - library: The profiles that may be named; nil: any, as whoever wrote it knew them.
+    ///   - library: The profiles that may be named.
     ///   - isBondedOnly: What counts where a table does not say.
     ///   - allowsCommands: Whether controls may run commands: only in a user's own daemon.
     public static func accessories(
-        in root: SettingsTable, library: ProfileLibrary?, isBondedOnly: Bool = false, allowsCommands: Bool = false
+        in root: SettingsTable, library: ProfileLibrary, isBondedOnly: Bool = false, allowsCommands: Bool = false
     ) -> [AccessoryConfiguration] {
         root.namedTables("accessory", countMax: AccessoriesStateMachine.accessoriesMax).map {
             AccessoryConfiguration(
@@ -94,23 +94,22 @@ public struct AccessorySettings: Sendable {
 
 extension AccessoryConfiguration {
     fileprivate init(
-        name: String, settings table: SettingsTable, library: ProfileLibrary?, isBondedOnly: Bool, allowsCommands: Bool
+        name: String, settings table: SettingsTable, library: ProfileLibrary, isBondedOnly: Bool, allowsCommands: Bool
     ) {
         self.init(
             id: AccessoryID(name), address: table.optional("address", .bluetoothAddress),
             name: table.optional("name", .namePattern), profileID: table.optional("profile", .string),
             gesture: table.optional("gesture", .oneOf([("hold", .hold), ("toggle", .toggle), ("hybrid", .hybrid)])),
             isBondedOnly: table.value("bonded-only", .boolean, default: isBondedOnly))
-        let profile = profileID.flatMap { library?[$0] }
-        if let library, let profileID, profile == nil {
+        let profile = profileID.flatMap { library[$0] }
+        if let profileID, profile == nil {
             let ids = library.profiles.map(\.id)
             let near = nearestName(to: profileID, among: ids).map { "did you mean \"\($0)\"? " } ?? ""
             table.problem(
                 "profile", "\"\(profileID)\" is not known",
                 "\(near)known: \(ids.joined(separator: ", ")); remove the key to have it recognised")
         }
-        let isLocal =
-            profile.map { $0.transport == .input || $0.transport == .serial } ?? (library == nil && profileID != nil)
+        let isLocal = profile.map { $0.transport == .input || $0.transport == .serial } ?? false
         if !table.contains("address"), !table.contains("name"), !isLocal, id != .mediaPlayer {
             table.problem(
                 nil, "says neither address nor name",

@@ -31,6 +31,8 @@ struct FleetAccessory: Sendable {
     var heldKeys: [UInt16: Set<LocalDeviceID>] = [:]
     /// What is wrong with its local device.
     var localProblem: String?
+    /// What was held when it was configured anew, until it is recognised.
+    var before: (inputs: [AccessoryProfile.Input], down: Set<Control>)?
     /// Its controls are reported and do nothing.
     var isTested = false
     /// What does not work as well as it could.

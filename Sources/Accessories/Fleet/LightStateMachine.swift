@@ -55,6 +55,8 @@ struct LightStateMachine: Sendable {
             isReady = false
             waiting = []
             shown = nil
+            // The answer may come when the device is nobody's.
+            isWriting = false
         case .feedback(.refused):
             refusedUntil = now + Self.refusedTime
         case .feedback(let state):

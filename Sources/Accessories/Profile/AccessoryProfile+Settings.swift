@@ -152,10 +152,10 @@ extension AccessoryProfile {
             idleLink = root.table("idle_link").map { IdleLink(settings: $0) }
         } else {
             root.refuse(["start", "light", "idle_link"], "is for transport \"gatt\"", "remove it")
-            if transport == .spp || transport == .serial {
+            if transport == .spp {
                 streamStart = root.value("start_bytes", .bytes, default: [])
             } else {
-                root.refuse(["start_bytes"], "is for transport \"spp\" and \"serial\"", "remove it")
+                root.refuse(["start_bytes"], "is for transport \"spp\"", "remove it")
             }
         }
         if inputs.isEmpty, refusal != nil {

@@ -35,7 +35,7 @@ public struct AccessoryProfile: Hashable, Sendable {
     public var udevProperties: [String: String] = [:]
     /// Written, in order, once the inputs are subscribed to.
     public var startCommands: [CharacteristicWrite] = []
-    /// Sent over a stream (SPP, hands-free, serial) once it is open; empty: nothing.
+    /// Sent over a Bluetooth serial port once it is open; empty: nothing.
     public var streamStart: [UInt8] = []
     /// Its light.
     public var light: Light?

@@ -1,4 +1,5 @@
-// Adding accessories: the rules are in AddStateMachine; here they are told what happens, and done what they ask for.
+// Adding accessories and removing them, as AddStateMachine says.
+import BlueZ
 import Logging
 import MonotonicTime
 
@@ -17,7 +18,6 @@ extension AccessorySetup {
         }
         let result = await withCheckedContinuation { continuation in
             additions[addition.address] = Addition(machine: machine, answer: continuation)
-            // First, as observing may tell at once of the device, and that may be the end of it.
             carryOut(machine.firstActions, of: addition.address)
             observeAsNeeded()
             guard radio == .on else { return finish(addition.address, .failure(noRadio)) }
@@ -33,6 +33,10 @@ extension AccessorySetup {
         case .failure(let error): throw error
         }
     }
+
+    var library: ProfileLibrary { service.assumeIsolated { $0.library } }
+
+    private func unconfigure(_ id: AccessoryID) { service.assumeIsolated { $0.unconfigure(id) } }
 
     private var takenNames: Set<String> {
         Set(service.assumeIsolated { $0.statuses.map(\.id.text) })
@@ -77,7 +81,51 @@ extension AccessorySetup {
     /// Whoever adds this device wants it no more.
     public func cancelAdding(address: String) { add(address, .cancelled) }
 
-    // MARK: What comes of it
+    /// Forgets an accessory, and has BlueZ forget the device.
+    public func remove(_ id: AccessoryID) async throws(AccessorySetupError) {
+        let status = try status(of: id)
+        guard configured[id] == nil else {
+            throw AccessorySetupError(
+                .refused, "'\(id)' is in pttd.toml: remove [accessory.\(id)] there, and restart pttd")
+        }
+        let address = status.address.isEmpty ? contents.accessories.first { $0.id == id }?.address : status.address
+        guard contents.accessories.contains(where: { $0.id == id }) || address != nil else {
+            throw AccessorySetupError(.refused, "'\(id)' comes from a udev rule: remove that rule, then unplug it")
+        }
+        var new = contents
+        new.accessories.removeAll { $0.id == id }
+        new.changes[id] = nil
+        try save(new)
+        let device = address.flatMap { known(address: $0) }
+        // First of all BlueZ forgets it: what that trusts would be taken again by itself.
+        let failure =
+            if let device { await service.perform(.remove(device: device.id)) } else { nil as BluetoothFailure? }
+        unconfigure(id)
+        handler(.changed)
+        if let failure, failure != .doesNotExist {
+            logger.notice(
+                "BlueZ has not forgotten a removed accessory", metadata: ["id": "\(id)", "why": "\(failure)"])
+        }
+    }
+
+    /// The device as BlueZ knows it now.
+    private func known(address: String) -> DeviceFacts? {
+        let seen = Seen()
+        let token = service.assumeIsolated { service in
+            service.observe { report in
+                guard case .bluetooth(.device(let facts)) = report, facts.address.uppercased() == address.uppercased()
+                else { return }
+                seen.loopOnly = facts
+            }
+        }
+        service.assumeIsolated { $0.removeObserver(token) }
+        return seen.loopOnly
+    }
+
+    /// Filled on the loop, before `observe` returns.
+    private final class Seen: @unchecked Sendable { var loopOnly: DeviceFacts? }
+
+    // MARK: Additions
 
     func add(_ address: String, _ event: AddStateMachine.Event) {
         guard var addition = additions[address] else { return }

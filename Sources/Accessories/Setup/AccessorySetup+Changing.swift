@@ -1,73 +1,17 @@
-// What a person says about accessories that are there: binding their controls, settings, trying them, forgetting them.
-import BlueZ
+// Changing what accessories do, and keeping it.
 import Logging
+import Settings
 
 extension AccessorySetup {
-    /// Forgets an accessory, and has BlueZ forget the device.
-    ///
-    /// - Throws: Also when the accessory is forgotten, but BlueZ has kept the device, which would be taken by itself again.
-    public func remove(_ id: AccessoryID) async throws(AccessorySetupError) {
-        let status = try status(of: id)
-        guard configured[id] == nil else {
-            throw AccessorySetupError(
-                .refused, "'\(id)' is in pttd.toml: remove [accessory.\(id)] there, and restart pttd")
-        }
-        let address = status.address.isEmpty ? contents.accessories.first { $0.id == id }?.address : status.address
-        guard contents.accessories.contains(where: { $0.id == id }) || address != nil else {
-            throw AccessorySetupError(.refused, "'\(id)' comes from a udev rule: remove that rule, then unplug it")
-        }
-        var new = contents
-        new.accessories.removeAll { $0.id == id }
-        new.changes[id] = nil
-        try save(new)
-        let known = address.map { bluetooth(knows: $0) }
-        unconfigure(id)
-        handler(.changed)
-        guard let address, let known else { return }
-        var failure: BluetoothFailure?
-        if let device = known.device {
-            failure = await service.perform(.remove(device: device.id))
-        } else if known.radio == .noService {
-            failure = .serviceGone
-        }
-        guard let failure, failure != .doesNotExist else { return }
-        logger.notice("BlueZ has not forgotten a removed accessory", metadata: ["id": "\(id)", "why": "\(failure)"])
-        throw AccessorySetupError(
-            .notConnected,
-            "'\(id)' is removed here, but the system's Bluetooth did not forget it (\(failure)); lest it be taken by itself again: "
-                + "'systemctl start bluetooth', 'bluetoothctl remove \(address)'")
-    }
-
-    private func unconfigure(_ id: AccessoryID) { service.assumeIsolated { $0.unconfigure(id) } }
-
-    /// Whether there is Bluetooth now, and the device of this address as it knows it.
-    private func bluetooth(knows address: String) -> (radio: RadioState, device: DeviceFacts?) {
-        let seen = Seen()
-        let token = service.assumeIsolated { service in
-            service.observe { report in
-                switch report {
-                case .bluetooth(.radio(let radio)): seen.loopOnly.radio = radio
-                case .bluetooth(.device(let facts)) where facts.address.uppercased() == address.uppercased():
-                    seen.loopOnly.device = facts
-                default: break
-                }
-            }
-        }
-        service.assumeIsolated { $0.removeObserver(token) }
-        return seen.loopOnly
-    }
-
-    /// Filled on the loop, before `observe` returns.
-    private final class Seen: @unchecked Sendable {
-        var loopOnly: (radio: RadioState, device: DeviceFacts?) = (.noService, nil)
-    }
-
-    // MARK: Changing
-
     /// Has a control do something else; nil: what it does otherwise.
     public func bind(_ control: Control, to action: ControlAction?, of id: AccessoryID) throws(AccessorySetupError) {
         let status = try status(of: id)
-        if let profile = status.profileID.flatMap({ library[$0] }),
+        let profileID =
+            status.profileID
+            ?? service.assumeIsolated { service in
+                service.configurations.first { $0.id == id }?.profileID
+            }
+        if let profile = profileID.flatMap({ library[$0] }),
             !profile.controls.contains(control)
         {
             let known = profile.controls.map(\.rawValue).joined(separator: ", ")
@@ -110,7 +54,7 @@ extension AccessorySetup {
         service.assumeIsolated { $0.setTesting(id, isOn) }
     }
 
-    private func status(of id: AccessoryID) throws(AccessorySetupError) -> AccessoryStatus {
+    func status(of id: AccessoryID) throws(AccessorySetupError) -> AccessoryStatus {
         guard let status = service.assumeIsolated({ $0.statuses.first { $0.id == id } }) else { throw .unknown(id) }
         return status
     }
@@ -147,6 +91,18 @@ extension AccessorySetup {
         service.assumeIsolated { $0.configure(result) }
         handler(.changed)
     }
+
+    func save(_ new: AccessoryStore.Contents) throws(AccessorySetupError) {
+        do throws(AtomicFile.Failure) {
+            try store.save(new)
+            contents = new
+        } catch {
+            throw AccessorySetupError(.notSaved, "\(error); nothing was changed")
+        }
+    }
+
+    /// The device as the scan knows it.
+    func scannedDevice(_ address: String) -> DeviceFacts? { scan.device(address: address) }
 
     /// Has an accessory work by another profile; false when that is not possible.
     func useProfile(_ profileID: String, of id: AccessoryID) -> Bool {

@@ -69,27 +69,29 @@ extension AccessorySetup {
         learning = LearningSession(
             wish: wish, machine: LearningStateMachine(at: .now),
             link: wish.address.map { LearningLinkStateMachine(address: $0) })
-        // First, as observing tells at once of the device if it is known.
-        if let link = learning?.link { carryOut(link.firstActions) }
-        observeAsNeeded()
-        if wish.address == nil, localDevices.isEmpty {
-            learning = nil
-            observeAsNeeded()
-            throw AccessorySetupError(
-                .notFound,
-                "no input device or serial port is tagged: write a udev rule for it first (docs/installers.md), or give a Bluetooth "
-                    + "address")
-        }
-        if wish.address != nil, radio != .on {
-            learning = nil
-            observeAsNeeded()
-            throw AccessorySetupError(
-                .notFound, "there is no Bluetooth: 'systemctl start bluetooth', 'bluetoothctl power on'")
-        }
         service.assumeIsolated { $0.setQuiet(true) }
         tellLearning(learning?.machine.progress)
-        guard let address = wish.address else { return learn(.listening) }
-        if let device = scannedDevice(address) { happened(.device(device)) }
+        if let link = learning?.link { carryOut(link.firstActions) }
+        observeAsNeeded()
+        if let problem = learningProblem(wish) {
+            if let session = learning { endLearning(session, keepsDevice: false) }
+            throw problem
+        }
+        if let address = wish.address {
+            if let device = scannedDevice(address) { happened(.device(device)) }
+        } else {
+            learn(.listening)
+        }
+    }
+
+    /// Why nothing can be learned here now.
+    private func learningProblem(_ wish: LearningWish) -> AccessorySetupError? {
+        guard wish.address == nil else { return radio == .on ? nil : noRadio }
+        guard localDevices.isEmpty else { return nil }
+        return AccessorySetupError(
+            .notFound,
+            "no input device or serial port is tagged: write a udev rule for it first (docs/installers.md), or give a Bluetooth "
+                + "address")
     }
 
     /// Ends the session without a profile, if it is not over.

@@ -1,5 +1,5 @@
-// Setting up accessories for people: scanning, and what adding, changing and learning (in files of their own) have in common. The rules
-// are in the state machines beside it.
+// Setting up accessories for people: scanning, adding, changing, removing. Learning is in AccessorySetup+Learning.swift. The rules are
+// in the state machines beside it.
 import BlueZ
 import Logging
 import MonotonicTime
@@ -50,14 +50,14 @@ public actor AccessorySetup {
     let allowsCommands: Bool
     let isBondedOnly: Bool
     let configured: [AccessoryID: AccessoryConfiguration]
-    private(set) var contents: AccessoryStore.Contents
+    var contents: AccessoryStore.Contents
     private var observation: Int?
-    /// No token: what is known is being told.
-    private static let beginning = -1
+    /// What is told while the observation begins; looked at when it has begun.
+    private var early: [AccessoryReport]?
     private(set) var radio = RadioState.noService
-    private(set) var scan: ScanStateMachine
+    var scan: ScanStateMachine
     private var isScannedByPerson = false
-    private(set) var isScanAsked = false
+    private var isScanAsked = false
     var additions: [String: Addition] = [:]
     var learning: LearningSession?
     /// Local devices, while something observes.
@@ -115,11 +115,13 @@ public actor AccessorySetup {
         let wasScanned = isScannedByPerson
         isScannedByPerson = isOn
         observeAsNeeded()
-        guard isOn, radio != .on else { return }
-        // Whoever scans already goes on when the radio is back.
-        isScannedByPerson = wasScanned
-        observeAsNeeded()
-        throw noRadio
+        if isOn, radio != .on {
+            // Whoever scans already goes on when the radio is back.
+            isScannedByPerson = wasScanned
+            observeAsNeeded()
+            throw noRadio
+        }
+        scanAsNeeded()
     }
 
     var noRadio: AccessorySetupError {
@@ -132,20 +134,6 @@ public actor AccessorySetup {
 
     /// The devices that are known now, the strongest first; while a person scans.
     public var devices: [ScannedDevice] { isScannedByPerson ? scan.devices : [] }
-
-    var library: ProfileLibrary { service.assumeIsolated { $0.library } }
-
-    /// The device as the scan knows it.
-    func scannedDevice(_ address: String) -> DeviceFacts? { scan.device(address: address) }
-
-    func save(_ new: AccessoryStore.Contents) throws(AccessorySetupError) {
-        do throws(AtomicFile.Failure) {
-            try store.save(new)
-            contents = new
-        } catch {
-            throw AccessorySetupError(.notSaved, "\(error); nothing was changed")
-        }
-    }
 
     // MARK: Observing
 
@@ -162,16 +150,13 @@ public actor AccessorySetup {
         if isNeeded, observation == nil {
             scan = ScanStateMachine(library: library)
             carryOut(scan.handle(.accessories(accessoryAddresses), at: .now))
-            // Told at once: what is known already. That may be the end of the reason to observe.
-            observation = Self.beginning
-            let token = service.assumeIsolated { service in
+            early = []
+            observation = service.assumeIsolated { service in
                 service.observe { [weak self] report in self?.assumeIsolated { $0.received(report) } }
             }
-            if observation == Self.beginning {
-                observation = token
-            } else {
-                service.assumeIsolated { $0.removeObserver(token) }
-            }
+            let known = early ?? []
+            early = nil
+            for report in known { received(report) }
         } else if !isNeeded, let token = observation {
             observation = nil
             service.assumeIsolated { $0.removeObserver(token) }
@@ -191,6 +176,11 @@ public actor AccessorySetup {
     }
 
     private func received(_ report: AccessoryReport) {
+        guard early == nil else {
+            early?.append(report)
+            return
+        }
+        // What was known may have ended what it was observed for.
         guard observation != nil else { return }
         switch report {
         case .bluetooth(let report): received(report)

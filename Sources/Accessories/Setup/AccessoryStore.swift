@@ -1,5 +1,5 @@
-// What people added, bound and taught over D-Bus, in files of pttd's own. An accessory of pttd.toml keeps its place
-// before an added one of its name or address; what was changed of it counts over what pttd.toml says.
+// What people added, bound and taught over D-Bus, in files of pttd's own. An accessory of pttd.toml keeps its place before an added one
+// of its name or address; what was changed of it counts over what pttd.toml says.
 import Settings
 
 /// What a start finds: the settings of pttd.toml and what pttd keeps for itself, together.
@@ -93,16 +93,20 @@ public struct AccessoryStore: Sendable {
         return restored
     }
 
-    func load(isBondedOnly: Bool, allowsCommands: Bool) -> (contents: Contents, problem: String?) {
+    func load(
+        isBondedOnly: Bool = false, allowsCommands: Bool = false
+    ) -> (contents: Contents, problem: String?) {
         guard AtomicFile.exists(path) else { return (Contents(), nil) }
         do throws(SettingsError) {
             let contents = try SettingsFile.read(path: path) { root in
                 var contents = Contents()
-                // A profile that is gone is a problem of its accessory's, and must not cost the others.
-                contents.accessories = AccessorySettings.accessories(
-                    in: root, library: nil, isBondedOnly: isBondedOnly, allowsCommands: allowsCommands)
-                for (name, table) in root.namedTables("change", countMax: AccessoriesStateMachine.accessoriesMax) {
-                    contents.changes[AccessoryID(name)] = Change(settings: table)
+                let count = AccessoriesStateMachine.accessoriesMax
+                for (name, table) in root.namedTables("accessory", countMax: count) {
+                    contents.accessories.append(
+                        Self.accessory(name, table, isBondedOnly: isBondedOnly, allowsCommands: allowsCommands))
+                }
+                for (name, table) in root.namedTables("change", countMax: count) {
+                    contents.changes[AccessoryID(name)] = Change(settings: table, allowsCommands: allowsCommands)
                 }
                 return contents
             }
@@ -110,6 +114,17 @@ public struct AccessoryStore: Sendable {
         } catch {
             return (Contents(), setAside(path, why: "\(error)", "add the accessories again"))
         }
+    }
+
+    /// Whether its profile is there is not asked here: without it the accessory says so, and the others are not lost.
+    private static func accessory(
+        _ name: String, _ table: SettingsTable, isBondedOnly: Bool, allowsCommands: Bool
+    ) -> AccessoryConfiguration {
+        let change = Change(settings: table, allowsCommands: allowsCommands)
+        return AccessoryConfiguration(
+            id: AccessoryID(name), address: table.optional("address", .bluetoothAddress),
+            name: table.optional("name", .namePattern), profileID: table.optional("profile", .profileID),
+            gesture: change.gesture, bindings: change.bindings, isBondedOnly: change.isBondedOnly ?? isBondedOnly)
     }
 
     private func readProfiles(into library: inout ProfileLibrary) -> [String] {
@@ -199,7 +214,8 @@ public struct AccessoryStore: Sendable {
 }
 
 extension AccessoryStore.Change {
-    fileprivate init(settings table: SettingsTable) {
+    /// - Parameter allowsCommands: Only a user's own daemon runs commands; others leave them out.
+    fileprivate init(settings table: SettingsTable, allowsCommands: Bool) {
         gesture = table.optional("gesture", .oneOf([("hold", .hold), ("toggle", .toggle), ("hybrid", .hybrid)]))
         isBondedOnly = table.optional("bonded-only", .boolean)
         guard let bind = table.table("bind") else { return }
@@ -211,6 +227,7 @@ extension AccessoryStore.Change {
                 bind.problem(control.rawValue, "\"\(words)\" is not an action", "bind it again: pttctl accessory bind")
                 continue
             }
+            if case .command = action, !allowsCommands { continue }
             bindings[control] = action
         }
     }

@@ -2,6 +2,49 @@
 import BlueZ
 import MonotonicTime
 
+/// What a person says of an accessory to add.
+public struct AccessoryAddition: Hashable, Sendable {
+    /// The Bluetooth address, in capitals.
+    public var address: String
+    /// Its name; nil: made from the device's.
+    public var name: String?
+    /// The id of its profile; nil: it is recognised.
+    public var profileID: String?
+    /// Replaces the profile's gesture for its talk controls.
+    public var gesture: Gesture?
+    /// It has to be bonded.
+    public var isBondedOnly: Bool
+    /// It is paired, or not, whatever the profile says; nil: as the profile says.
+    public var pairs: Bool?
+
+    /// An accessory to add.
+    public init(
+        address: String, name: String? = nil, profileID: String? = nil, gesture: Gesture? = nil,
+        isBondedOnly: Bool = false, pairs: Bool? = nil
+    ) {
+        self.address = address.uppercased()
+        self.name = name
+        self.profileID = profileID
+        self.gesture = gesture
+        self.isBondedOnly = isBondedOnly
+        self.pairs = pairs
+    }
+}
+
+/// Where an addition is.
+public enum AdditionStep: String, Hashable, Sendable {
+    /// The device is being looked for.
+    case searching
+    /// It is being connected.
+    case connecting
+    /// It is being paired.
+    case pairing
+    /// Its services are being looked at.
+    case recognising
+    /// Its buttons are being subscribed to.
+    case subscribing
+}
+
 /// The rules of one addition. What the fleet does for every accessory (connect, recognise, trust, subscribe) it does here, too; this
 /// watches it, does what only a person may ask for, and gives up in time.
 struct AddStateMachine: Sendable {
@@ -49,13 +92,14 @@ struct AddStateMachine: Sendable {
     private let makeName: @Sendable (DeviceFacts) -> String
     private var phase = Phase.step(.searching)
     private var until: Instant
-    private var device: DeviceFacts?
+    private(set) var device: DeviceFacts?
     private var status: AccessoryStatus?
     private(set) var configuration: AccessoryConfiguration?
-    private var profile: AccessoryProfile?
+    private(set) var profile: AccessoryProfile?
     /// BlueZ knew it before, as more than something heard.
     private var wasKnown = false
-    private var isKeyboard = false
+    private(set) var isKeyboard = false
+    private var hasPaired = false
     private var unrecognisedSince: Instant?
 
     init(
@@ -71,9 +115,13 @@ struct AddStateMachine: Sendable {
     /// What to do first.
     var firstActions: [Action] { [.progress(.searching), .scan(true)] }
 
+    var isOver: Bool { phase == .over }
+
     var nextDeadline: Instant? {
         guard case .step = phase else { return nil }
-        return min(until, unrecognisedSince.map { $0 + Self.unrecognisedTime } ?? until)
+        // Without its services there is nothing to decide before `until`.
+        guard let unrecognisedSince, device?.servicesResolved == true else { return until }
+        return min(until, unrecognisedSince + Self.unrecognisedTime)
     }
 
     mutating func handle(_ event: Event, at now: Instant) -> [Action] {
@@ -89,6 +137,7 @@ struct AddStateMachine: Sendable {
         case .completed(.connect, let failure?) where isKeyboard:
             return fail(.notConnected, "could not be connected (\(failure)): switch it on and bring it near")
         case .completed: break
+        case .saved where phase != .saving: return []
         case .saved(nil):
             phase = .over
             return [.finished(.success(notes))]
@@ -110,7 +159,8 @@ struct AddStateMachine: Sendable {
         switch step {
         case .searching: return judge(device, at: now)
         case .connecting: return device.isConnected ? connected(device, at: now) : []
-        case .pairing: return device.isPaired ? go(to: .recognising, at: now) : []
+        // An input device is trusted and connected when the answer is there.
+        case .pairing: return device.isPaired && !isKeyboard ? go(to: .recognising, at: now) : []
         case .recognising: return recognise(device, at: now)
         case .subscribing: return []
         }
@@ -196,20 +246,15 @@ struct AddStateMachine: Sendable {
     }
 
     private mutating func recognise(_ device: DeviceFacts, at now: Instant) -> [Action] {
-        guard device.isConnected else {
-            unrecognisedSince = nil
-            return []
-        }
+        guard device.isConnected else { return [] }
         let found = status?.profileID.flatMap { library[$0] }
         if let found, device.servicesResolved || found.transport != .gatt, isComplete(found, device) {
             profile = found
             unrecognisedSince = nil
             return go(to: .subscribing, at: now)
         }
-        guard device.servicesResolved else {
-            unrecognisedSince = nil
-            return []
-        }
+        // The fleet connects it anew meanwhile, for a table of services may have holes.
+        guard device.servicesResolved else { return [] }
         // What it is becomes certain only now: its services were not all advertised.
         if addition.profileID == nil, let why = library.refusal(name: device.name, services: device.services) {
             return fail(.refused, why)
@@ -273,42 +318,6 @@ struct AddStateMachine: Sendable {
         // Heard only before; what was made of it here is of no use to anybody.
         if let device, !wasKnown, configuration != nil { actions.append(.command(.remove(device: device.id))) }
         return actions + [.finished(.failure(AccessorySetupError(kind, why)))]
-    }
-
-    private var notes: [String] {
-        guard let device, let configuration else { return [] }
-        var notes: [String] = []
-        if isKeyboard {
-            notes.append(
-                """
-                it is an input device (HID), which pttd opens only when a udev rule has tagged it. Put this line into \
-                /etc/udev/rules.d/70-pttd.rules:
-                SUBSYSTEM=="input", KERNEL=="event*", ATTRS{uniq}=="\(device.address.lowercased())", TAG+="pttd", \
-                ENV{PTTD_ACCESSORY}="\(configuration.id)", ENV{PTTD_GRAB}="1"
-                and then run: udevadm control --reload && udevadm trigger -s input
-                """)
-        } else if !device.isPaired {
-            notes.append(
-                profile?.bonding == .never
-                    ? "it is not bonded and cannot be: somebody in reach could imitate it and so open the microphone; where that "
-                        + "matters, use a button that can be bonded"
-                    : "it is not bonded: somebody in reach could imitate it and so open the microphone; where that "
-                        + "matters, remove it and add it again with --bonded-only, if it can be paired")
-        }
-        if let profile {
-            if profile.isExperimental {
-                notes.append(
-                    "profile '\(profile.id)' is experimental, from a single source: try each control with 'pttctl accessory test "
-                        + "\(configuration.id)'")
-            }
-            if profile.toggleOnly.contains(where: { profile.defaultAction(of: $0) == .transmit }) {
-                notes.append(
-                    "it tells no release: one press begins to transmit, and the next one ends; it cannot be held to talk"
-                )
-            }
-            if let refusal = profile.refusal { notes.append(refusal) }
-        }
-        return notes
     }
 
     private static func words(_ failure: BluetoothFailure?) -> String {

@@ -95,7 +95,10 @@ struct StreamAccessoryStateMachine: AccessoryLink {
     mutating func handle(_ event: AccessoryLinkEvent, at now: Instant) -> [AccessoryLinkAction] {
         var actions: [Action] = []
         switch event {
-        case .radio(let state): radio = state
+        case .radio(let state):
+            // With bluetoothd its streams end, and its devices will be told anew.
+            if state == .noService, radio != .noService { device = nil }
+            radio = state
         case .device(let facts): actions += changed(to: facts, at: now)
         case .autoConnect(let isArmed): autoConnects = isArmed
         case .completed(let command, let failure): actions += completed(command, failure, at: now)
@@ -165,8 +168,7 @@ struct StreamAccessoryStateMachine: AccessoryLink {
     private mutating func switchOff() -> [Action] {
         guard phase != .off else { return [] }
         var actions = lose(radio == .off ? .adapterOff : .bluetoothStopped)
-        // With bluetoothd its streams ended, and its devices will be told anew.
-        if radio == .off { actions += device.map { close($0) } ?? [] } else { device = nil }
+        if radio == .off { actions += device.map { close($0) } ?? [] }
         phase = .off
         problem = nil
         searches = 0

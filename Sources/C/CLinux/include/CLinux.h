@@ -50,7 +50,7 @@ int ptt_serial_lines(int fd, int *lines);
 struct ptt_serial_line_change {
     // CLOCK_MONOTONIC.
     int64_t nanoseconds;
-    // TIOCM_* bits that are on; the last ones when there is an error.
+    // TIOCM_* bits of the mask that are on; the last ones when there is an error.
     int32_t lines;
     // errno of the call that ended the thread, else 0.
     int32_t error;
@@ -59,8 +59,16 @@ struct ptt_serial_line_change {
     int32_t reserved;
 };
 
-// Has a thread wait for changes of the lines in `mask` (TIOCM_*) by TIOCMIWAIT and write each into `pipe`. NULL: no thread, see errno.
+// What the thread asks the kernel: TIOCMIWAIT and TIOCMGET. Each returns 0, or -1 with errno.
+struct ptt_serial_line_calls {
+    int (*wait)(int fd, int mask);
+    int (*lines)(int fd, int *lines);
+};
+
+// Has a thread wait for changes of the lines in `mask` (TIOCM_*) and write each into `pipe`. `rest`: those of them that are on
+// while nothing is pressed. `calls`: NULL for the kernel's. NULL: no thread, see errno.
 struct ptt_serial_line;
-struct ptt_serial_line *ptt_serial_line_start(int fd, int pipe, int mask);
+struct ptt_serial_line *ptt_serial_line_start(
+    int fd, int pipe, int mask, int rest, const struct ptt_serial_line_calls *calls);
 // Ends the thread and waits for it; both descriptors stay the caller's.
 void ptt_serial_line_stop(struct ptt_serial_line *line);
