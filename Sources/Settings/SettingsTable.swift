@@ -36,6 +36,8 @@ public final class SettingsTable {
     public let path: String
     private var asked: Set<String> = []
     private var askedInOrder: [String] = []
+    /// One of each, so that what several readers ask of a table is known to all of them.
+    private var subtables: [String: SettingsTable] = [:]
 
     init(_ table: TOMLTable, path: String, reading: SettingsReading) {
         self.table = table
@@ -80,6 +82,7 @@ public final class SettingsTable {
 
     /// The table `[key]`, or nil when the file has none.
     public func table(_ key: String) -> SettingsTable? {
+        if let known = subtables[key] { return known }
         guard let entry = ask(key) else { return nil }
         guard case .table(let table) = entry.node.value else {
             reading.report(
@@ -87,7 +90,9 @@ public final class SettingsTable {
                 "write a table: [\(dotted(key))] on a line of its own, its keys below")
             return nil
         }
-        return SettingsTable(table, path: dotted(key), reading: reading)
+        let subtable = SettingsTable(table, path: dotted(key), reading: reading)
+        subtables[key] = subtable
+        return subtable
     }
 
     /// The tables of `[[key]]`, in the order of the file.

@@ -84,6 +84,12 @@ extension String {
         return parts.count == 6
             && parts.allSatisfy { $0.utf8.count == 2 && $0.allSatisfy { $0.isASCII && $0.isHexDigit } }
     }
+
+    /// Whether an address was meant that is none: with a slip in it, a pair too many or too few, or other signs between.
+    var resemblesBluetoothAddress: Bool {
+        let parts = split(omittingEmptySubsequences: false) { ":-".contains($0) }
+        return !isBluetoothAddress && (5...7).contains(parts.count) && parts.allSatisfy { (1...3).contains($0.count) }
+    }
 }
 
 extension UInt8 {

@@ -64,7 +64,8 @@ struct AccessoryBondedOnly: AsyncParsableCommand {
             let bond = now.bonded ? "it is bonded" : "it is not bonded"
             Console.say(
                 "\(chosen.title): \(now.bondedOnly ? "used only while it is bonded" : "used bonded or not"); \(bond)")
-            if !now.problem.isEmpty { Console.say("    \(now.problem.plain())") }
+            // Switched off, it is only just being looked for anew.
+            if now.bondedOnly, !now.problem.isEmpty { Console.say("    \(now.problem.plain())") }
         }
     }
 }

@@ -37,7 +37,11 @@ struct AccessoryLearn: AsyncParsableCommand {
             let result = try await Self.learn(
                 daemon, screen, begin: { try await daemon.startLearning(address, name: name, adds: !profileOnly) })
             try screen.done(result)
-            guard let path = result.accessoryPath else { return }
+            guard let path = result.accessoryPath else {
+                // The profile is there all the same.
+                guard result.problem.isEmpty else { throw Failure(result.problem.plain()) }
+                return
+            }
             try await Self.tryOut(daemon, path, screen)
         }
     }

@@ -33,11 +33,14 @@ struct DeviceFinder {
         let inSight = found.values.filter { $0.signalStrength != nil }
         if let device = try only(inSight.isEmpty ? Array(found.values) : inSight) { return device }
         throw Failure(
-            "no device called '\(name.plain(limit: 64))' was in sight in \(Self.patience.components.seconds) s; try again and "
-                + "\(AccessoryScan.advice), or look for it: pttctl accessory scan")
+            "no device called '\(name.plain(limit: 64))' was in sight in \(Self.patience.components.seconds) s; try again and press "
+                + "its button meanwhile, or see what is in sight: pttctl accessory scan")
     }
 
-    private func only(_ devices: [DiscoveredDevice]) throws(Failure) -> DiscoveredDevice? {
+    private func only(_ all: [DiscoveredDevice]) throws(Failure) -> DiscoveredDevice? {
+        // Those that are accessories already are not looked for while there is another.
+        let strangers = all.filter { $0.accessory == nil }
+        let devices = strangers.isEmpty ? all : strangers
         guard devices.count > 1 else { return devices.first }
         let addresses = devices.sorted { ($0.signalStrength ?? -200) > ($1.signalStrength ?? -200) }.map {
             "\($0.address.plain(limit: 32)) (\($0.signalStrength.map { "\($0) dBm" } ?? "not in sight"))"
@@ -50,6 +53,11 @@ struct DeviceFinder {
     /// The address that `text` is, or that of the device with this name, looked for by a scan.
     static func address(_ text: String, _ daemon: DaemonClient, tell: (String) -> Void) async throws -> String {
         guard !text.isBluetoothAddress else { return text.uppercased() }
+        guard !text.resemblesBluetoothAddress else {
+            throw Failure(
+                "'\(text.plain(limit: 64))' is no Bluetooth address; one has six pairs of 0-9 and A-F: 00:11:22:33:44:55"
+            )
+        }
         let live = try await LiveFeed.start(daemon, seconds: Double(patience.components.seconds))
         defer { live.stop() }
         try await daemon.startScan()

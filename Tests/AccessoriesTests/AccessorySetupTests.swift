@@ -241,13 +241,20 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
     @Test func changesAreRememberedAndAccessoriesOfTheConfigurationStay() async throws {
         try await withScene { scene in
             let settings = AccessorySettings(accessories: [
-                AccessoryConfiguration(id: AccessoryID("vest"), address: "C4:00:00:00:00:01")
+                AccessoryConfiguration(id: AccessoryID("vest"), address: "C4:00:00:00:00:01"),
+                AccessoryConfiguration(id: AccessoryID("away"), address: "C4:00:00:00:00:09"),
             ])
             var daemon = try await scene.daemon(settings)
             let vest = AccessoryID("vest")
             let service = daemon.service
-            #expect(try await eventually { await service.statuses.first?.isReady == true })
+            func configuration(_ id: AccessoryID) async -> AccessoryConfiguration? {
+                await daemon.service.configurations.first { $0.id == id }
+            }
+            #expect(try await eventually { await service.statuses.contains { $0.isReady } })
             let setup = daemon.setup
+            #expect(
+                await refusal { () throws(AccessorySetupError) in try await setup.setBondedOnly(true, of: vest) }?.kind
+                    == .refused)
             #expect(
                 await refusal { () throws(AccessorySetupError) in try await setup.bind(.soft1, to: .channelUp, of: vest)
                 }?
@@ -258,16 +265,17 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
                 }?.kind == .refused)
             try await daemon.setup.bind(.ptt, to: .emergency, of: vest)
             try await daemon.setup.setGesture(.toggle, of: vest)
-            try await daemon.setup.setBondedOnly(true, of: vest)
+            try await daemon.setup.setBondedOnly(true, of: AccessoryID("away"))
             #expect(await refusal { () throws(AccessorySetupError) in try await setup.remove(vest) }?.kind == .refused)
             await daemon.stop()
 
             daemon = try await scene.daemon(settings)
             #expect(daemon.problems.isEmpty)
-            let kept = await daemon.service.configurations.first
-            #expect(kept?.bindings == [.ptt: .emergency] && kept?.gesture == .toggle && kept?.isBondedOnly == true)
+            let kept = await configuration(vest)
+            #expect(kept?.bindings == [.ptt: .emergency] && kept?.gesture == .toggle && kept?.isBondedOnly == false)
+            await #expect(configuration(AccessoryID("away"))?.isBondedOnly == true)
             try await daemon.setup.bind(.ptt, to: nil, of: vest)
-            await #expect(daemon.service.configurations.first?.bindings == [:])
+            await #expect(configuration(vest)?.bindings == [:])
             await daemon.stop()
         }
     }

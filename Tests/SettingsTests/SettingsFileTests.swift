@@ -92,6 +92,14 @@ private func problems<T>(_ text: String, _ body: (SettingsTable) -> T) -> [Strin
         #expect(found == ["t.toml:1:2: relai: is not known; did you mean 'relay'?"])
     }
 
+    @Test func aTableThatIsReadInTwoPlacesKnowsTheKeysOfBoth() {
+        let found = problems("[relay]\nhost = \"a\"\nport = 1\ntail = 2\n") { root in
+            _ = root.table("relay")?.optional("host", .string)
+            _ = root.table("relay")?.optional("port", .integer(in: 1...9))
+        }
+        #expect(found == ["t.toml:4:1: relay.tail: is not known; known here: host, port"])
+    }
+
     @Test func columnsCountCharactersNotBytes() {
         let found = problems("\"ä\" = \"öö\" x") { $0.required("ä", .string) }
         #expect(found.count == 1)

@@ -265,6 +265,21 @@ import Testing
         }
     }
 
+    @Test("that a learned button was not added is told, and fails")
+    func learnedAndNotAdded() async throws {
+        try await withAccessories { fixture, _, accessories in
+            let process = try Program.start(fixture, ["accessory", "learn", "C4:11:22:33:44:55"])
+            #expect(try await accessories.asked.wait(for: 1).count == 1)
+            await accessories.learn {
+                ($0.step, $0.profile, $0.file) = (.done, "key", "/x/key.toml")
+                $0.problem = "learned, but not added: it does not answer"
+            }
+            #expect(try await process.end() == 1)
+            #expect(process.output.contains("/x/key.toml"))
+            #expect(process.errors.contains("not added: it does not answer"), "\(process.errors)")
+        }
+    }
+
     @Test("learning without an accessory writes the profile only")
     func learnProfile() async throws {
         try await withAccessories { fixture, _, accessories in

@@ -215,11 +215,34 @@ import Testing
         #expect(failure?.description.contains("2 (-60 dBm), 1 (-80 dBm)") == true)
     }
 
+    @Test("of two of one name the one that is no accessory yet is meant")
+    func anotherOne() throws {
+        var finder = DeviceFinder("PTT-Z")
+        var mine = device("1", "PTT-Z", -40)
+        mine.accessory = "left"
+        finder.handle(mine, at: .zero)
+        #expect(try finder.decision(at: .zero + .seconds(1))?.address == "1")
+        finder.handle(device("2", "PTT-Z", -60), at: .zero + .seconds(1))
+        #expect(try finder.decision(at: .zero + .seconds(1))?.address == "2")
+    }
+
+    @Test(
+        "an address with a slip in it is not looked for as a name",
+        arguments: [
+            "C4:11:22:33:44:5G", "C4-11-22-33-44-55", "C4:11:22:33:44", "C4:11:22:33:44:5", "C4:11:22:33:44:55:66",
+        ])
+    func slip(text: String) { #expect(text.resemblesBluetoothAddress && !text.isBluetoothAddress) }
+
+    @Test(
+        "names and addresses are no slips",
+        arguments: ["C4:11:22:33:44:55", "PTT-Z", "BBC micro:bit [zuvop]", "BP-01", "left", "WM500_0042", "A-B-C-D"])
+    func noSlip(text: String) { #expect(!text.resemblesBluetoothAddress) }
+
     @Test("when time is up one that is known will do, and otherwise it says what to do")
     func timeUp() throws {
         var finder = DeviceFinder("PTT-Z")
         let failure = #expect(throws: Failure.self) { try finder.lastDecision() }
-        #expect(failure?.description.contains("press the button now") == true)
+        #expect(failure?.description.contains("press its button meanwhile") == true)
         finder.handle(device("1", "PTT-Z", nil), at: .zero)
         #expect(try finder.lastDecision().address == "1")
     }

@@ -51,7 +51,9 @@ extension AccessorySetup {
         if let name = addition.name {
             guard AccessoryNames.isValid(name) else {
                 throw AccessorySetupError(
-                    .invalid, "'\(name)' is no name: use letters, digits, '-' and '_', at most 64")
+                    .invalid,
+                    "'\(name)' is no name: use letters, digits, '-' and '_', at most 64, such as "
+                        + "'\(AccessoryNames.name(from: name, fallback: "left-hand"))'")
             }
             guard !takenNames.contains(name) else {
                 throw AccessorySetupError(

@@ -40,7 +40,12 @@ extension AccessorySetup {
 
     /// Says whether an accessory has to be bonded.
     public func setBondedOnly(_ isBondedOnly: Bool, of id: AccessoryID) throws(AccessorySetupError) {
-        try change(try status(of: id)) { $0.isBondedOnly = isBondedOnly }
+        let status = try status(of: id)
+        if isBondedOnly, let profile = status.profileID.flatMap({ library[$0] }), profile.bonding == .never {
+            throw AccessorySetupError(
+                .refused, "'\(id)' (\(profile.title)) cannot be bonded, and so would never be used")
+        }
+        try change(status) { $0.isBondedOnly = isBondedOnly }
     }
 
     /// Tries an accessory: its controls are reported and do nothing. Nothing is done for one that is gone.

@@ -247,9 +247,17 @@ extension AccessorySetup {
             let old = statuses.first { $0.address.uppercased() == address && origin(of: $0.id) != .automatic }
             if let old {
                 // It is one already: from now on with what it was taught.
-                return done(useProfile(profile.id, of: old.id) ? old.id : nil, session)
+                if useProfile(profile.id, of: old.id) { return done(old.id, session) }
+                var unused = session
+                unused.report.problem =
+                    configured[old.id] == nil
+                    ? "learned, but '\(old.id)' could not be written down with it: the log says why"
+                    : "learned, but '\(old.id)' has another profile in pttd.toml: write profile = \"\(profile.id)\" there, and "
+                        + "restart pttd"
+                return done(nil, unused)
             }
             learning?.isAdding = true
+            learning?.report.progress.step = .connecting
             learning?.report.progress.prompt = "Learned. Adding it…"
             if let report = learning?.report { handler(.learning(report)) }
             Task {

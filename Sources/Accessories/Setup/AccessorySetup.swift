@@ -112,10 +112,12 @@ public actor AccessorySetup {
     ///
     /// - Throws: When there is no Bluetooth.
     public func setScanning(_ isOn: Bool) throws(AccessorySetupError) {
+        let wasScanned = isScannedByPerson
         isScannedByPerson = isOn
         observeAsNeeded()
         if isOn, radio != .on {
-            isScannedByPerson = false
+            // Whoever scans already goes on when the radio is back.
+            isScannedByPerson = wasScanned
             observeAsNeeded()
             throw noRadio
         }

@@ -1,4 +1,5 @@
-// What people added, bound and taught over D-Bus, in files of pttd's own; what pttd.toml says comes before it.
+// What people added, bound and taught over D-Bus, in files of pttd's own. An accessory of pttd.toml keeps its place before an added one
+// of its name or address; what was changed of it counts over what pttd.toml says.
 import Settings
 
 /// What a start finds: the settings of pttd.toml and what pttd keeps for itself, together.
@@ -157,7 +158,7 @@ public struct AccessoryStore: Sendable {
     func save(_ contents: Contents) throws(AtomicFile.Failure) {
         var text = """
             # Accessories that were added, and changes of those of pttd.toml, by org.pttd (pttctl accessory add, bind …).
-            # pttd writes this file anew at each of them; what pttd.toml says comes before it.
+            # pttd writes this file anew at each of them. An accessory of pttd.toml comes before one here of its name or address.
 
             """
         for accessory in contents.accessories {

@@ -19,8 +19,8 @@ extension AddStateMachine {
                 profile?.bonding == .never
                     ? "it is not bonded and cannot be: somebody in reach could imitate it and so open the microphone; where that "
                         + "matters, use a button that can be bonded"
-                    : "it is not bonded: somebody in reach could imitate it and so open the microphone; add it with --bonded-only, "
-                        + "if it can be paired")
+                    : "it is not bonded: somebody in reach could imitate it and so open the microphone; where that matters, remove it and add it "
+                        + "again with --bonded-only, if it can be paired")
         }
         if let profile {
             if profile.isExperimental {

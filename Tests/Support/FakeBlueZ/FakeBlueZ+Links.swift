@@ -19,6 +19,32 @@ extension FakeBlueZ {
         for name in peripherals.keys.sorted() { hear(name) }
     }
 
+    /// Hears everybody over and over, as a radio does, now a little stronger and now a little weaker.
+    func hearAgain() {
+        hearingTimer?.cancel()
+        guard let pause = configuration.hearingPause else { return }
+        hearingTimer = loop.schedule(after: pause) { [weak self] in
+            self?.assumeIsolated { fake in
+                guard !fake.discoverers.isEmpty else { return }
+                _ = Task { await fake.hearStrengths() }
+                fake.hearAgain()
+            }
+        }
+    }
+
+    private func hearStrengths() async {
+        strengthOffset = -strengthOffset
+        for (name, peripheral) in peripherals.sorted(by: { $0.key < $1.key })
+        where peripheral.isAdvertising && !discoverers.isEmpty && isPowered && hasAdapter {
+            guard records[name]?.isExported == true else {
+                hear(name)
+                continue
+            }
+            try? await connection?.setProperties(
+                ["RSSI": .int16(-51 + strengthOffset)], of: "org.bluez.Device1", at: devicePath(peripheral))
+        }
+    }
+
     /// An advertisement was heard: the device becomes known to a discovery, or is connected.
     func hear(_ name: String) {
         guard connection != nil, hasAdapter, isPowered, let peripheral = peripherals[name], peripheral.isAdvertising,

@@ -65,6 +65,8 @@ public actor FakeBlueZ {
         public var powerOnDelay: Duration?
         /// Whether GATT objects come this long after `ServicesResolved`, as is seen after aborted links; nil: before.
         public var objectsLate: Duration?
+        /// How often a button that advertises is heard again during a discovery; nil: once, when it begins.
+        public var hearingPause: Duration?
         /// How long bluetoothd waits for a profile's answer to `NewConnection`.
         public var profileTimeout = Duration.seconds(2)
         /// The usual ones.
@@ -122,6 +124,8 @@ public actor FakeBlueZ {
     var players: [Player] = []
     /// As without the AVRCP plug-in.
     var refusesPlayers = false
+    var hearingTimer: EventLoop.Timer?
+    var strengthOffset: Int16 = 1
 
     /// A daemon that is not running yet.
     public init(
@@ -256,6 +260,7 @@ public actor FakeBlueZ {
         try await connection?.setProperties(
             ["Discovering": .boolean(true)], of: "org.bluez.Adapter1", at: adapterPath)
         hearAll()
+        hearAgain()
     }
 
     func stopDiscovery(for sender: String) async throws {

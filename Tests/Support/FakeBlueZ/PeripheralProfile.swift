@@ -60,6 +60,11 @@ public struct PeripheralProfile: Sendable {
             "microbit", "e95d9882-251d-470a-a062-fa1922dfa9a8", "e95dda90-251d-470a-a062-fa1922dfa9a8",
             advertisedName: "BBC micro:bit [zuvop]"),
         PeripheralProfile(
+            "motorola-wm500", short("fd8e"), "0002fd8e-0000-1000-8000-00805f9b34fb", advertisedName: "WM500_0042"),
+        PeripheralProfile("itag", short("ffe0"), short("ffe1"), released: [1], advertisedName: "iTAG"),
+        // Of no profile.
+        PeripheralProfile("unknown", short("fff0"), short("fff1"), isAdvertised: false, advertisedName: "SHIELD-7"),
+        PeripheralProfile(
             "aina-v1", short("1101"), short("1101"), pressed: Array("+PTT=P".utf8), released: Array("+PTT=R".utf8),
             flags: [], advertisedName: "APTT12345", isSerial: true),
     ]

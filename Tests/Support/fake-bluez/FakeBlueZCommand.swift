@@ -36,7 +36,10 @@ struct FakeBlueZCommand: AsyncParsableCommand {
     @Flag(help: "Say what goes on.")
     var verbose = false
 
-    @Argument(help: "NAME=PROFILE[,ADDRESS] with PROFILE one of ptt-z, aina-v2, anytone-elet, td-q2l, microbit.")
+    @Argument(
+        help:
+            "NAME=PROFILE[,ADDRESS] with PROFILE one of ptt-z, aina-v2, anytone-elet, td-q2l, microbit, motorola-wm500, itag, unknown."
+    )
     var peripherals: [String]
 
     func validate() throws {
@@ -59,6 +62,7 @@ struct FakeBlueZCommand: AsyncParsableCommand {
         let address: DBusAddress = bus == "system" ? .system : bus == "session" ? .session : .address(bus)
         var configuration = FakeBlueZ.Configuration()
         configuration.resolveDelay = .milliseconds(resolveDelay)
+        configuration.hearingPause = .seconds(1)
         let fake = FakeBlueZ(
             on: address, loop: loop, logger: logger,
             peripherals: peripherals.enumerated().compactMap { Peripheral($1, index: $0 + 1) },
