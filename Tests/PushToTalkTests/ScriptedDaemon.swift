@@ -73,6 +73,7 @@ actor ScriptedDaemon {
         case .boolean: .boolean(false)
         case .objectPath: .objectPath("/")
         case .array(.byte): .bytes([])
+        case .array(let element): .array(element, [])
         default: .string("")
         }
     }

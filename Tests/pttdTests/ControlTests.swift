@@ -37,7 +37,12 @@ import Testing
             try await set(.none)
         }
 
-        func active() async throws -> ChannelProperties { try #require(await client.active()) }
+        /// The active channel. Between two of them there is none for a moment.
+        func active() async throws -> ChannelProperties {
+            let isThere = try await eventually { try await client.active() != nil }
+            try #require(isThere)
+            return try #require(await client.snapshot.activeChannel?.properties)
+        }
     }
 
     /// A daemon on the channels Local, Workshop and Gate with an AINA that is ready.
