@@ -48,7 +48,7 @@ class Proof(Setup, Kinds, Losses):
         await step('the iTAG is refused', self.itag())
         for device in ('ptt-z', 'aina', 'anytone', 'b01'):
             await step(f'GATT: {device}', self.presses(device, f'{device}/ptt'))
-        await step('the one that bonds is bonded', self.daemon.until('aina', lambda x: x['Bonded'], 1))
+        await step('the one that bonds is bonded', self.bonded())
         await step('lights', self.lights())
         await step('emergency', self.emergency())
         await step('a test transmits nothing', self.test_mode())

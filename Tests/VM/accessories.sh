@@ -26,7 +26,7 @@ SUBSYSTEM!="input", GOTO="site_end"
 KERNEL!="event*", GOTO="site_end"
 ATTRS{name}=="*Headset Jack", TAG+="pttd", ENV{PTTD_ACCESSORY}="wired-headset", ENV{PTTD_PROFILE}="headset-play-pause"
 ATTRS{id/vendor}=="1209", ATTRS{id/product}=="0002", TAG+="pttd", ENV{PTTD_ACCESSORY}="foot-switch", ENV{PTTD_PROFILE}="key-hold", ENV{PTTD_GRAB}="1"
-ATTRS{name}=="PTT-Remote*", TAG+="pttd", ENV{PTTD_ACCESSORY}="hid-remote", ENV{PTTD_PROFILE}="remote"
+ATTRS{name}=="Media Remote*", TAG+="pttd", ENV{PTTD_ACCESSORY}="hid-remote", ENV{PTTD_PROFILE}="remote"
 ATTRS{name}=="* (AVRCP)", TAG+="pttd", ENV{PTTD_ACCESSORY}="avrcp", ENV{PTTD_PROFILE}="headset-play-pause"
 LABEL="site_end"
 RULES

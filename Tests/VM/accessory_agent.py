@@ -43,7 +43,7 @@ class Agent(ServiceInterface):
 
 async def pair(daemon, adapter, name, seconds=40):
     """Finds, pairs and trusts the device of this name; its path."""
-    for key in ('Powered', 'Pairable'):
+    for key in ('Powered', 'Pairable', 'Discoverable'):
         await daemon.call(BLUEZ, adapter, PROPERTIES, 'Set', 'ssv', ['org.bluez.Adapter1', key, Variant('b', True)])
 
     async def find():

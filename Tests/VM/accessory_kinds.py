@@ -56,7 +56,7 @@ class Kinds(Presses):
 
     async def remote(self):
         """HID over GATT: bonded, an input device by a rule."""
-        await pair(self.daemon, self.le, 'PTT-Remote')
+        await pair(self.daemon, self.le, 'Media Remote')
         await self.daemon.ready('hid-remote')
         return await self.presses('hid-remote', 'hid-remote/ptt')
 
@@ -75,9 +75,7 @@ class Kinds(Presses):
             with open('/etc/pttd/pttd.toml', 'w') as f:
                 f.write(settings + '\n[accessories]\nmedia-player = true\n')
             await self.restart()
-            await self.devices('headset', 'drop')
-            await asyncio.sleep(1)
-            await self.devices('headset', 'avrcp')
+            await self.devices('headset', 'avrcp')      # unless it is open still
             await self.daemon.ready('media-player')
             return await self.toggles('headset', 'media-player/ptt', [('play',), ('pause',)])
         finally:

@@ -36,6 +36,11 @@ class Setup(Presses):
         assert 'imitate' in output or 'clone' in output or 'copies' in output, output
         return output.splitlines()[-1]
 
+    async def bonded(self):
+        bonded = [i for i, a in (await self.daemon.accessories()).items() if a['Bonded']]
+        assert bonded == ['aina'], f'bonded: {", ".join(bonded) or "none"}'
+        return 'and the others are not'
+
     async def test_mode(self):
         since = self.log.here()
         testing = asyncio.create_task(run('pttctl', 'accessory', 'test', 'ptt-z', '--seconds', '6', '--json'))

@@ -109,8 +109,8 @@ async def main():
     await step('foot switch unplugged while held', unplugged())
 
     async def remote():
-        await pair(bluez, le, 'PTT-Remote')
-        node = await wait_for(lambda: input_device('PTT-Remote'), 'no input device')
+        await pair(bluez, le, 'Media Remote')
+        node = await wait_for(lambda: input_device('Media Remote'), 'no input device')
         return await pressed(node, 'hid-remote', [], [(164, 1), (164, 0)])
     await step('HID over GATT', remote())
 

@@ -170,7 +170,7 @@ class Unknown(Button):
 class HIDRemote(Button):
     """A remote control by HID over GATT: BlueZ makes an input device of it. It has to be bonded."""
 
-    name, address = 'PTT-Remote', 'C4:00:00:00:18:12'
+    name, address = 'Media Remote', 'C4:00:00:00:18:12'
     appearance = 0x0180
     # One bit a control: play/pause, next, previous, volume up, volume down of the consumer page; three bits of nothing.
     usages = {'play-pause': 0xCD, 'next': 0xB5, 'previous': 0xB6, 'volume-up': 0xE9, 'volume-down': 0xEA}
