@@ -169,6 +169,12 @@ extension BlueZClient {
                 reconciler.didRegister(adapter, [])
                 return
             }
+            if error.kind == .noSuchObject {
+                // An adapter without Low Energy has no GattManager1, and will not get one.
+                logger.debug("no reconnection by itself", metadata: ["adapter": "\(adapter)", "reason": "\(error)"])
+                reconciler.didRegister(adapter, uuids)
+                return
+            }
             reconciler.didFail(adapter, at: .now)
             report([.reconnectionFailed(adapter, error)])
         }

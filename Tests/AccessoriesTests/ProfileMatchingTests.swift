@@ -16,6 +16,11 @@ import Testing
         service == ffe0 && characteristic == BluetoothUUID("ffe1")
     }
 
+    @Test func aRemoteControlThatIsCalledLikeATalkButtonIsNone() {
+        #expect(Self.library.candidate(name: "PTT-Remote", services: ["1812"]) == nil)
+        #expect(Self.library.candidate(name: "PTT-Remote", services: ["1812", "ffe0"])?.id == "ptt-z")
+    }
+
     @Test(arguments: [
         ("PTT-Z", "ptt-z"), ("ptt-z01", "ptt-z"), ("PTT1234", "ptt-z"), ("iTAG", nil), ("iTAG            ", nil),
         ("SensorTag 2.0", "ti-simple-key"), ("Keyfobdemo", "ti-simple-key"), ("CLICK", "clickoris"), ("CLICKER", nil),

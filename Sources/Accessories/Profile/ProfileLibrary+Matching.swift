@@ -55,11 +55,17 @@ extension ProfileLibrary {
         return found?.refusal == nil ? nil : found
     }
 
+    private static let hidOverGATT: BluetoothUUID = "1812"
+    private static let humanInterfaceDevice: BluetoothUUID = "1124"
+
     private func probable(name: String?, services: some Collection<BluetoothUUID>) -> AccessoryProfile? {
         let names = name.map { [NamePattern.fold($0)] } ?? []
+        // A remote control may be called "PTT": what is a keyboard to the system says its own service, or is none of these.
+        let isInputDevice = services.contains { $0 == Self.hidOverGATT || $0 == Self.humanInterfaceDevice }
         return best { profile in
             guard profile.transport != .input, profile.transport != .serial else { return nil }
             let offers = profile.isOffered(in: services)
+            guard offers || !isInputDevice else { return nil }
             if let specificity = profile.specificity(of: names) { return (offers ? 2 : 1, specificity) }
             return profile.serviceIdentifies && offers ? (0, 0) : nil
         }
