@@ -65,7 +65,7 @@ systemctl reload dbus
 # when the log says that the last restored channel was joined, on the clock of uptime_ms
 restored_at() { echo $(($(journalctl -u pttd -o cat | sed -n 's/.*joined.*reason=channelRestoration.* t=\([0-9]*\).*/\1/p' | tail -1) / 1000000)); }
 # Within a second; an emulated machine takes several times as long for everything.
-restored_limit=1000; [ "$VM_ACCELERATOR" = kvm ] || restored_limit=6000
+restored_limit=1000; [ "$VM_ACCELERATOR" = kvm ] || restored_limit=10000
 is_active() { is "c and c['uuid'] == '$1'"; }
 if [ "$boot" = first ]; then
   check "pttd.service starts" systemctl start pttd || journalctl -u pttd -o cat | tail -20
