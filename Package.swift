@@ -116,7 +116,7 @@ let package = Package(
         room(
             "Accessories", ["BlueZ", "DBus", "LinuxInput", "Settings", "MonotonicTime", "Reactor", log],
             resources: [.embedInCode("Profiles")]),
-        room("ChannelService", ["PushToTalkCore", "Audio", "MonotonicTime", "Reactor", log]),
+        room("ChannelService", ["PushToTalkCore", "Audio", "Settings", "MonotonicTime", "Reactor", log]),
         room("PushToTalk", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         room(
             "RelayServer",
