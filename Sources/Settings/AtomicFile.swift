@@ -28,8 +28,9 @@ public enum AtomicFile {
     /// - Throws: `Failure`; then what was there before is still there.
     public static func write(_ bytes: [UInt8], to path: String) throws(Failure) {
         let temporary = path + ".new"
+        let descriptor = try create(temporary, mode: 0o644)
         do throws(Failure) {
-            try writeThrough(bytes, to: temporary, mode: 0o644)
+            try fill(descriptor, with: bytes, path: temporary)
             guard rename(temporary, path) == 0 else { throw failure("replace", path) }
         } catch {
             unlink(temporary)
@@ -41,9 +42,19 @@ public enum AtomicFile {
     /// Makes `path` itself a file of these bytes; when it returns they are on the disk. It need not be whole after an error or an end.
     ///
     /// - Parameter mode: Its permissions, if it is new.
+    /// - Throws: `Failure`.
     public static func writeThrough(_ bytes: [UInt8], to path: String, mode: UInt32) throws(Failure) {
+        try fill(try create(path, mode: mode), with: bytes, path: path)
+    }
+
+    private static func create(_ path: String, mode: UInt32) throws(Failure) -> Int32 {
         let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode)
         guard descriptor >= 0 else { throw failure("create", path) }
+        return descriptor
+    }
+
+    /// Writes, waits for the disk, and closes the descriptor in any case.
+    private static func fill(_ descriptor: Int32, with bytes: [UInt8], path: String) throws(Failure) {
         var error: Failure?
         var rest = bytes[...]
         while !rest.isEmpty, error == nil {
@@ -90,6 +101,8 @@ public enum AtomicFile {
     }
 
     /// Waits until the names in a directory are on the disk.
+    ///
+    /// - Throws: `Failure`.
     public static func synchronize(directory: String) throws(Failure) {
         let descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { throw failure("open", directory) }

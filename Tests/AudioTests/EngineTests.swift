@@ -367,7 +367,7 @@ import Testing
         #expect(counts.played == owner.frames.count)
         // A busy machine may delay a part; the others are there, and the end is.
         return likenesses.sorted()[likenesses.count / 2] > 0.6 && end.likeness > 0.6
-            && !delays.isEmpty && delays.allSatisfy { $0 > 10 && $0 < 200 }
+            && !delays.isEmpty && delays.allSatisfy { $0 > 20 && $0 < 150 }
     }
 
     private func connect(_ owner: Owner) {
