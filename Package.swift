@@ -77,6 +77,8 @@ let package = Package(
         system("CDBus", "dbus-1", apt: ["libdbus-1-dev"]),
         system("CALSA", "alsa", apt: ["libasound2-dev"]),
         system("COpus", "opus", apt: ["libopus-dev"]),
+        system("CSpeexDSP", "speexdsp", apt: ["libspeexdsp-dev"]),
+        system("COgg", "ogg", apt: ["libogg-dev"]),
         system("CBluetooth", "bluez", apt: ["libbluetooth-dev"]),
         system("CEvdev", "libevdev", apt: ["libevdev-dev"]),
         system("CUdev", "libudev", apt: ["libudev-dev"]),

@@ -51,9 +51,15 @@ public struct ReceivedPacket: Equatable, Sendable {
     public var payload: [UInt8]
     /// When the packet was read from the socket.
     public var receivedAt: Instant
+    /// Whether it was asked for again: when it came says nothing about the network's delay.
+    public var isRepaired: Bool
 
     /// A packet of these parts.
-    public init(sequence: UInt16, timestamp: UInt32, marker: Bool, payload: [UInt8], receivedAt: Instant) {
+    public init(
+        sequence: UInt16, timestamp: UInt32, marker: Bool, payload: [UInt8], receivedAt: Instant,
+        isRepaired: Bool = false
+    ) {
+        self.isRepaired = isRepaired
         self.sequence = sequence
         self.timestamp = timestamp
         self.marker = marker

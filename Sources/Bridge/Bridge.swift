@@ -313,7 +313,7 @@ public actor Bridge {
     private func play(_ frame: ReceivedFrame) {
         let packet = ReceivedPacket(
             sequence: frame.sequence, timestamp: frame.timestamp, marker: frame.marker, payload: frame.payload,
-            receivedAt: frame.receivedAt)
+            receivedAt: frame.receivedAt, isRepaired: frame.isRepaired)
         channel.assumeIsolated { $0.received(packet) }
     }
 }

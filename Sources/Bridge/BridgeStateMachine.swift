@@ -248,7 +248,8 @@ public struct BridgeStateMachine: Sendable {
             actions.append(.play(frame))
         case .burstEnded: silence()
         case .floorGranted: insistence = nil
-        case .transmissionEnded, .members, .memberJoined, .memberLeft, .firstPacketSent: break
+        case .transmissionEnded, .members, .memberJoined, .memberLeft, .firstPacketSent, .floorQueued, .listenerLoss:
+            break
         }
     }
 

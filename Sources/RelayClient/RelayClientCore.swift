@@ -246,6 +246,7 @@ public struct RelayClientCore {
             session?.mediaKey = key
             session?.frameOpener.setEpoch(key.epoch, baseKey: key.baseKey, at: now)
             return []
+        case .floorQueuePosition, .listenerLoss: return []
         case .welcome, .pushWelcome, .joinRefused, .pushRegistered, .pushRefused, .push:
             return unexpected("a second answer to the join", at: now)
         }

@@ -129,6 +129,8 @@ public struct RelayCore: Sendable {
                 channel: channel, at: now)
         case (.member(let channel), .receptionReport):
             return channels[channel].reported(id, number: channel, at: now)
+        // What is lost is not kept here yet: nothing is taken, and nothing answered.
+        case (.member, .mediaRepair), (.member, .repairRequest): return []
         case (.member, .join), (.pushOnly, .join):
             return violation(id, "a second join on one connection", at: now)
         case (.member, .pushRegister), (.member, .pushUnregister), (.member, .pushReceipt),
