@@ -96,7 +96,8 @@ class Line:
 
     def start(self, microphone, speaker=None, talker_extra="", listener_extra="", environment=None, talker_speaker=None,
               listener_microphone=None, environments=None, talker_port=None):
-        """`environment` is for all, `environments` by name; `talker_port`: that of a way to the relay, which only the talker takes."""
+        """`environment` is for all, `environments` by name; `talker_port`: given the relay's address, the port of a
+        way there that only the talker takes."""
         self.environment, self.environments = environment or {}, environments or {}
         self.buses = {"talker": self.bus("talker"), "listener": self.bus("listener")}
         self.button = self.folder / "button.sock"
@@ -107,7 +108,7 @@ class Line:
         microphone = f"wav:{microphone}" if isinstance(microphone, pathlib.Path) else microphone
         link = self.link
         if talker_port:
-            link = link.replace(self.relay_address, f"127.0.0.1:{talker_port}", 1)
+            link = link.replace(self.relay_address, f"127.0.0.1:{talker_port(self.relay_address)}", 1)
         self.start_pttd("talker", microphone, talker_speaker or f"wav:{self.folder / 'talker-heard.wav'}",
                         talker_extra + f'\n[accessory.button]\naddress = "{BUTTON_ADDRESS}"\n', link)
         self.start_pttd("listener", listener_microphone or f"wav:{self.folder / 'silence.wav'}", speaker, listener_extra)
