@@ -63,12 +63,20 @@ public struct PlaybackStatistics: Sendable, Equatable, BitwiseCopyable {
     public var dropped = 0
     /// Samples (48 kHz) invented in place of missing ones, or to wait for late ones.
     public var concealedSamples = 0
+    /// Packets among those received that were sent again.
+    public var repaired = 0
+    /// Gaps that were waited for, because repair could close them.
+    public var awaitedGaps = 0
     /// Samples taken out to catch up.
     public var acceleratedSamples = 0
+    /// Samples put in to wait longer for what follows.
+    public var expandedSamples = 0
     /// Times the device ran empty.
     public var underruns = 0
     /// The jitter buffer's present target, in milliseconds.
     public var targetMilliseconds = 0
+    /// How much faster the talker's sound card runs than the speaker's, in parts per million, as far as it is corrected.
+    public var driftPartsPerMillion = 0
 }
 
 /// What comes out of a `PlaybackEngine`, in order.
@@ -114,10 +122,10 @@ public final class PlaybackEngine: Sendable {
     {
         self.device = device
         self.logger = logger
-        let decoder = try OpusDecoder()
+        let speech = try SpeechRenderer(configuration.jitter, decoder: OpusDecoder())
         do throws(AudioFault) {
             let sink = try makePlaybackSink(device, configuration: configuration)
-            worker = try PlaybackWorker(sink: sink, decoder: decoder, configuration: configuration)
+            worker = try PlaybackWorker(sink: sink, speech: speech, configuration: configuration)
             let worker = self.worker
             thread = try RealTimeThread(name: "ptt-playback") { worker.run() }
         } catch {
@@ -195,6 +203,7 @@ public final class PlaybackEngine: Sendable {
                 metadata: [
                     "t": "\(first.nanoseconds)", "burst": "\(burst)", "device_delay_ms": "\(delay.milliseconds)",
                     "after_packet_ms": "\((first - receivedAt).milliseconds)",
+                    "jitter_wait_ms": "\((first - receivedAt - delay).milliseconds)",
                 ])
         case .ended(let burst, let reason, let counts, let last):
             logger.info(
@@ -202,6 +211,10 @@ public final class PlaybackEngine: Sendable {
                 metadata: [
                     "t": "\(last.nanoseconds)", "burst": "\(burst)", "reason": "\(reason)",
                     "played": "\(counts.played)", "lost": "\(counts.lost)", "late": "\(counts.late)",
+                    "repaired": "\(counts.repaired)", "awaited_gaps": "\(counts.awaitedGaps)",
+                    "accelerated_ms": "\(counts.acceleratedSamples * 1000 / audioClockRate)",
+                    "expanded_ms": "\(counts.expandedSamples * 1000 / audioClockRate)",
+                    "drift_ppm": "\(counts.driftPartsPerMillion)",
                     "concealed_ms": "\(counts.concealedSamples * 1000 / audioClockRate)",
                     "target_ms": "\(counts.targetMilliseconds)",
                 ])
