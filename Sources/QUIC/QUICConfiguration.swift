@@ -144,8 +144,16 @@ public struct QUICConfiguration: Sendable {
     public var streamSendBuffer = 65_536
     /// Streams that the peer may have open at once.
     public var maximumPeerStreams = 16
-    /// Datagrams that wait for the congestion window; the oldest is dropped for a new one.
-    public var datagramSendQueue = 128
+    /// Datagrams that wait for the congestion window; the oldest is dropped for a new one. Beyond the window, room for a
+    /// gap of 2 s with a packet every 5 ms.
+    public var datagramSendQueue = 512
+    /// Bytes that may be on their way however much is lost: the congestion controller never goes below. 64 KiB are 3 s of
+    /// voice with a packet every 10 ms, so that it is the packets themselves that find out when a dead path works again.
+    public var congestionWindowFloor = 65_536
+    /// While nothing is acknowledged that should be, a packet goes out at least so often…
+    public var probeInterval: Duration = .milliseconds(200)
+    /// …for so long; then only as the transport's own back-off has it.
+    public var probeTime: Duration = .seconds(10)
     /// Datagrams received within one turn of the loop and not yet handed over; further ones are dropped.
     public var datagramReceiveQueue = 256
     /// The largest datagram accepted from the peer, bytes; 0 takes none.

@@ -122,6 +122,10 @@ extension QUICConnection {
         settings.rand_ctx.native_handle = UnsafeMutableRawPointer(reference)
         // Voice packets are small; probing for more would only wake radios.
         settings.no_pmtud = 1
+        // The congestion controller's unit only, as packets are neither probed for nor shaped to it: it never goes below two
+        // of them. Half of what the controller calls congestion is a radio that loses packets, and voice is thin.
+        settings.max_tx_udp_payload_size = max(
+            settings.max_tx_udp_payload_size, endpoint.configuration.congestionWindowFloor / 2)
         return settings
     }
 
@@ -133,6 +137,7 @@ extension QUICConnection {
         parameters.initial_max_stream_data_bidi_remote = UInt64(configuration.streamReceiveWindow)
         parameters.initial_max_data = UInt64(configuration.connectionReceiveWindow)
         parameters.initial_max_streams_bidi = UInt64(configuration.maximumPeerStreams)
+        // The library never forgets a unidirectional stream of the peer (0.12).
         parameters.initial_max_streams_uni = 0
         parameters.max_idle_timeout = UInt64(clamping: configuration.idleTimeout.nanoseconds)
         parameters.max_udp_payload_size = UInt64(PacketReceiver.largestPacket)

@@ -42,6 +42,8 @@ public final class QUICConnection: @unchecked Sendable {
         case writable(QUICStream)
         case streamClosed(QUICStream, errorCode: UInt64?)
         case datagram([UInt8], early: Bool)
+        case datagramAcknowledged(UInt64)
+        case datagramLost(UInt64)
         case moved(from: SocketAddress)
         case resumption(ResumptionState)
         case closed(QUICCloseReason)
@@ -87,7 +89,10 @@ public final class QUICConnection: @unchecked Sendable {
     lazy var deadline = Deadline { [unowned self] in self.handleExpiry() }
     var streams: [Int64: QUICStream] = [:]
     var sendQueue: [QUICStream] = []
-    var datagrams: [[UInt8]] = []
+    var datagrams: [(id: UInt64, bytes: [UInt8])] = []
+    var nextDatagramID: UInt64 = 0
+    /// Since when nothing came, while something is unanswered.
+    var silentSince: UInt64?
     var events: [Event] = []
     var queuedDatagramEvents = 0
     var isEventful = false
@@ -186,10 +191,12 @@ public final class QUICConnection: @unchecked Sendable {
     }
 
     /// Queues a datagram (RFC 9221): it arrives whole, late, twice never, or not at all. When the queue is full the
-    /// oldest one goes.
+    /// oldest one goes, and is told of as lost.
     ///
+    /// - Returns: The datagram's number on this connection, by which the delegate is told what became of it.
     /// - Throws: `QUICError.datagramTooLarge`; `.datagramsNotSupported`; `.closed`.
-    public func sendDatagram(_ datagram: [UInt8]) throws(QUICError) {
+    @discardableResult
+    public func sendDatagram(_ datagram: [UInt8]) throws(QUICError) -> UInt64 {
         checkLoop()
         guard isOpen else { throw QUICError.closed }
         if let maximum = maximumDatagramLength {
@@ -199,11 +206,18 @@ public final class QUICConnection: @unchecked Sendable {
             throw QUICError.datagramTooLarge(maximum: Self.packetRoomForDatagram)
         }
         if datagrams.count >= endpoint.configuration.datagramSendQueue {
-            datagrams.removeFirst()
-            statistics.datagramsDroppedSending += 1
+            dropFirstDatagram()
         }
-        datagrams.append(datagram)
+        defer { nextDatagramID += 1 }
+        datagrams.append((nextDatagramID, datagram))
         endpoint.markDirty(self)
+        return nextDatagramID
+    }
+
+    /// The first in the queue is not sent; its owner is told.
+    func dropFirstDatagram() {
+        statistics.datagramsDroppedSending += 1
+        post(.datagramLost(datagrams.removeFirst().id))
     }
 
     /// The longest datagram that can be sent; 0 when the peer takes none, nil while its limits are not known.

@@ -44,6 +44,11 @@ public protocol QUICConnectionDelegate: AnyObject {
     func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?)
     /// A datagram (RFC 9221) came; `isEarlyData` when it may be a replay.
     func connection(_ connection: QUICConnection, didReceiveDatagram datagram: [UInt8], isEarlyData: Bool)
+    /// The peer has the datagram that `sendDatagram` gave this number.
+    func connection(_ connection: QUICConnection, didAcknowledgeDatagram id: UInt64)
+    /// That datagram was not sent, or is taken for lost: later packets arrived, or nothing did for too long. In the latter
+    /// case it may have arrived all the same.
+    func connection(_ connection: QUICConnection, didLoseDatagram id: UInt64)
     /// The peer has moved and its new address is validated: `connection.remoteAddress`.
     func connection(_ connection: QUICConnection, didMoveFrom oldAddress: SocketAddress)
     /// A client got something to resume with; the newest replaces the older ones.
@@ -65,6 +70,10 @@ extension QUICConnectionDelegate {
     public func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?) {}
     /// By default nothing.
     public func connection(_ connection: QUICConnection, didReceiveDatagram datagram: [UInt8], isEarlyData: Bool) {}
+    /// By default nothing.
+    public func connection(_ connection: QUICConnection, didAcknowledgeDatagram id: UInt64) {}
+    /// By default nothing.
+    public func connection(_ connection: QUICConnection, didLoseDatagram id: UInt64) {}
     /// By default nothing.
     public func connection(_ connection: QUICConnection, didMoveFrom oldAddress: SocketAddress) {}
     /// By default nothing.

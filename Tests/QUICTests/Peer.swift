@@ -26,6 +26,8 @@ final class Peer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Senda
     var ended: Set<Int64> = []
     var streamCloses: [Int64: UInt64?] = [:]
     var moves: [SocketAddress] = []
+    var acknowledged: [UInt64] = []
+    var lost: [UInt64] = []
     var resumption: ResumptionState?
     /// Not read while set: the stream's bytes stay with the sender.
     var reading = true
@@ -174,6 +176,10 @@ final class Peer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Senda
         datagrams.append(datagram)
         if isEarlyData { earlyDatagrams.append(datagram) }
     }
+
+    func connection(_ connection: QUICConnection, didAcknowledgeDatagram id: UInt64) { acknowledged.append(id) }
+
+    func connection(_ connection: QUICConnection, didLoseDatagram id: UInt64) { lost.append(id) }
 
     func connection(_ connection: QUICConnection, didMoveFrom oldAddress: SocketAddress) { moves.append(oldAddress) }
 
