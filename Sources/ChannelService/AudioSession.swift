@@ -22,7 +22,7 @@ protocol AudioSession: AnyObject {
     /// `ChannelManagerStateMachine.Action.deactivateAudioSession`.
     func deactivate(_ playOut: ChannelManagerStateMachine.PlayOut)
     /// `ChannelManagerStateMachine.Action.startCapture`.
-    func startCapture()
+    func startCapture(_ start: ChannelManagerStateMachine.CaptureStart)
     /// `ChannelManagerStateMachine.Action.stopCapture`.
     func stopCapture(_ stop: ChannelManagerStateMachine.CaptureStop)
     /// Sounds a tone over whatever is playing.

@@ -70,7 +70,7 @@ public actor ChannelService {
         statistics.packetsDropped += reception.packetsDropped
         statistics.framesCut = audio.framesCut
         return ChannelServiceSnapshot(
-            channel: machine.channel, transmission: machine.transmission,
+            channel: machine.channel, transmission: machine.transmission, waiting: machine.waiting,
             activeRemoteParticipant: machine.activeRemoteParticipant, audioSession: machine.audioSession,
             isCapturing: machine.isCapturing, calls: machine.calls, program: machine.pushes.program,
             pushToken: machine.pushes.token, audioProblem: audioProblem,
@@ -129,7 +129,7 @@ public actor ChannelService {
             completions[request] = completion
             identifier = request
         }
-        if case .beginTransmitting(_, let source) = request {
+        if case .beginTransmitting(_, let source, _) = request {
             log("press handled", ["source": "\(source)"])
             // Who wants to speak has heard enough of it.
             if reception.isReplaying { receive(.replayStopped) }
@@ -142,6 +142,12 @@ public actor ChannelService {
 
     /// The relay took the grant back: the transmission ends at once.
     public func transmissionRevoked(_ error: PTChannelError) { handle(.transmissionRevoked(error)) }
+
+    /// The relay lets the transmission wait, at this place from 1: what was captured is erased, and others are heard meanwhile.
+    public func floorQueued(position: Int) { handle(.floorQueued(position: position)) }
+
+    /// What waited has got the floor.
+    public func floorGranted() { handle(.floorGranted) }
 
     /// A call has the audio, by the word of `holder`; several may at the same time, and the last one's end frees it.
     ///
@@ -219,9 +225,9 @@ public actor ChannelService {
             tell(.notice(notice))
         case .activateAudioSession: audio.activate()
         case .deactivateAudioSession(let playOut): audio.deactivate(playOut)
-        case .startCapture:
+        case .startCapture(let start):
             isFirstFrame = true
-            audio.startCapture()
+            audio.startCapture(start)
         case .stopCapture(let stop): audio.stopCapture(stop)
         case .playTone(let tone): audio.play(tone)
         case .complete(let request, let error): completions.removeValue(forKey: request)?(error)

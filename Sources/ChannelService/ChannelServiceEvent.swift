@@ -18,6 +18,8 @@ public struct ChannelServiceSnapshot: Hashable, Sendable {
     public var channel: ChannelManagerStateMachine.Channel?
     /// The transmission in progress: its source and since when.
     public var transmission: ChannelManagerStateMachine.Transmission?
+    /// The begin that waits for the floor, and its place there.
+    public var waiting: ChannelManagerStateMachine.Waiting?
     /// Who is speaking.
     public var activeRemoteParticipant: PTParticipant?
     /// The sound device.

@@ -121,7 +121,7 @@ final class DeviceAudioSession: AudioSession {
 
     // MARK: Microphone
 
-    func startCapture() {
+    func startCapture(_ start: ChannelManagerStateMachine.CaptureStart) {
         do throws(AudioError) {
             microphoneFailure = nil
             captureBurst = try openMicrophone().start()

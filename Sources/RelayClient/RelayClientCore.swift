@@ -213,6 +213,7 @@ public struct RelayClientCore {
         let others = welcome.members.map { RelayMember(id: $0.id.description, name: $0.displayName.text) }
         var actions = steer(.welcomed(channelName: welcome.channelName.text), at: now)
         actions.append(.tell(.members([own] + others, own: own)))
+        actions.append(.tell(.floorQueueOffered(welcome.hasFloorQueue)))
         actions += speak(.linkReady, at: now) + push(.linkReady, at: now)
         if let taken = welcome.floor { actions += floorTaken(taken, at: now) }
         return actions
@@ -246,7 +247,9 @@ public struct RelayClientCore {
             session?.mediaKey = key
             session?.frameOpener.setEpoch(key.epoch, baseKey: key.baseKey, at: now)
             return []
-        case .floorQueuePosition, .listenerLoss: return []
+        case .floorQueuePosition(let place):
+            return speak(.queued(place.requestID, position: place.position), at: now)
+        case .listenerLoss(let percent): return [.tell(.listenerLoss(percent: percent))]
         case .welcome, .pushWelcome, .joinRefused, .pushRegistered, .pushRefused, .push:
             return unexpected("a second answer to the join", at: now)
         }
@@ -309,7 +312,7 @@ public struct RelayClientCore {
         } catch {
             return speak(.denied(requestID, .refused("this machine cannot encrypt: \(error)")), at: now)
         }
-        return [.send(.floorRequest(.init(requestID: requestID, priority: priority, keyID: keyID.rawValue)))]
+        return [.send(.floorRequest(.init(requestID: requestID, priority: priority, keyID: keyID.rawValue, mayQueue: true)))]
     }
 
     /// The RTP packet with the frame sealed in it (RFC 9605), its header authenticated.

@@ -53,7 +53,7 @@ struct RelayChannel: Sendable {
     init(configuration: RelayChannelConfiguration, mediaKey: MediaKey, timers: FloorControlStateMachine.Timers) {
         self.configuration = configuration
         self.mediaKey = mediaKey
-        floor = FloorControlStateMachine(timers: timers)
+        floor = FloorControlStateMachine(timers: timers, hasQueue: configuration.hasFloorQueue)
     }
 
     var name: DisplayName { configuration.name }
@@ -85,7 +85,7 @@ struct RelayChannel: Sendable {
         members = [:]
         connectionOfMember = [:]
         pushConnectionOfMember = [:]
-        floor = FloorControlStateMachine(timers: floor.timers)
+        floor = FloorControlStateMachine(timers: floor.timers, hasQueue: floor.hasQueue)
         speaker = nil
     }
 

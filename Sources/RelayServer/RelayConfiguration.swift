@@ -9,12 +9,15 @@ public struct RelayChannelConfiguration: Sendable, Hashable {
     public var name: DisplayName
     /// The secret that opens it.
     public var token: InvitationToken
+    /// Whether a request for the floor waits while somebody talks, instead of being refused.
+    public var hasFloorQueue: Bool
 
     /// A channel opened by `token`.
-    public init(id: ChannelID, name: DisplayName, token: InvitationToken) {
+    public init(id: ChannelID, name: DisplayName, token: InvitationToken, hasFloorQueue: Bool = false) {
         self.id = id
         self.name = name
         self.token = token
+        self.hasFloorQueue = hasFloorQueue
     }
 }
 

@@ -68,6 +68,8 @@ public enum RelayMilestone: Sendable, Equatable {
     case floorGranted(channel: DisplayName, member: MemberID, requestID: FloorRequestID)
     /// The floor was refused.
     case floorDenied(channel: DisplayName, member: MemberID, requestID: FloorRequestID, FloorDenyCause)
+    /// A request for the floor waits, at this place from 1.
+    case floorQueued(channel: DisplayName, member: MemberID, requestID: FloorRequestID, position: Int)
     /// The floor was taken back.
     case floorRevoked(channel: DisplayName, member: MemberID, requestID: FloorRequestID, FloorRevokeCause)
     /// The first packet of a burst is about to be forwarded.
