@@ -10,12 +10,14 @@ import RelayProtocol
 final class RelayTransport: @unchecked Sendable {
     let connection: QUICConnection
     private let endpoint: QUICEndpoint
-    private let address: SocketAddress
+    let address: SocketAddress
+    let loop: EventLoop
     private weak let client: RelayClient?
-    private let logger: Logger
+    let logger: Logger
     private var stream: QUICStream?
     private var decoder = MessageDecoder()
-    private var isClosed = false
+    private(set) var isClosed = false
+    var path: TransportPath?
 
     /// Begins to connect to `address`, which must have the key of `pin`.
     init(
@@ -34,10 +36,12 @@ final class RelayTransport: @unchecked Sendable {
             throw error
         }
         self.address = address
+        loop = client.loop
         self.client = client
         self.logger = logger
         endpoint.delegate = self
         connection.delegate = self
+        followPath()
     }
 
     /// Sends a control message; false when the relay has not taken the ones before it.
@@ -63,12 +67,13 @@ final class RelayTransport: @unchecked Sendable {
     func close(_ code: RelayCloseCode) {
         guard !isClosed else { return }
         isClosed = true
+        leavePath()
         connection.delegate = nil
         endpoint.delegate = nil
         endpoint.close(code: code.rawValue)
     }
 
-    private func tell(_ event: RelayClientCore.Event) {
+    func tell(_ event: RelayClientCore.Event) {
         guard !isClosed else { return }
         client?.assumeIsolated { $0.transport(self, event) }
     }
@@ -137,6 +142,8 @@ extension RelayTransport: QUICConnectionDelegate {
     func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?) {
         tell(.connectionEnded(.closedByRelay("the control stream was closed")))
     }
+
+    func connection(_ connection: QUICConnection, didEndMigration succeeded: Bool) { moveEnded(succeeded) }
 
     func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason) {
         tell(.connectionEnded(Self.error(reason)))
