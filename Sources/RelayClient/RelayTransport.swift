@@ -12,7 +12,7 @@ final class RelayTransport: @unchecked Sendable {
     private let endpoint: QUICEndpoint
     let address: SocketAddress
     let loop: EventLoop
-    private weak let client: RelayClient?
+    weak let client: RelayClient?
     let logger: Logger
     private var stream: QUICStream?
     private var decoder = MessageDecoder()
@@ -21,7 +21,8 @@ final class RelayTransport: @unchecked Sendable {
 
     /// Begins to connect to `address`, which must have the key of `pin`.
     init(
-        address: SocketAddress, pin: PublicKeyPin, identity: Identity, client: RelayClient, logger: Logger
+        address: SocketAddress, pin: PublicKeyPin, identity: Identity, returning: Returning, client: RelayClient,
+        logger: Logger
     ) throws(QUICError) {
         let configuration = QUICConfiguration(
             applicationProtocol: RelayProtocolLimits.applicationProtocol,
@@ -30,7 +31,10 @@ final class RelayTransport: @unchecked Sendable {
         endpoint = try QUICEndpoint(loop: client.loop, bind: .any(), configuration: configuration, logger: logger)
         do {
             connection = try endpoint.connect(
-                to: address, options: QUICClientOptions(verification: .pinned([pin.bytes])))
+                to: address,
+                options: QUICClientOptions(
+                    verification: .pinned([pin.bytes]), resumption: returning.state,
+                    expectedRoundTrip: returning.roundTripTime))
         } catch {
             endpoint.close()
             throw error
@@ -108,7 +112,12 @@ extension RelayTransport: QUICEndpointDelegate {
 }
 
 extension RelayTransport: QUICConnectionDelegate {
-    func connectionDidBecomeReady(_ connection: QUICConnection) { tell(.connected) }
+    func connectionDidBecomeReady(_ connection: QUICConnection) {
+        noteEarlyData()
+        tell(.connected)
+    }
+
+    func connection(_ connection: QUICConnection, didReceive resumption: ResumptionState) { keep(resumption) }
 
     func connection(_ connection: QUICConnection, didOpen stream: QUICStream) {
         tell(.violation("the relay opened a stream"))

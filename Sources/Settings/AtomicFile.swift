@@ -25,12 +25,20 @@ public enum AtomicFile {
 
     /// Makes `path` a file of these bytes; when it returns they are on the disk. Beside it appears `path.new` while it is written.
     ///
+    /// - Parameters:
+    ///   - isSecret: Whether only this user may read it.
+    ///   - waits: Whether to wait for the disk. A file that may be lost, and whose reader knows a damaged one, need not.
     /// - Throws: `Failure`; then what was there before is still there.
-    public static func write(_ bytes: [UInt8], to path: String) throws(Failure) {
+    public static func write(
+        _ bytes: [UInt8], to path: String, isSecret: Bool = false, waits: Bool = true
+    ) throws(Failure) {
         let temporary = path + ".new"
-        let descriptor = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o644)
+        let mode: mode_t = isSecret ? 0o600 : 0o644
+        let descriptor = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode)
         guard descriptor >= 0 else { throw failure("create", temporary) }
         var error: Failure?
+        // One that was left behind may have been readable by others.
+        if isSecret, fchmod(descriptor, mode) != 0 { error = failure("write", temporary) }
         var rest = bytes[...]
         while !rest.isEmpty, error == nil {
             let count = rest.withUnsafeBytes { systemWrite(descriptor, $0.baseAddress, $0.count) }
@@ -40,7 +48,7 @@ public enum AtomicFile {
                 error = failure("write", temporary)
             }
         }
-        if error == nil, fsync(descriptor) != 0 { error = failure("write", temporary) }
+        if error == nil, waits, fsync(descriptor) != 0 { error = failure("write", temporary) }
         // Some file systems tell only now that there is no room.
         if close(descriptor) != 0, error == nil { error = failure("write", temporary) }
         if error == nil, rename(temporary, path) != 0 { error = failure("replace", path) }
@@ -48,7 +56,7 @@ public enum AtomicFile {
             unlink(temporary)
             throw error
         }
-        try synchronize(directory: directory(of: path))
+        if waits { try synchronize(directory: directory(of: path)) }
     }
 
     /// Gives a file that is not understood the name `path.damaged`, so that it is looked at once and not at every start.
