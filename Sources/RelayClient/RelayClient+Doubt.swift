@@ -1,5 +1,7 @@
 // When the relay may be gone without a word: a press that nobody answers does not wait for the idle time-out.
 import MonotonicTime
+import QUIC
+import Reactor
 import RelayProtocol
 
 extension RelayClient {

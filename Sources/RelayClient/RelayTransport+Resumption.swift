@@ -1,4 +1,5 @@
 // Returning to a relay that is known: the join goes with the first packet, and what the relay gives for the next time is kept.
+import Cryptography
 import Logging
 import MonotonicTime
 import QUIC
@@ -29,7 +30,8 @@ extension RelayTransport {
             case .accepted: "taken"
             }
         logger.debug(
-            "connected", metadata: ["relay": "\(address)", "early-join": "\(outcome)", "t": "\(Instant.now.nanoseconds)"])
+            "connected",
+            metadata: ["relay": "\(address)", "early-join": "\(outcome)", "t": "\(Instant.now.nanoseconds)"])
     }
 }
 

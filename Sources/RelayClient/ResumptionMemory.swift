@@ -49,7 +49,9 @@ public final class ResumptionMemory: Sendable {
         let name = Self.name(relay, identity)
         let bytes = entries.withLock { entries in
             entries.removeAll { $0.relay == name }
-            if let state, state.bytes.count <= Self.stateByteCountMaximum { entries.insert(Entry(relay: name, state: state.bytes), at: 0) }
+            if let state, state.bytes.count <= Self.stateByteCountMaximum {
+                entries.insert(Entry(relay: name, state: state.bytes), at: 0)
+            }
             if entries.count > Self.relaysMaximum { entries.removeLast(entries.count - Self.relaysMaximum) }
             return Self.write(entries)
         }

@@ -18,7 +18,8 @@ struct ResumptionFile: Sendable {
     func restore() -> ResumptionMemory {
         var bytes = read() ?? []
         if !ResumptionMemory.isIntact(bytes) {
-            logger.warning("damaged, and not used: the next connection to each relay takes longer", metadata: ["file": "\(path)"])
+            logger.warning(
+                "damaged, and not used: the next connection to each relay takes longer", metadata: ["file": "\(path)"])
             bytes = []
         }
         return ResumptionMemory(restoring: bytes) { bytes in
@@ -36,7 +37,8 @@ struct ResumptionFile: Sendable {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
         guard descriptor >= 0 else {
             if errno != ENOENT {
-                logger.warning("cannot be read", metadata: ["file": "\(path)", "why": "\(String(cString: strerror(errno)))"])
+                logger.warning(
+                    "cannot be read", metadata: ["file": "\(path)", "why": "\(String(cString: strerror(errno)))"])
             }
             return nil
         }
@@ -44,7 +46,9 @@ struct ResumptionFile: Sendable {
         var bytes = [UInt8](repeating: 0, count: ResumptionMemory.byteCountMaximum + 1)
         var count = 0
         while count < bytes.count {
-            let size = bytes.withUnsafeMutableBytes { systemRead(descriptor, $0.baseAddress?.advanced(by: count), $0.count - count) }
+            let size = bytes.withUnsafeMutableBytes {
+                systemRead(descriptor, $0.baseAddress?.advanced(by: count), $0.count - count)
+            }
             if size < 0, errno == EINTR { continue }
             guard size > 0 else { break }
             count += size
