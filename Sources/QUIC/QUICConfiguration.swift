@@ -64,6 +64,12 @@ public struct ServerKeys: Sendable, Equatable {
         return ServerKeys(valid: bytes)
     }
 
+    /// The same secrets but for a fresh key of the tickets: what was sealed with the old one is no good any more, while
+    /// address tokens and stateless resets stay valid.
+    public func withFreshTicketKey() -> ServerKeys {
+        ServerKeys(valid: ServerKeys.generate().ticketKey + tokenKey)
+    }
+
     private init(valid bytes: [UInt8]) {
         ticketKey = Array(bytes.prefix(Self.ticketKeyLength))
         tokenKey = Array(bytes.suffix(Self.tokenKeyLength))
@@ -177,17 +183,21 @@ public struct QUICClientOptions: Sendable {
     public var keepAlive: Duration?
     /// From an earlier connection to the same server, to send early data with the first packet.
     public var resumption: ResumptionState?
+    /// The round trip to expect, from an earlier connection (RFC 9002, section 6.2.2): what gets lost before the first
+    /// answer is repeated the sooner. Values outside 0.1…0.333 s count as those.
+    public var expectedRoundTrip: Duration?
     /// The name sent to the server (SNI); not needed where keys are pinned.
     public var serverName: String?
 
     /// A client's wishes; see the properties.
     public init(
         verification: PeerVerification, keepAlive: Duration? = .seconds(20), resumption: ResumptionState? = nil,
-        serverName: String? = nil
+        expectedRoundTrip: Duration? = nil, serverName: String? = nil
     ) {
         self.verification = verification
         self.keepAlive = keepAlive
         self.resumption = resumption
+        self.expectedRoundTrip = expectedRoundTrip
         self.serverName = serverName
     }
 }

@@ -128,8 +128,8 @@ extension QUICConnection {
             else { return 0 }
             if result == NGTCP2_PATH_VALIDATION_RESULT_SUCCESS {
                 connection.validatedPath = (remote, local)
-            } else if connection.migrationTarget?.localAddress == local {
-                connection.migrationFailed = true
+            } else if connection.migration?.target.localAddress == local {
+                connection.migration?.hasFailed = true
             }
             return 0
         }

@@ -18,7 +18,11 @@ extension QUICConnection {
     /// Takes one packet that came for this connection.
     func receive(_ packet: PacketReceiver.Packet, on socket: UDPSocket) {
         guard let conn else { return }
+<<<<<<< HEAD
         if silentSince != nil { silentSince = endpoint.timestamp() }
+=======
+        lastHeard = .now
+>>>>>>> h-roaming
         var info = ngtcp2_pkt_info()
         // A client's own address changes with the route, unseen; a server's is part of the path.
         let status = socket.withPath(from: isServer ? packet.local : nil, to: packet.remote) {
@@ -42,7 +46,7 @@ extension QUICConnection {
             return
         }
         followPath()
-        if migrationFailed { endMigration() }
+        if migration?.hasFailed == true { endMigration(succeeded: false) }
         if resumptionChanged { postResumption() }
         endpoint.markDirty(self)
     }
@@ -62,15 +66,8 @@ extension QUICConnection {
         UnsafeMutableRawPointer(remoteStorage).copyMemory(from: path.remote.addr, byteCount: Int(remoteLength))
         remoteAddress = remote
         setLocal(isServer ? NetworkEnd(address: path.local.addr, length: path.local.addrlen) : nil)
-        if migrationTarget === socket { endMigration() }
+        if let migration, migration.target === socket { endMigration(succeeded: true) }
         if remote != old { post(.moved(from: old)) }
-    }
-
-    /// The move is done, or did not work.
-    private func endMigration() {
-        migrationTarget = nil
-        migrationFailed = false
-        endpoint.closeUnusedSockets()
     }
 
     private func postResumption() {
@@ -162,6 +159,7 @@ extension QUICConnection {
         case .datagramAcknowledged(let id): delegate?.connection(self, didAcknowledgeDatagram: id)
         case .datagramLost(let id): delegate?.connection(self, didLoseDatagram: id)
         case .moved(let old): delegate?.connection(self, didMoveFrom: old)
+        case .migrated(let succeeded): delegate?.connection(self, didEndMigration: succeeded)
         case .resumption(let state): delegate?.connection(self, didReceive: state)
         case .closed(let reason): delegate?.connection(self, didClose: reason)
         }
@@ -244,7 +242,7 @@ extension QUICConnection {
         sendQueue = []
         datagrams = []
         isReady = false
-        migrationTarget = nil
+        migration = nil
         closeReason = reason
         post(.closed(reason))
     }

@@ -61,6 +61,10 @@ extension QUICConnection {
     /// Creates the client's side; its first packet goes out with the next flush, and early data with it.
     func startClient(_ options: QUICClientOptions) throws(QUICError) {
         var settings = makeSettings()
+        if let expected = options.expectedRoundTrip {
+            // Not less: the way to a network that was just joined takes longer at first.
+            settings.initial_rtt = min(settings.initial_rtt, max(100_000_000, UInt64(clamping: expected.nanoseconds)))
+        }
         var parameters = makeParameters()
         var source = ngtcp2_cid()
         let own = endpoint.makeConnectionID(&source)

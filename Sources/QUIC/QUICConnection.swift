@@ -45,6 +45,7 @@ public final class QUICConnection: @unchecked Sendable {
         case datagramAcknowledged(UInt64)
         case datagramLost(UInt64)
         case moved(from: SocketAddress)
+        case migrated(Bool)
         case resumption(ResumptionState)
         case closed(QUICCloseReason)
     }
@@ -68,6 +69,8 @@ public final class QUICConnection: @unchecked Sendable {
     public internal(set) var peerKeySHA256: [UInt8]?
     /// A client: what became of early data.
     public internal(set) var earlyData = EarlyData.notOffered
+    /// When a packet of this connection came last.
+    public internal(set) var lastHeard: Instant?
     /// Why it ended; nil while it has not.
     public internal(set) var closeReason: QUICCloseReason?
     /// Counters.
@@ -104,6 +107,7 @@ public final class QUICConnection: @unchecked Sendable {
     var resetReceived = false
     var earlyDataStreamsLost = false
     var validatedPath: (remote: SocketAddress, local: SocketAddress)?
+    var migration: Migration?
     var resumptionChanged = false
     var hasTicket = false
     var addressToken: [UInt8] = []
@@ -258,32 +262,6 @@ public final class QUICConnection: @unchecked Sendable {
         guard statistics.first_rtt_sample_ts != UInt64.max else { return nil }
         return .nanoseconds(Int64(clamping: statistics.smoothed_rtt))
     }
-
-    /// A client: moves the connection to a new local socket (on another network, say) after validating that path
-    /// (RFC 9000, section 9). Until then, and when it fails, the old one stays in use.
-    ///
-    /// - Parameter local: The address to bind; port 0 lets the kernel choose.
-    /// - Throws: `QUICError.invalidState` when the handshake is not confirmed, the server is out of spare connection
-    ///   ids or this is a server; `.socket`; `.closed`.
-    public func migrate(to local: SocketAddress) throws(QUICError) {
-        checkLoop()
-        guard let conn, isOpen else { throw QUICError.closed }
-        guard !isServer else { throw QUICError.invalidState("only a client can move a connection") }
-        guard migrationTarget == nil else { throw QUICError.invalidState("a move is under way") }
-        let new = try endpoint.openSocket(local, like: socket)
-        let status = new.withPath(to: remoteEnd) {
-            ngtcp2_conn_initiate_migration(conn, $0, endpoint.timestamp())
-        }
-        guard status == 0 else {
-            endpoint.closeUnusedSockets()
-            throw QUICError.invalidState("cannot move now: \(String(cString: ngtcp2_strerror(status)))")
-        }
-        migrationTarget = new
-        endpoint.markDirty(self)
-    }
-
-    var migrationTarget: UDPSocket?
-    var migrationFailed = false
 }
 
 extension QUICError {

@@ -51,6 +51,8 @@ public protocol QUICConnectionDelegate: AnyObject {
     func connection(_ connection: QUICConnection, didLoseDatagram id: UInt64)
     /// The peer has moved and its new address is validated: `connection.remoteAddress`.
     func connection(_ connection: QUICConnection, didMoveFrom oldAddress: SocketAddress)
+    /// A client's move by `migrate` is over: the new path is validated and in use, or (false) nobody answered there.
+    func connection(_ connection: QUICConnection, didEndMigration succeeded: Bool)
     /// A client got something to resume with; the newest replaces the older ones.
     func connection(_ connection: QUICConnection, didReceive resumption: ResumptionState)
     /// The connection is over; the last call about it.
@@ -76,6 +78,8 @@ extension QUICConnectionDelegate {
     public func connection(_ connection: QUICConnection, didLoseDatagram id: UInt64) {}
     /// By default nothing.
     public func connection(_ connection: QUICConnection, didMoveFrom oldAddress: SocketAddress) {}
+    /// By default nothing.
+    public func connection(_ connection: QUICConnection, didEndMigration succeeded: Bool) {}
     /// By default nothing.
     public func connection(_ connection: QUICConnection, didReceive resumption: ResumptionState) {}
 }

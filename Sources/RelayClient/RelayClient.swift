@@ -29,13 +29,16 @@ public actor RelayClient: RelayLink, PushLink {
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
     let invitation: InvitationLink
-    private let identity: Identity
+    let identity: Identity
+    let resumption: ResumptionMemory
     let logger: Logger
     private let resolve: Resolver
     private var addressTurns = AddressTurns()
     private var core: RelayClientCore
-    private var transport: RelayTransport?
-    private var attempt: UInt64 = 0
+    private(set) var transport: RelayTransport?
+    private(set) var attempt: UInt64 = 0
+    /// Of the connection before, for a first guess.
+    var lastRoundTrip: Duration?
     private var lastBurst: UInt32 = 0
     private var timer: (deadline: Instant, timer: EventLoop.Timer)?
     private var datagramsNotSent = 0
@@ -58,22 +61,24 @@ public actor RelayClient: RelayLink, PushLink {
     ///   - identity: This end's key, by which the relay knows it again; one for each machine.
     ///   - displayName: What other members read.
     ///   - mode: Whether to be a member of the channel, or to get pushes only.
+    ///   - resumption: Where the relay's tickets are kept, by which a connection begins a round trip sooner.
     ///   - loop: What it lives on.
     public init(
         invitation: InvitationLink, identity: Identity, displayName: DisplayName, mode: RelayClientMode = .member,
-        loop: EventLoop, logger: Logger
+        resumption: ResumptionMemory = ResumptionMemory(), loop: EventLoop, logger: Logger
     ) {
         self.init(
-            invitation: invitation, identity: identity, displayName: displayName, mode: mode, loop: loop,
-            logger: logger, resolve: SocketAddress.resolve)
+            invitation: invitation, identity: identity, displayName: displayName, mode: mode, resumption: resumption,
+            loop: loop, logger: logger, resolve: SocketAddress.resolve)
     }
 
     init(
         invitation: InvitationLink, identity: Identity, displayName: DisplayName, mode: RelayClientMode = .member,
-        loop: EventLoop, logger: Logger, resolve: @escaping Resolver
+        resumption: ResumptionMemory = ResumptionMemory(), loop: EventLoop, logger: Logger, resolve: @escaping Resolver
     ) {
         self.invitation = invitation
         self.identity = identity
+        self.resumption = resumption
         self.loop = loop
         self.logger = logger
         self.resolve = resolve
@@ -163,7 +168,7 @@ public actor RelayClient: RelayLink, PushLink {
     }
 
     /// Something came from the relay or the clock: the user is told at once.
-    private func take(_ event: RelayClientCore.Event) {
+    func take(_ event: RelayClientCore.Event) {
         let now = Instant.now
         carryOut(core.handle(event, at: now), at: now)
         arm()
@@ -206,6 +211,7 @@ public actor RelayClient: RelayLink, PushLink {
                 }
             case .tell(let event):
                 note(event, at: now)
+                doubt(after: event, at: now)
                 if handler != nil { events.append(.link(event)) }
             case .tellOfPushes(let event):
                 note(event, at: now)
@@ -240,8 +246,12 @@ public actor RelayClient: RelayLink, PushLink {
 
     private func connect(to address: SocketAddress) {
         do throws(QUICError) {
-            transport = try RelayTransport(
-                address: address, pin: invitation.pin, identity: identity, client: self, logger: logger)
+            let transport = try RelayTransport(
+                address: address, pin: invitation.pin, identity: identity, returning: returning(to: address),
+                client: self, logger: logger)
+            self.transport = transport
+            let now = Instant.now
+            if transport.offersEarlyData { carryOut(core.handle(.earlyDataOffered, at: now), at: now) }
         } catch {
             // Not at once: this may be within `carryOut`.
             let attempt = attempt
@@ -285,7 +295,11 @@ public actor RelayClient: RelayLink, PushLink {
 extension RelayClient {
     func transport(_ sender: RelayTransport, _ event: RelayClientCore.Event) {
         guard sender === transport else { return }
-        if case .connected = event { addressTurns.succeeded() }
+        switch event {
+        case .connected: addressTurns.succeeded()
+        case .message: lastRoundTrip = sender.connection.roundTripTime ?? lastRoundTrip
+        default: break
+        }
         take(event)
     }
 

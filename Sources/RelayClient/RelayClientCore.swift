@@ -16,6 +16,8 @@ public struct RelayClientCore {
         case join
         /// The user does not want it any more.
         case leave
+        /// The first packet to the relay of the invitation can carry early data, which only that relay can read.
+        case earlyDataOffered
         /// The handshake with the relay of the invitation is complete.
         case connected
         /// There is no connection, or none any more.
@@ -114,6 +116,7 @@ public struct RelayClientCore {
         switch event {
         case .join: return steer(.join, at: now)
         case .leave: return steer(.leave, at: now)
+        case .earlyDataOffered: return steer(.earlyDataOffered, at: now)
         case .connected: return steer(.connected, at: now)
         case .connectionEnded(let error): return steer(.connectionEnded(error), at: now)
         case .violation(let what): return steer(.violation(what), at: now)

@@ -13,6 +13,8 @@ public struct RelayClientStateMachine: Sendable {
         case join
         /// The user does not want it any more.
         case leave
+        /// The first packet can carry early data (0-RTT).
+        case earlyDataOffered
         /// The handshake is complete and the relay is the one the invitation names.
         case connected
         /// The relay let this end in, to the channel of that name.
@@ -52,7 +54,7 @@ public struct RelayClientStateMachine: Sendable {
 
     private enum State: Sendable, Equatable {
         case stopped
-        case connecting(deadline: Instant)
+        case connecting(deadline: Instant, joinSent: Bool)
         case joining(deadline: Instant)
         case ready
         case waiting(until: Instant)
@@ -77,7 +79,7 @@ public struct RelayClientStateMachine: Sendable {
     public var nextDeadline: Instant? {
         switch state {
         case .stopped, .ready, .halted: nil
-        case .connecting(let deadline), .joining(let deadline): deadline
+        case .connecting(let deadline, _), .joining(let deadline): deadline
         case .waiting(let until): until
         }
     }
@@ -96,9 +98,13 @@ public struct RelayClientStateMachine: Sendable {
             return lost + [.sayGoodbye, .tell(.stopped)]
         case (.halted, _):
             return []
-        case (.connecting, .connected):
-            state = .joining(deadline: now + Self.joinTimeout)
+        case (.connecting(let deadline, false), .earlyDataOffered):
+            // When the relay does not take it so early, the transport sends it again after the handshake.
+            state = .connecting(deadline: deadline, joinSent: true)
             return [.sendJoin]
+        case (.connecting(_, let joinSent), .connected):
+            state = .joining(deadline: now + Self.joinTimeout)
+            return joinSent ? [] : [.sendJoin]
         case (.joining, .welcomed(let name)):
             state = .ready
             failures = 0
@@ -107,7 +113,7 @@ public struct RelayClientStateMachine: Sendable {
             return refused(refusal, at: now)
         case (.waiting(let until), .deadline):
             return now >= until ? connect(at: now) : []
-        case (.connecting(let deadline), .deadline):
+        case (.connecting(let deadline, _), .deadline):
             guard now >= deadline else { return [] }
             return lose(.unreachable("no answer within \(Self.connectTimeout.components.seconds) s"), at: now)
         case (.joining(let deadline), .deadline):
@@ -118,13 +124,14 @@ public struct RelayClientStateMachine: Sendable {
         case (.connecting, .violation(let what)), (.joining, .violation(let what)), (.ready, .violation(let what)):
             return lose(.protocolViolation(what), closing: .protocolViolation, at: now)
         case (.joining, .connected), (.ready, .connected), (.ready, .deadline), (.ready, .welcomed),
-            (.ready, .refused), (.connecting, .welcomed), (.connecting, .refused), (.waiting, _):
+            (.ready, .refused), (.connecting, .welcomed), (.connecting, .refused), (_, .earlyDataOffered),
+            (.waiting, _):
             return []
         }
     }
 
     private mutating func connect(at now: Instant) -> [Action] {
-        state = .connecting(deadline: now + Self.connectTimeout)
+        state = .connecting(deadline: now + Self.connectTimeout, joinSent: false)
         return [.tell(.connecting), .connect]
     }
 

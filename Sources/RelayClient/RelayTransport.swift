@@ -10,16 +10,19 @@ import RelayProtocol
 final class RelayTransport: @unchecked Sendable {
     let connection: QUICConnection
     private let endpoint: QUICEndpoint
-    private let address: SocketAddress
-    private weak let client: RelayClient?
-    private let logger: Logger
+    let address: SocketAddress
+    let loop: EventLoop
+    weak let client: RelayClient?
+    let logger: Logger
     private var stream: QUICStream?
     private var decoder = MessageDecoder()
-    private var isClosed = false
+    private(set) var isClosed = false
+    var path: TransportPath?
 
     /// Begins to connect to `address`, which must have the key of `pin`.
     init(
-        address: SocketAddress, pin: PublicKeyPin, identity: Identity, client: RelayClient, logger: Logger
+        address: SocketAddress, pin: PublicKeyPin, identity: Identity, returning: Returning, client: RelayClient,
+        logger: Logger
     ) throws(QUICError) {
         let configuration = QUICConfiguration(
             applicationProtocol: RelayProtocolLimits.applicationProtocol,
@@ -28,16 +31,21 @@ final class RelayTransport: @unchecked Sendable {
         endpoint = try QUICEndpoint(loop: client.loop, bind: .any(), configuration: configuration, logger: logger)
         do {
             connection = try endpoint.connect(
-                to: address, options: QUICClientOptions(verification: .pinned([pin.bytes])))
+                to: address,
+                options: QUICClientOptions(
+                    verification: .pinned([pin.bytes]), resumption: returning.state,
+                    expectedRoundTrip: returning.roundTripTime))
         } catch {
             endpoint.close()
             throw error
         }
         self.address = address
+        loop = client.loop
         self.client = client
         self.logger = logger
         endpoint.delegate = self
         connection.delegate = self
+        followPath()
     }
 
     /// Sends a control message; false when the relay has not taken the ones before it.
@@ -63,12 +71,13 @@ final class RelayTransport: @unchecked Sendable {
     func close(_ code: RelayCloseCode) {
         guard !isClosed else { return }
         isClosed = true
+        leavePath()
         connection.delegate = nil
         endpoint.delegate = nil
         endpoint.close(code: code.rawValue)
     }
 
-    private func tell(_ event: RelayClientCore.Event) {
+    func tell(_ event: RelayClientCore.Event) {
         guard !isClosed else { return }
         client?.assumeIsolated { $0.transport(self, event) }
     }
@@ -103,7 +112,12 @@ extension RelayTransport: QUICEndpointDelegate {
 }
 
 extension RelayTransport: QUICConnectionDelegate {
-    func connectionDidBecomeReady(_ connection: QUICConnection) { tell(.connected) }
+    func connectionDidBecomeReady(_ connection: QUICConnection) {
+        noteEarlyData()
+        tell(.connected)
+    }
+
+    func connection(_ connection: QUICConnection, didReceive resumption: ResumptionState) { keep(resumption) }
 
     func connection(_ connection: QUICConnection, didOpen stream: QUICStream) {
         tell(.violation("the relay opened a stream"))
@@ -137,6 +151,8 @@ extension RelayTransport: QUICConnectionDelegate {
     func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?) {
         tell(.connectionEnded(.closedByRelay("the control stream was closed")))
     }
+
+    func connection(_ connection: QUICConnection, didEndMigration succeeded: Bool) { moveEnded(succeeded) }
 
     func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason) {
         tell(.connectionEnded(Self.error(reason)))

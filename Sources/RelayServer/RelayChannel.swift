@@ -5,7 +5,7 @@ import RelayProtocol
 /// What `RelayCore` knows of one channel.
 struct RelayChannel: Sendable {
     /// One member, on the connection it joined with last.
-    struct Member: Sendable {
+    struct Member: Sendable, Equatable {
         let connection: ConnectionID
         let id: MemberID
         let name: DisplayName

@@ -10,6 +10,10 @@ import RelayProtocol
 public struct RelayCore: Sendable {
     struct Connection: Sendable {
         enum State: Sendable, Equatable {
+            /// What came is early data, which somebody may have recorded: the handshake is not complete.
+            case greeting
+            /// The same, and its join is there.
+            case greeted(EarlyJoin)
             case joining
             case member(channel: Int)
             case pushOnly(channel: Int)
@@ -29,7 +33,7 @@ public struct RelayCore: Sendable {
     var connections: [ConnectionID: Connection] = [:]
     /// Until when those who are not members may stay.
     var pending: [ConnectionID: Instant] = [:]
-    private var channelNumbers: [ChannelID: Int] = [:]
+    private(set) var channelNumbers: [ChannelID: Int] = [:]
     private var sources: Set<SSRC> = []
     var random: any RandomNumberGenerator & Sendable
     private(set) var isShuttingDown = false
@@ -83,7 +87,9 @@ public struct RelayCore: Sendable {
     /// Takes an event and says what is to be done.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
         switch event {
-        case .connected(let id, let pin): return connected(id, pin, at: now)
+        case .greeted(let id, let pin): return connected(id, pin, .greeting, at: now)
+        case .connected(let id, let pin):
+            return connections[id] == nil ? connected(id, pin, .joining, at: now) : confirmed(id, at: now)
         case .message(let id, let message): return receive(message, from: id, at: now)
         case .violation(let id, let what): return violation(id, what, at: now)
         case .disconnected(let id): return remove(id, at: now)
@@ -95,12 +101,14 @@ public struct RelayCore: Sendable {
 
     // MARK: Connections
 
-    private mutating func connected(_ id: ConnectionID, _ pin: PublicKeyPin, at now: Instant) -> [Action] {
+    private mutating func connected(
+        _ id: ConnectionID, _ pin: PublicKeyPin, _ state: Connection.State, at now: Instant
+    ) -> [Action] {
         guard !isShuttingDown, connections.count < limits.connections else {
             return [.close(id, .goingDown, isShuttingDown ? "the relay is going down" : "the relay is full")]
         }
         connections[id] = Connection(
-            member: MemberID(pin), state: .joining, bucket: MessageBucket(limits: limits, at: now))
+            member: MemberID(pin), state: state, bucket: MessageBucket(limits: limits, at: now))
         pending[id] = now + limits.joinTime
         return []
     }
@@ -116,6 +124,10 @@ public struct RelayCore: Sendable {
         switch (connection.state, message) {
         case (.refused, _):
             return []
+        case (.greeting, .join(let join)):
+            return greet(join, id, connection.member, at: now)
+        case (.greeting, _), (.greeted, _):
+            return violation(id, "early data that is no join", at: now)
         case (.joining, .join(let join)):
             return self.join(join, id, connection.member, at: now)
         case (_, .leave):
@@ -158,6 +170,7 @@ public struct RelayCore: Sendable {
         {
             channels[number].pushConnectionOfMember[connection.member] = nil
         }
+        if case .greeted(.welcomed(let welcome)) = connection.state { sources.remove(welcome.member.ssrc) }
         guard case .member(let number) = connection.state else { return [] }
         guard let member = channels[number].members[id] else { return [] }
         var actions = takeOut(member, channel: number, at: now)
@@ -168,7 +181,7 @@ public struct RelayCore: Sendable {
     }
 
     /// Ends a membership without telling anyone but of the floor, when it held it.
-    private mutating func takeOut(_ member: RelayChannel.Member, channel number: Int, at now: Instant) -> [Action] {
+    mutating func takeOut(_ member: RelayChannel.Member, channel number: Int, at now: Instant) -> [Action] {
         channels[number].members[member.connection] = nil
         channels[number].connectionOfMember[member.id] = nil
         var actions: [Action] = [.stopMedia(member.connection, channel: number)]
@@ -207,66 +220,113 @@ public struct RelayCore: Sendable {
 
     // MARK: Joining
 
-    private mutating func join(
+    mutating func join(
         _ join: ClientMessage.Join, _ id: ConnectionID, _ memberID: MemberID, at now: Instant
     ) -> [Action] {
-        guard join.protocolVersion == RelayProtocolLimits.version else {
-            return refuse(id, .unsupportedVersion, "the relay speaks version \(RelayProtocolLimits.version)", at: now)
-        }
-        guard let number = channelNumbers[join.channel], channels[number].configuration.token == join.token else {
-            return refuse(id, .notInvited, "no such channel, or the invitation does not open it", at: now)
+        let number: Int
+        switch opens(join) {
+        case .success(let opened): number = opened
+        case .failure(let refusal): return refuse(id, refusal.cause, refusal.phrase, at: now)
         }
         if join.isPushOnly { return joinForPushes(id, memberID, channel: number, at: now) }
-        var actions: [Action] = []
-        let older = channels[number].connectionOfMember[memberID]
-        if let older, let member = channels[number].members[older] {
-            connections[older] = nil
-            pushes.disconnected(older, of: memberID, at: now)
-            actions.append(.close(older, .replaced, "the member joined on another connection"))
-            actions += takeOut(member, channel: number, at: now)
-        } else if channels[number].members.count >= limits.membersPerChannel {
+        guard hasRoom(for: memberID, channel: number) else {
             return refuse(id, .channelFull, "the channel has \(limits.membersPerChannel) members", at: now)
         }
-        let member = RelayChannel.Member(
-            connection: id, id: memberID, name: join.displayName, ssrc: freshSource(),
+        let member = newMember(join, id, memberID, at: now)
+        return enter(member, channel: number, at: now) { core in core.welcome(member, channel: number) }
+    }
+
+    /// The channel that the join is for, or why it is not let in.
+    func opens(_ join: ClientMessage.Join) -> Result<Int, JoinRefused> {
+        guard join.protocolVersion == RelayProtocolLimits.version else {
+            return .failure(
+                JoinRefused(.unsupportedVersion, "the relay speaks version \(RelayProtocolLimits.version)"))
+        }
+        guard let number = channelNumbers[join.channel], channels[number].configuration.token == join.token else {
+            return .failure(JoinRefused(.notInvited, "no such channel, or the invitation does not open it"))
+        }
+        return .success(number)
+    }
+
+    struct JoinRefused: Error {
+        let cause: JoinRefusal
+        let phrase: String
+        init(_ cause: JoinRefusal, _ phrase: String) { (self.cause, self.phrase) = (cause, phrase) }
+    }
+
+    /// Whether one more may be on the channel; who is on it already takes its own place.
+    func hasRoom(for member: MemberID, channel number: Int) -> Bool {
+        channels[number].connectionOfMember[member] != nil
+            || channels[number].members.count < limits.membersPerChannel
+    }
+
+    mutating func newMember(
+        _ join: ClientMessage.Join, _ id: ConnectionID, _ member: MemberID, at now: Instant
+    ) -> RelayChannel.Member {
+        RelayChannel.Member(
+            connection: id, id: member, name: join.displayName, ssrc: freshSource(),
             downlinkKey: Self.downlinkKey(&random), reportedAt: now)
+    }
+
+    /// Makes it a member, in place of its older connection; `greeting` says what it is told of the channel.
+    mutating func enter(
+        _ member: RelayChannel.Member, channel number: Int, at now: Instant, greeting: (Self) -> [Action]
+    ) -> [Action] {
+        let id = member.connection
+        var actions: [Action] = []
+        let older = channels[number].connectionOfMember[member.id]
+        if let older, let former = channels[number].members[older] {
+            connections[older] = nil
+            pushes.disconnected(older, of: member.id, at: now)
+            actions.append(.close(older, .replaced, "the member joined on another connection"))
+            actions += takeOut(former, channel: number, at: now)
+        }
         let others = channels[number].everyone
-        actions += welcome(member, channel: number)
+        actions += greeting(self)
+        actions.append(.startMedia(id, channel: number, key: member.downlinkKey, ssrc: member.ssrc))
         connections[id]?.state = .member(channel: number)
         pending[id] = nil
         channels[number].members[id] = member
-        channels[number].connectionOfMember[memberID] = id
+        channels[number].connectionOfMember[member.id] = id
         if !others.isEmpty { actions.append(.send(.memberJoined(member.asMessage), to: others)) }
         actions.append(
             .note(
                 .memberJoined(
-                    channel: channels[number].name, member: memberID, name: member.name, ssrc: member.ssrc,
+                    channel: channels[number].name, member: member.id, name: member.name, ssrc: member.ssrc,
                     replaced: older != nil)))
         return actions
     }
 
-    private func welcome(_ member: RelayChannel.Member, channel number: Int) -> [Action] {
+    /// What a newcomer is told of the channel.
+    func welcome(_ member: RelayChannel.Member, channel number: Int) -> [Action] {
         let channel = channels[number]
-        // The talker first, so that a listener who comes late knows the name of who talks.
-        let others = channel.members.values.sorted {
+        // The talker first, so that a listener who comes late knows the name of who talks. Its own older connection is
+        // still there while it is welcomed early.
+        let others = channel.members.values.filter { $0.id != member.id }.sorted {
             ($0.ssrc == channel.speaker ? 0 : 1, $0.connection) < ($1.ssrc == channel.speaker ? 0 : 1, $1.connection)
         }.map(\.asMessage)
         var welcome = ServerMessage.Welcome(
             ssrc: member.ssrc, downlinkKey: member.downlinkKey, mediaKey: channel.mediaKey,
             channelName: channel.name, members: Array(others.prefix(RelayProtocolLimits.welcomeMembersMaximum)),
+<<<<<<< HEAD
             floor: channel.floorTaken, memberID: member.id, talkTimeLimit: channel.floor.timers.talkTimeLimit)
         welcome.hasFloorQueue = channel.floor.hasQueue
         var actions: [Action] = [
             .send(.welcome(welcome), to: [member.connection]),
             .startMedia(member.connection, channel: number, key: member.downlinkKey, ssrc: member.ssrc),
         ]
+=======
+            floor: channel.floorTaken(for: member.id), memberID: member.id,
+            talkTimeLimit: channel.floor.timers.talkTimeLimit)
+        var actions: [Action] = [.send(.welcome(welcome), to: [member.connection])]
+>>>>>>> h-roaming
         for other in others.dropFirst(RelayProtocolLimits.welcomeMembersMaximum) {
             actions.append(.send(.memberJoined(other), to: [member.connection]))
         }
         return actions
     }
 
-    private mutating func refuse(
+    mutating func refuse(
         _ id: ConnectionID, _ cause: JoinRefusal, _ phrase: String, at now: Instant
     ) -> [Action] {
         counters.joinsRefused += 1
@@ -340,7 +400,7 @@ public struct RelayCore: Sendable {
         return everyone.isEmpty ? [note] : [.send(.mediaKey(key), to: everyone), note]
     }
 
-    private mutating func freshSource() -> SSRC {
+    mutating func freshSource() -> SSRC {
         while true {
             let candidate = SSRC(rawValue: UInt32.random(in: 1...UInt32.max, using: &random))
             if sources.insert(candidate).inserted { return candidate }
@@ -354,7 +414,7 @@ public struct RelayCore: Sendable {
         return key
     }
 
-    private static func downlinkKey(_ random: inout any RandomNumberGenerator & Sendable) -> DownlinkKey {
+    static func downlinkKey(_ random: inout any RandomNumberGenerator & Sendable) -> DownlinkKey {
         guard let key = DownlinkKey(bytes(DownlinkKey.byteCount, &random)) else {
             preconditionFailure("a down-link key of the fixed size is one")
         }

@@ -17,6 +17,9 @@ public struct ConnectionID: Hashable, Comparable, Sendable, CustomStringConverti
 extension RelayCore {
     /// What happens to a relay, media aside.
     public enum Event: Sendable {
+        /// A returning client sent early data (0-RTT) with its first packet; its ticket is one of the key `PublicKeyPin`,
+        /// but somebody may have recorded it. `connected` follows when it is who it says.
+        case greeted(ConnectionID, PublicKeyPin)
         /// A connection completed its handshake with the key `PublicKeyPin`.
         case connected(ConnectionID, PublicKeyPin)
         /// A control message came.

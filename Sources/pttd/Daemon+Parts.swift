@@ -87,12 +87,13 @@ extension Daemon {
                 } : nil
             let commands =
                 runsCommands ? CommandRunner(loop: loop, logger: Logger(label: "pttd.commands")) : nil
+            let resumption = ResumptionFile(path: state + "/resumption", logger: Logger(label: "pttd.relay")).restore()
             surroundings = ChannelDirector.Surroundings(
                 makeLink: { link, mode in
                     RelayClient(
                         invitation: link, identity: identity,
-                        displayName: DisplayName(configuration.displayName) ?? link.channelName, mode: mode, loop: loop,
-                        logger: Logger(label: "pttd.relay"))
+                        displayName: DisplayName(configuration.displayName) ?? link.channelName, mode: mode,
+                        resumption: resumption, loop: loop, logger: Logger(label: "pttd.relay"))
                 },
                 audio: AudioSessionDescription(
                     inputDevice: service.microphone.programName, outputDevice: service.speaker.programName,

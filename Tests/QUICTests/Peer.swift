@@ -26,8 +26,12 @@ final class Peer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Senda
     var ended: Set<Int64> = []
     var streamCloses: [Int64: UInt64?] = [:]
     var moves: [SocketAddress] = []
+<<<<<<< HEAD
     var acknowledged: [UInt64] = []
     var lost: [UInt64] = []
+=======
+    var migrations: [Bool] = []
+>>>>>>> h-roaming
     var resumption: ResumptionState?
     /// Not read while set: the stream's bytes stay with the sender.
     var reading = true
@@ -95,10 +99,12 @@ final class Peer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Senda
     }
 
     /// Moves to a new local port as soon as the handshake is confirmed.
-    func migrate(_ connection: QUICConnection) async throws {
+    func migrate(
+        _ connection: QUICConnection, _ kind: QUICConnection.MigrationKind = .afterValidation
+    ) async throws {
         try await wait("confirmed") { _ in
             do {
-                try connection.migrate(to: .loopback())
+                try connection.migrate(to: .loopback(), kind)
                 return true
             } catch { return false }
         }
@@ -182,6 +188,8 @@ final class Peer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Senda
     func connection(_ connection: QUICConnection, didLoseDatagram id: UInt64) { lost.append(id) }
 
     func connection(_ connection: QUICConnection, didMoveFrom oldAddress: SocketAddress) { moves.append(oldAddress) }
+
+    func connection(_ connection: QUICConnection, didEndMigration succeeded: Bool) { migrations.append(succeeded) }
 
     func connection(_ connection: QUICConnection, didReceive resumption: ResumptionState) {
         self.resumption = resumption

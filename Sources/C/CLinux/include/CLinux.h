@@ -30,6 +30,10 @@ int ptt_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags);
 // Names the calling thread (15 bytes are kept), as ps -L and gdb show it.
 void ptt_set_thread_name(const char *name);
 
+// A netlink socket (rtnetlink(7)) that becomes readable when an interface, an address or a route of this machine changes;
+// -1 and errno when there is none.
+int ptt_open_network_changes(void);
+
 // A descriptor that becomes readable when the child process ends (pidfd_open(2)); -1 and errno when there is none.
 int ptt_pidfd_open(int process);
 
