@@ -111,10 +111,11 @@ let package = Package(
             "PTTBus", ["DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log],
             resources: [.embedInCode("Interfaces")]),
         room("SystemUI", ["DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
-        room("Audio", ["CALSA", "COpus", "CLinux", "MonotonicTime", log]),
+        room("Audio", ["CALSA", "COpus", "CSpeexDSP", "CLinux", "MonotonicTime", log]),
         room("RelayClient", ["QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
 
         // Floor 4
+        room("Recordings", ["COgg", "COpus", "Audio", "Reactor", "MonotonicTime", log]),
         room(
             "Accessories", ["BlueZ", "DBus", "LinuxInput", "Settings", "MonotonicTime", "Reactor", log],
             resources: [.embedInCode("Profiles")]),
@@ -148,7 +149,7 @@ let package = Package(
             [
                 "Bridge", "DaemonAPI", "Accessories", "ChannelService", "RelayClient", "RelayServer", "BlueZ", "DBus",
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "MonotonicTime",
-                "Reactor", "PTTBus", "Calls", "SystemUI", "Logs", "Terminal", arguments, log,
+                "Reactor", "PTTBus", "Calls", "SystemUI", "Recordings", "Logs", "Terminal", arguments, log,
             ]),
         executable(
             "pttctl",
@@ -198,6 +199,7 @@ let package = Package(
         tests(
             "Calls", named: "Calls", ["BusTestSupport", "DBus", "MonotonicTime", "Reactor", log], exclude: ["modem.py"]),
         tests("Audio", named: "Audio", ["MonotonicTime", "COpus", log]),
+        tests("Recordings", named: "Recordings", ["COgg", "COpus", "Audio", "Reactor", "MonotonicTime", log]),
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
         .executableTarget(
             name: "AudioProbe", dependencies: ["Audio", "CAllocationCounter", "MonotonicTime", log],

@@ -18,11 +18,8 @@ extension QUICConnection {
     /// Takes one packet that came for this connection.
     func receive(_ packet: PacketReceiver.Packet, on socket: UDPSocket) {
         guard let conn else { return }
-<<<<<<< HEAD
         if silentSince != nil { silentSince = endpoint.timestamp() }
-=======
         lastHeard = .now
->>>>>>> h-roaming
         var info = ngtcp2_pkt_info()
         // A client's own address changes with the route, unseen; a server's is part of the path.
         let status = socket.withPath(from: isServer ? packet.local : nil, to: packet.remote) {

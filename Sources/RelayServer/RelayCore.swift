@@ -308,18 +308,10 @@ public struct RelayCore: Sendable {
         var welcome = ServerMessage.Welcome(
             ssrc: member.ssrc, downlinkKey: member.downlinkKey, mediaKey: channel.mediaKey,
             channelName: channel.name, members: Array(others.prefix(RelayProtocolLimits.welcomeMembersMaximum)),
-<<<<<<< HEAD
-            floor: channel.floorTaken, memberID: member.id, talkTimeLimit: channel.floor.timers.talkTimeLimit)
-        welcome.hasFloorQueue = channel.floor.hasQueue
-        var actions: [Action] = [
-            .send(.welcome(welcome), to: [member.connection]),
-            .startMedia(member.connection, channel: number, key: member.downlinkKey, ssrc: member.ssrc),
-        ]
-=======
             floor: channel.floorTaken(for: member.id), memberID: member.id,
             talkTimeLimit: channel.floor.timers.talkTimeLimit)
+        welcome.hasFloorQueue = channel.floor.hasQueue
         var actions: [Action] = [.send(.welcome(welcome), to: [member.connection])]
->>>>>>> h-roaming
         for other in others.dropFirst(RelayProtocolLimits.welcomeMembersMaximum) {
             actions.append(.send(.memberJoined(other), to: [member.connection]))
         }

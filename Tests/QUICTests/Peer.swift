@@ -26,12 +26,9 @@ final class Peer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Senda
     var ended: Set<Int64> = []
     var streamCloses: [Int64: UInt64?] = [:]
     var moves: [SocketAddress] = []
-<<<<<<< HEAD
     var acknowledged: [UInt64] = []
     var lost: [UInt64] = []
-=======
     var migrations: [Bool] = []
->>>>>>> h-roaming
     var resumption: ResumptionState?
     /// Not read while set: the stream's bytes stay with the sender.
     var reading = true
