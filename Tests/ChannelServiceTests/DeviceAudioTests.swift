@@ -232,13 +232,13 @@ import Testing
                 }
             }
             // The loop does not come to hear what the microphone says: all of it waits when the next press comes.
-            session.startCapture()
+            session.startCapture(.atOnce)
             usleep(120_000)
             session.stopCapture(.afterTail)
             usleep(400_000)
             session.stopCapture(.immediately)
             log.withLock { $0.append("cut") }
-            session.startCapture()
+            session.startCapture(.atOnce)
             log.withLock { $0.append("second") }
             return LoopConfined(session)
         }

@@ -16,7 +16,7 @@ final class SimulatedAudio: AudioSession {
         case prepared(MediaOwner?)
         case activate
         case deactivate(ChannelManagerStateMachine.PlayOut)
-        case startCapture
+        case startCapture(ChannelManagerStateMachine.CaptureStart)
         case stopCapture(ChannelManagerStateMachine.CaptureStop)
         case tone(ChannelTone)
         case packet(UInt16)
@@ -50,8 +50,8 @@ final class SimulatedAudio: AudioSession {
         if answers { handler?(.deactivated) }
     }
 
-    func startCapture() {
-        commands.append(.startCapture)
+    func startCapture(_ start: ChannelManagerStateMachine.CaptureStart) {
+        commands.append(.startCapture(start))
         if answers { handler?(.captureBegan(firstSampleAt: .now)) }
     }
 
