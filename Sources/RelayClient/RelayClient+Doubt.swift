@@ -18,7 +18,4 @@ extension RelayClient {
             }
         }
     }
-
-    /// The machine slept: the connection may be gone, or its path.
-    public func machineWoke() { transport?.machineWoke() }
 }

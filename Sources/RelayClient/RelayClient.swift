@@ -39,6 +39,10 @@ public actor RelayClient: RelayLink, PushLink {
     private(set) var attempt: UInt64 = 0
     /// Of the connection before, for a first guess.
     var lastRoundTrip: Duration?
+    /// Where the newest attempt went, and by which way.
+    var lastAddress: SocketAddress?
+    var lastRoute: NetworkRoute?
+    var networkChanges: NetworkChanges?
     private var lastBurst: UInt32 = 0
     private var timer: (deadline: Instant, timer: EventLoop.Timer)?
     private var datagramsNotSent = 0
@@ -87,8 +91,12 @@ public actor RelayClient: RelayLink, PushLink {
 
     deinit {
         // Who forgets a link leaves it.
-        guard let transport else { return }
-        loop.execute { transport.close(.none) }
+        let (transport, changes) = (transport, networkChanges)
+        if transport == nil, changes == nil { return }
+        loop.execute {
+            transport?.close(.none)
+            changes?.cancel()
+        }
     }
 
     // MARK: RelayLink
@@ -99,7 +107,10 @@ public actor RelayClient: RelayLink, PushLink {
     }
 
     /// Connects and joins, until `leave`.
-    public func join() { call(.join) }
+    public func join() {
+        followNetwork()
+        call(.join)
+    }
 
     /// Begins a burst.
     @discardableResult
@@ -121,7 +132,10 @@ public actor RelayClient: RelayLink, PushLink {
     public func abortBurst() { call(.abort) }
 
     /// Leaves the channel.
-    public func leave() { call(.leave) }
+    public func leave() {
+        leaveNetwork()
+        call(.leave)
+    }
 
     // MARK: PushLink
 
@@ -245,6 +259,7 @@ public actor RelayClient: RelayLink, PushLink {
     }
 
     private func connect(to address: SocketAddress) {
+        noteAttempt(at: address)
         do throws(QUICError) {
             let transport = try RelayTransport(
                 address: address, pin: invitation.pin, identity: identity, returning: returning(to: address),

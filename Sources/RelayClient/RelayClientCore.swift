@@ -22,6 +22,8 @@ public struct RelayClientCore {
         case connected
         /// There is no connection, or none any more.
         case connectionEnded(RelayLinkError)
+        /// This machine's network has changed while there was no connection.
+        case networkChanged
         /// A control message came.
         case message(ServerMessage)
         /// Something came on the control stream that is no message.
@@ -119,6 +121,7 @@ public struct RelayClientCore {
         case .earlyDataOffered: return steer(.earlyDataOffered, at: now)
         case .connected: return steer(.connected, at: now)
         case .connectionEnded(let error): return steer(.connectionEnded(error), at: now)
+        case .networkChanged: return steer(.networkChanged, at: now)
         case .violation(let what): return steer(.violation(what), at: now)
         case .message(let message): return receive(message, at: now)
         case .begin(let id, let priority): return speak(.begin(id, priority: priority), at: now)

@@ -23,6 +23,8 @@ public struct RelayClientStateMachine: Sendable {
         case refused(ServerMessage.JoinRefused)
         /// There is no connection, or none any more.
         case connectionEnded(RelayLinkError)
+        /// This machine's network has changed: what failed before may work now.
+        case networkChanged
         /// The relay broke the protocol.
         case violation(String)
         /// `nextDeadline` has come, or may have.
@@ -111,6 +113,10 @@ public struct RelayClientStateMachine: Sendable {
             return [.tell(.ready(channelName: name))]
         case (.joining, .refused(let refusal)):
             return refused(refusal, at: now)
+        case (.waiting(let until), .networkChanged):
+            failures = 0
+            state = .waiting(until: min(until, now + .milliseconds(Self.backoffMilliseconds[0])))
+            return []
         case (.waiting(let until), .deadline):
             return now >= until ? connect(at: now) : []
         case (.connecting(let deadline, _), .deadline):
@@ -125,6 +131,7 @@ public struct RelayClientStateMachine: Sendable {
             return lose(.protocolViolation(what), closing: .protocolViolation, at: now)
         case (.joining, .connected), (.ready, .connected), (.ready, .deadline), (.ready, .welcomed),
             (.ready, .refused), (.connecting, .welcomed), (.connecting, .refused), (_, .earlyDataOffered),
+            (_, .networkChanged),
             (.waiting, _):
             return []
         }

@@ -7,8 +7,6 @@ import Reactor
 /// What a transport knows of its path.
 struct TransportPath {
     var machine: PathStateMachine
-    /// Nil where the kernel does not tell: then the path changes only as the kernel sends packets by another route.
-    var changes: NetworkChanges?
     var timer: EventLoop.Timer?
 }
 
@@ -16,25 +14,22 @@ extension RelayTransport {
     /// Looks after the path from now on, until `close`.
     func followPath() {
         path = TransportPath(machine: PathStateMachine(route: NetworkRoute.toward(address)))
-        do {
-            path?.changes = try NetworkChanges(on: loop) { [weak self] in
-                guard let self else { return }
-                pathHandles(.changed(NetworkRoute.toward(address)))
-            }
-        } catch {
-            logger.warning("changes of the network are not noticed", metadata: ["why": "\(error)"])
-        }
     }
 
     /// Looks after the path no longer.
     func leavePath() {
         path?.timer?.cancel()
-        path?.changes?.cancel()
         path = nil
     }
 
-    /// The machine slept; the relay may be gone, or somewhere else.
-    func machineWoke() { pathHandles(.woke(NetworkRoute.toward(address))) }
+    /// This machine's network has changed, or the machine slept.
+    func networkChanged(_ news: NetworkChanges.News) {
+        let route = NetworkRoute.toward(address)
+        switch news {
+        case .changed: pathHandles(.changed(route))
+        case .woke: pathHandles(.woke(route))
+        }
+    }
 
     /// Moves the connection to a new socket, bound to `local`, at once.
     ///
@@ -61,6 +56,12 @@ extension RelayTransport {
     }
 
     private func move() {
+        guard connection.isReady else {
+            // What was sent is lost, and would be repeated ever more rarely: begin anew.
+            tell(.connectionEnded(.lost("the network has changed")))
+            client?.assumeIsolated { $0.take(.networkChanged) }
+            return
+        }
         do throws(QUICError) {
             try migrate()
         } catch {
