@@ -7,6 +7,7 @@ import json, os, pathlib, re, signal, socket, subprocess, threading, time
 from align import align, rounded
 from logevents import read_log
 from speech import speech
+from stages import frame_ms
 from timeline import burst_milestones, draw
 from wavefile import Recording, write_wav
 
@@ -224,14 +225,3 @@ class Line:
         return {**rounded(alignment), "frame_ms": frame_ms(talker, pressed), "press_to_begin_ms": since_press("begin request"),
                 "press_to_packet_ms": since_press("first packet sent"),
                 "press_to_relay_ms": since_press("first packet at relay")}
-
-
-def frame_ms(talker, pressed):
-    """How long the frames of this burst are: no packet can go before the first one is full. None when the log does not say."""
-    def event(message):
-        return next((e["metadata"] for e in talker if e["message"] == message and e.get("t", 0) >= pressed), {})
-    try:
-        span = int(event("last frame")["captured"]) - int(event("first frame")["captured"])
-        return round(span / 1e6 / (int(event("burst ended")["sent"]) - 1), 1)
-    except (KeyError, ValueError, ZeroDivisionError):
-        return None

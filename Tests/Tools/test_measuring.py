@@ -108,7 +108,8 @@ class Clipped(unittest.TestCase):
 class Stages(unittest.TestCase):
     talker = [parse_line(line) for line in (
         "pttd: Press t=10001000000", "pttd: floor granted t=10003000000", "pttd: first frame captured=10001500000 t=10014000000",
-        "pttd: first packet sent t=10014200000", "pttd: capture ended encode_us=310 t=11000000000")]
+        "pttd: first packet sent t=10014200000", "pttd: last frame captured=10991500000 t=11003500000", "pttd: burst ended sent=100 t=11004000000",
+        "pttd: capture ended encode_us=310 t=11000000000")]
     relay = [parse_line("pttrelay: first packet t=10014500000")]
     listener = [parse_line("pttd: talker begins t=10014900000"), parse_line("pttd: playback began device_delay_ms=8 t=10040000000")]
 
@@ -118,11 +119,12 @@ class Stages(unittest.TestCase):
         self.assertAlmostEqual(whole, 42)
         self.assertAlmostEqual(sum(stages.values()), whole)
         self.assertAlmostEqual(stages["playback: the device's queue"], 8)
+        self.assertAlmostEqual(stages["capture: the first frame fills"], 10)
 
     def test_lines_that_a_build_does_not_write_take_only_their_stages_away(self):
         stages = stages_of(self.talker, [], [self.listener[0]], 10_000_000_000, 11_000_000_000)
         self.assertNotIn("network: talker to relay", stages)
-        self.assertIn("capture and encode: until the first frame is coded", stages)
+        self.assertIn("capture: the device's blocks; encode", stages_of(self.talker[:3], [], [], 10_000_000_000, 11_000_000_000))
         self.assertEqual(stages_of([], [], [], 0, 1), {})
 
     def test_fields_in_milliseconds_and_microseconds_are_listed(self):
