@@ -18,7 +18,8 @@ SETTLED_S = 0.2                 # after so long a burst has settled
 DELAY_S = (-0.02, 1.2)          # where a delay is sought
 SAME = 0.5                      # correlation of a piece with what it is a copy of; a chance peak reaches 0.3
 SOUND = 0.1                     # of the burst's own level (-20 dB): where sound begins and ends
-ENDS_NEAR_S = 0.15              # how far the delay of the ends may lie from that of their neighbours
+ENDS_NEAR_S = 0.1               # how far the delay of the ends may lie from that of their neighbours
+ENDS_SAME = 0.7                 # little more than one chirp resembles others by chance
 
 
 def chirps(seconds, seed=1):
@@ -82,7 +83,7 @@ def measure(mic, ear, press, release, until):
 
     def end_delay(begin_ns, end_ns, near):
         result = delay_of(mic, ear, begin_ns, end_ns, (near / 1e9 - ENDS_NEAR_S, near / 1e9 + ENDS_NEAR_S))
-        return result[0] if result and result[1] >= SAME else near
+        return result[0] if result and result[1] >= ENDS_SAME else near
     first = end_delay(first_ns, first_ns + ENDS_S * 1e9, found[0][1])
     last = end_delay(last_ns - ENDS_S * 1e9, last_ns, found[-1][1])
     holes = power[heard[0]:heard[-1]] < (0.05 * level) ** 2

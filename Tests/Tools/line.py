@@ -7,6 +7,7 @@ import json, os, pathlib, re, signal, socket, subprocess, threading, time
 from align import align, rounded
 from logevents import read_log
 from speech import speech
+from stages import frame_ms
 from timeline import burst_milestones, draw
 from wavefile import Recording, write_wav
 
@@ -221,6 +222,6 @@ class Line:
         def since_press(milestone):
             return (found[milestone] - pressed) / 1e6 if milestone in found else float("nan")
 
-        return {**rounded(alignment), "press_to_begin_ms": since_press("begin request"),
+        return {**rounded(alignment), "frame_ms": frame_ms(talker, pressed), "press_to_begin_ms": since_press("begin request"),
                 "press_to_packet_ms": since_press("first packet sent"),
                 "press_to_relay_ms": since_press("first packet at relay")}

@@ -22,6 +22,7 @@ from pulse import ended
 
 PACKAGES = ["mumble", "mumble-server", "xvfb", "libxtst6", "openssl"]
 UDP_AFTER_S = 12
+JOIN_S = 90                     # of a busy machine
 KEY_CODE = 105                  # right Ctrl, which nothing else uses
 # As Mumble 1.3.4 comes: 40 kbit/s, packets of 20 ms, 50 ms of output delay. And with the lowest that its dialogue offers.
 DEFAULT = {}
@@ -114,10 +115,14 @@ class Mumble:
         reader, writer = os.pipe()
         self._run("display", ["Xvfb", "-displayfd", writer, "-screen", "0", "1024x768x24", "-nolisten", "tcp"], pass_fds=[writer])
         os.close(writer)
-        if not select.select([reader], [], [], 20)[0]:
-            raise SystemExit(f"Xvfb did not start; its log is {self.folder / 'display.log'}")
-        self.display = ":" + os.read(reader, 16).decode().strip()
+        number = b""
+        while not number.endswith(b"\n"):       # it writes in pieces, and ends when nobody reads them
+            more = os.read(reader, 16) if select.select([reader], [], [], 30)[0] else b""
+            if not more:
+                raise SystemExit(f"Xvfb did not start; its log is {self.folder / 'display.log'}")
+            number += more
         os.close(reader)
+        self.display = ":" + number.decode().strip()
 
     def _start_server(self):
         folder = self.server_folder     # not within ours, which the server's user may not enter
@@ -176,5 +181,8 @@ class Mumble:
         joined = re.compile(rf"{re.escape(name)}\(-1\)> Authenticated")
         before = len(joined.findall(self.log.read_text(errors="replace")))
         process = self._run(name, ["mumble", "-m", f"mumble://{name}@127.0.0.1:{port}/?version=1.2.0"], environment)
-        wait_until(lambda: len(joined.findall(self.log.read_text(errors="replace"))) > before, 40, f"{name}'s joining ({self.log})")
+        wait_until(lambda: process.poll() is not None or len(joined.findall(self.log.read_text(errors="replace"))) > before,
+                   JOIN_S, f"{name}'s joining ({self.log})")
+        if process.poll() is not None:
+            raise SystemExit(f"Mumble's client ended at once:\n{(self.folder / f'{name}.log').read_text(errors='replace')[-1000:]}")
         return process

@@ -7,10 +7,9 @@ import re
 FIELD = re.compile(r"^[a-z][a-z0-9_]*_(ms|us)$")
 OWN_LINES = re.compile(r"^(capture|first frame|last frame|playback|talker|burst|floor)\b")
 AFTER_NS = 3_000_000_000        # so long after the release lines still belong to the burst
-WAIT_MIN_NS = 1_000_000         # the grant came later than the first frame only if by more than this
 
 
-def first(events, message, since, until, clock="t"):
+def first(events, message, since, until):
     for event in events:
         if event.get("t", 0) >= since and event.get("t", 0) < until and re.match(message, event["message"]):
             return event
@@ -25,6 +24,23 @@ def number(event, key):
         return None
 
 
+def frame_ms(talker, pressed):
+    """How long the frames of this burst are: no packet can go before the first one is full. None when the log does not say."""
+    def event(message):
+        return next((e["metadata"] for e in talker if e["message"] == message and e.get("t", 0) >= pressed), {})
+    try:
+        span = int(event("last frame")["captured"]) - int(event("first frame")["captured"])
+        return round(span / 1e6 / (int(event("burst ended")["sent"]) - 1), 1)
+    except (KeyError, ValueError, ZeroDivisionError):
+        return None
+
+
+def captured_at(frame, length):
+    """The instant at which a frame of `length` ms was full."""
+    begin = number(frame, "captured")
+    return begin + length * 1e6 if begin is not None and length is not None else None
+
+
 def stages_of(talker, relay, listener, pressed, released, heard=None):
     """{stage: ms} of one press, in the order of the way. `heard`: the instant of the first sound at the ear."""
     until = released + AFTER_NS
@@ -35,12 +51,15 @@ def stages_of(talker, relay, listener, pressed, released, heard=None):
     relayed = first(relay, r"first packet$", pressed, until)
     arrived = first(listener, r"talker begins$", pressed, until)
     playing = first(listener, r"playback began$", pressed, until)
+    length = frame_ms([e for e in talker if e.get("t", 0) < until], pressed)
+    full = captured_at(frame, length)
     captured, device = number(frame, "captured"), number(playing, "device_delay_ms")
     marks = [("button: the press is noticed", pressed, noticed and noticed["t"]),
              ("microphone: opened, its first sample", noticed and noticed["t"], captured),
-             ("capture and encode: until the first frame is coded", captured, frame and frame["t"]),
+             ("capture: the first frame fills", captured, full),
+             ("capture: the device's blocks; encode", full or captured, frame and frame["t"]),
              ("wait for the floor, after that", frame and frame["t"],
-              floor and frame and (floor["t"] if floor["t"] > frame["t"] + WAIT_MIN_NS else frame["t"])),
+              floor and frame and max(frame["t"], floor["t"])),
              ("sending", frame and floor and max(frame["t"], floor["t"]), packet and packet["t"]),
              ("network: talker to relay", packet and packet["t"], relayed and relayed["t"]),
              ("network: relay to listener", relayed and relayed["t"], arrived and arrived["t"])]
