@@ -96,7 +96,11 @@ public actor Recorder {
             }
         }
         // A thread that hangs in a disk is left to the end of the process.
-        if isDone { disk.stop() } else { logger.warning("the disk of the recordings does not answer; the last one is lost") }
+        if isDone {
+            disk.stop()
+        } else {
+            logger.warning("the disk of the recordings does not answer; the last one is lost")
+        }
     }
 
     private func closed(_ isDone: Bool) {

@@ -35,7 +35,8 @@ import Testing
     }
 
     private func settings(_ folder: TemporaryFolder, keep: Int = 100_000_000, count: Int = 100) -> RecordingSettings {
-        RecordingSettings(folder: folder.path + "/kept", byteCountMax: keep, fileCountMax: count)
+        RecordingSettings(
+            folder: folder.path + "/kept", age: .seconds(100 * 365 * 86_400), byteCountMax: keep, fileCountMax: count)
     }
 
     @Test(arguments: [10, 20])
@@ -61,7 +62,8 @@ import Testing
         let folder = try TemporaryFolder()
         var packets = try speech(200)
         packets.removeSubrange(50..<60)  // Lost.
-        for index in 100..<packets.count { packets[index].timestamp &+= 2 * 48_000 }  // A pause: no sequence number is missing.
+        // A pause: no sequence number is missing.
+        for index in 100..<packets.count { packets[index].timestamp &+= 2 * 48_000 }
         record(packets, in: folder)
         let file = folder.path + "/kept/20261121T162618Z-Ann.opus"
         let told = run("opusinfo", file)
