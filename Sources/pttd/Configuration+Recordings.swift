@@ -2,6 +2,7 @@
 import Audio
 import ChannelService
 import Glibc
+import PushToTalkCore
 import Recordings
 import Settings
 
