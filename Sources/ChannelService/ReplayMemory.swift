@@ -17,6 +17,8 @@ struct ReplayMemory: Equatable, Sendable {
     static let packetsMax = 6_000
     /// What a press has cut off is heard from so long before: the speaker may have stood still for a gap of the network.
     static let repeatedBeforeCut = Duration.seconds(2)
+    /// Less than that is not missed by who answers a little early: they ask for the whole.
+    static let missedMin = Duration.seconds(1)
 
     /// A kept message.
     struct Message: Equatable, Sendable {
@@ -96,7 +98,7 @@ struct ReplayMemory: Equatable, Sendable {
                 messages[index].heard = .zero
             } else {
                 // Some had been cut off before.
-                if age == unheard.burstsWaiting, unheard.heard < messages[index].duration {
+                if age == unheard.burstsWaiting, unheard.heard + Self.missedMin <= messages[index].duration {
                     messages[index].heard = unheard.heard
                 }
                 break
