@@ -51,6 +51,9 @@ final class RecordingWriter {
         self.logger = logger
     }
 
+    /// A burst that is longer is cut off. Less than all may be, by what its last pages take, or it would be removed itself.
+    private var burstBytesMax: Int { folder.settings.byteCountMax - min(folder.settings.byteCountMax / 2, 150_000) }
+
     /// Makes the folder ready, so that what is wrong with it is told now and not with the first burst.
     func start() { attempt { () throws(RecordingError) in try prepare() } }
 
@@ -102,7 +105,7 @@ final class RecordingWriter {
 
     private func write(_ items: [BurstTimeline.Item], to burst: Burst) {
         let worked = attempt { () throws(RecordingError) in
-            for item in items where burst.file.byteCount < folder.settings.byteCountMax {
+            for item in items where burst.file.byteCount < burstBytesMax {
                 burst.hasSound = true
                 let bytes = burst.stream.append(item)
                 if !bytes.isEmpty { try burst.file.write(bytes) }
@@ -114,7 +117,7 @@ final class RecordingWriter {
 
     private func finish(_ burst: Burst) {
         attempt { () throws(RecordingError) in
-            for item in burst.timeline.finish() where burst.file.byteCount < folder.settings.byteCountMax {
+            for item in burst.timeline.finish() where burst.file.byteCount < burstBytesMax {
                 burst.hasSound = true
                 try burst.file.write(burst.stream.append(item))
             }
