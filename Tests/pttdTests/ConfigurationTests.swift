@@ -3,6 +3,7 @@ import Audio
 import Bridge
 import FoundationEssentials
 import PushToTalkCore
+import Recordings
 import RelayProtocol
 import Settings
 import Testing
