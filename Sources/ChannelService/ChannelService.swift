@@ -37,6 +37,7 @@ public actor ChannelService {
     private var queue: [Event] = []
     private(set) var isHandling = false
     private var observers: [(token: ChannelObserverToken, handler: @Sendable (ChannelServiceEvent) -> Void)] = []
+    var speechHandler: (@Sendable (SpeechEvent) -> Void)?
     private(set) var frameHandler: (@Sendable (EncodedFrame) -> Void)?
     private var completions: [RequestIdentifier: @Sendable (PTChannelError?) -> Void] = [:]
     private var lastIdentifier: UInt64 = 0
@@ -209,7 +210,7 @@ public actor ChannelService {
             switch callback {
             case .didJoinChannel: audio.prepare(for: machine.channel?.media)
             case .didLeaveChannel:
-                replays.erase()
+                forgetSpeech()
                 audio.prepare(for: nil)
             default: break
             }
@@ -218,6 +219,7 @@ public actor ChannelService {
             if case .didEndTransmitting = callback { receive(.transmissionEnded) }
         case .notice(let notice):
             note(notice)
+            if case .transmissionAudioFinished(let erased) = notice { keepOwn(erased: erased) }
             // Whoever ended it (a channel left, a shutdown): the burst is not listened to any more.
             if notice == .activeRemoteParticipantChanged(nil) { receive(.cleared) }
             // A call is not to end in the middle of what was said before it.

@@ -67,12 +67,14 @@ struct ReceptionStateMachine: Sendable {
 
     private var state = State.idle
     /// Bursts that wait, the oldest first.
-    private var queue: [ReceivedBurst] = []
+    private(set) var queue: [ReceivedBurst] = []
     /// What comes belongs to a burst that found no place.
     private var isDropping = false
     /// Packets that were dropped: they came outside of a burst, behind an own transmission, or found no place.
     private(set) var packetsDropped = 0
 
+    /// When the first packet of the burst whose turn it is was handed to the speaker.
+    var playedSince: Instant?
     /// Whether a message is being heard again.
     private(set) var isReplaying = false
 
@@ -102,6 +104,12 @@ struct ReceptionStateMachine: Sendable {
     }
 
     mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+        let actions = handled(event, at: now)
+        for action in actions { follow(action, at: now) }
+        return actions
+    }
+
+    private mutating func handled(_ event: Event, at now: Instant) -> [Action] {
         if isReplaying, let actions = interruptReplay(event, at: now) { return actions }
         return switch event {
         case .replay(let burst): replay(burst, at: now)

@@ -6,7 +6,7 @@
 /// becomes packets that ask for concealment; pauses, in which nothing was sent, likewise.
 struct BurstTimeline {
     /// How far the newest packet may be ahead of the oldest that still waits, in samples: longer than a repair takes.
-    static let windowSamples: Int32 = 4 * 48_000
+    static let repairSamples: Int32 = 4 * 48_000
     /// The most packets that wait.
     static let packetsMax = 1_024
     /// The longest gap that is kept as it was; a longer one becomes `gapInstead`.
@@ -20,6 +20,8 @@ struct BurstTimeline {
         var samples: Int
     }
 
+    /// How far the newest packet may be ahead of the oldest that waits, in samples.
+    let windowSamples: Int32
     /// What waits, in the order of the sequence numbers.
     private var waiting: [RecordedPacket] = []
     /// The last that was handed on.
@@ -29,6 +31,9 @@ struct BurstTimeline {
     private var lastSamples = 0
     /// Packets that were no Opus, came twice or too late.
     private(set) var dropped = 0
+
+    /// - Parameter isInOrder: The packets come in order, and nothing waits.
+    init(isInOrder: Bool = false) { windowSamples = isInOrder ? 0 : Self.repairSamples }
 
     /// A packet came.
     ///
@@ -45,7 +50,7 @@ struct BurstTimeline {
         var items: [Item] = []
         while let first = waiting.first, let newest = waiting.last,
             waiting.count > Self.packetsMax
-                || Int32(bitPattern: newest.timestamp &- first.timestamp) > Self.windowSamples
+                || Int32(bitPattern: newest.timestamp &- first.timestamp) > windowSamples
         { items += handOn() }
         return items
     }

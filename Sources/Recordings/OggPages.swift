@@ -38,7 +38,8 @@ enum OggPages {
     }
 
     private static func pageLength(_ bytes: [UInt8], at start: Int) -> Int? {
-        guard bytes.count - start >= headerSize, bytes[start..<start + 4].elementsEqual("OggS".utf8), bytes[start + 4] == 0
+        guard bytes.count - start >= headerSize, bytes[start..<start + 4].elementsEqual("OggS".utf8),
+            bytes[start + 4] == 0
         else { return nil }
         let segments = Int(bytes[start + 26])
         guard bytes.count - start >= headerSize + segments else { return nil }

@@ -46,10 +46,14 @@ public actor Recorder {
     ///
     /// - Throws: `SystemError` when the process has no thread left.
     public init(_ settings: RecordingSettings, loop: EventLoop, logger: Logger) throws(SystemError) {
+        self.init(settings, disk: try EventLoop(name: "pttd-records"), loop: loop, logger: logger)
+    }
+
+    init(_ settings: RecordingSettings, disk: EventLoop, loop: EventLoop, logger: Logger) {
         self.loop = loop
         self.logger = logger
         includesOwn = settings.includesOwn
-        disk = try EventLoop(name: "pttd-records")
+        self.disk = disk
         let writer = Confined(RecordingWriter(settings, logger: logger))
         self.writer = writer
         disk.execute { writer.value.start() }
@@ -60,7 +64,7 @@ public actor Recorder {
         ended(voice)
         lastBurst += 1
         current[voice] = lastBurst
-        post(.began(burst: lastBurst, label))
+        post(.began(burst: lastBurst, label, isInOrder: voice == .own))
     }
 
     /// A packet of it; in any order, and once more does no harm. Outside of a burst it is nothing.
@@ -96,7 +100,11 @@ public actor Recorder {
             }
         }
         // A thread that hangs in a disk is left to the end of the process.
-        if isDone { disk.stop() } else { logger.warning("the disk of the recordings does not answer; the last one is lost") }
+        if isDone {
+            disk.stop()
+        } else {
+            logger.warning("the disk of the recordings does not answer; the last one is lost")
+        }
     }
 
     private func closed(_ isDone: Bool) {

@@ -17,9 +17,9 @@ struct RecordingFolder {
 
     /// Makes the folder, for its user only, if it is not there.
     func make() throws(RecordingError) {
-        var path = ""
+        var path = settings.folder.hasPrefix("/") ? "/" : ""
         for part in settings.folder.split(separator: "/") {
-            path += "/" + part
+            path += (path.isEmpty || path == "/" ? "" : "/") + part
             if mkdir(path, 0o700) != 0, errno != EEXIST, errno != EISDIR, !Self.isDirectory(path) {
                 throw RecordingError("make the folder", path)
             }
@@ -82,7 +82,9 @@ struct RecordingFolder {
         for text in try names() {
             guard let name = RecordingName(text) else { continue }
             var status = stat()
-            guard lstat(settings.folder + "/" + text, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { continue }
+            guard lstat(settings.folder + "/" + text, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
+                continue
+            }
             kept.append((name, Int(status.st_size)))
         }
         kept.sort { $0.name < $1.name }

@@ -30,9 +30,12 @@ struct RecordingName: Equatable, Comparable {
 
     /// The name of a file that is a recording; nil: it is something else, which nobody touches.
     init?(_ text: String) {
-        guard text.hasSuffix(Self.suffix), text.utf8.count > Self.stampLength + Self.suffix.utf8.count,
-            text.dropFirst(Self.stampLength).first == "-",
-            let seconds = Self.seconds(String(text.prefix(Self.stampLength)))
+        // By bytes: a combining mark behind the "-" is one character with it.
+        let bytes = text.utf8
+        guard bytes.suffix(Self.suffix.utf8.count).elementsEqual(Self.suffix.utf8),
+            bytes.count > Self.stampLength + Self.suffix.utf8.count + 1,
+            bytes.dropFirst(Self.stampLength).first == UInt8(ascii: "-"),
+            let seconds = Self.seconds(Array(bytes.prefix(Self.stampLength)))
         else { return nil }
         self.text = text
         self.seconds = seconds
@@ -83,9 +86,10 @@ struct RecordingName: Equatable, Comparable {
         return String(decoding: buffer[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
-    private static func seconds(_ stamp: String) -> Int? {
-        let bytes = Array(stamp.utf8)
-        guard bytes.count == stampLength, bytes[8] == UInt8(ascii: "T"), bytes[15] == UInt8(ascii: "Z") else { return nil }
+    private static func seconds(_ bytes: [UInt8]) -> Int? {
+        guard bytes.count == stampLength, bytes[8] == UInt8(ascii: "T"), bytes[15] == UInt8(ascii: "Z") else {
+            return nil
+        }
         func number(_ range: Range<Int>) -> Int32? {
             var result: Int32 = 0
             for byte in bytes[range] {
@@ -102,6 +106,6 @@ struct RecordingName: Equatable, Comparable {
         (parts.tm_hour, parts.tm_min, parts.tm_sec) = (hour, minute, second)
         let seconds = Int(timegm(&parts))
         // What is no date (the 31st of February) is another one to timegm(3).
-        return seconds >= 0 && self.stamp(seconds) == stamp ? seconds : nil
+        return seconds >= 0 && stamp(seconds).utf8.elementsEqual(bytes) ? seconds : nil
     }
 }

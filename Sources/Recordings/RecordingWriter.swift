@@ -11,7 +11,8 @@ import Musl
 
 /// What is to be recorded. Each burst has a number of its own, so that nothing of one gets into another when some of it is dropped.
 enum RecordingEvent: Sendable {
-    case began(burst: UInt64, RecordingLabel)
+    /// `isInOrder`: its packets come in order.
+    case began(burst: UInt64, RecordingLabel, isInOrder: Bool = false)
     case packet(burst: UInt64, RecordedPacket)
     case ended(burst: UInt64)
     /// Nothing of it is to be kept.
@@ -27,10 +28,11 @@ final class RecordingWriter {
         let number: UInt64
         let file: RecordingFile
         let stream = OggOpusStream(serial: .random(in: .min ... .max))
-        var timeline = BurstTimeline()
+        var timeline: BurstTimeline
         var hasSound = false
 
-        init(number: UInt64, file: RecordingFile) {
+        init(number: UInt64, file: RecordingFile, isInOrder: Bool) {
+            timeline = BurstTimeline(isInOrder: isInOrder)
             self.number = number
             self.file = file
         }
@@ -49,12 +51,15 @@ final class RecordingWriter {
         self.logger = logger
     }
 
+    /// A burst that is longer is cut off. Less than all may be, by what its last pages take, or it would be removed itself.
+    private var burstBytesMax: Int { folder.settings.byteCountMax - min(folder.settings.byteCountMax / 2, 150_000) }
+
     /// Makes the folder ready, so that what is wrong with it is told now and not with the first burst.
     func start() { attempt { () throws(RecordingError) in try prepare() } }
 
     func handle(_ event: RecordingEvent) {
         switch event {
-        case .began(let number, let label): begin(number, label)
+        case .began(let number, let label, let isInOrder): begin(number, label, isInOrder)
         case .packet(let number, let packet):
             guard let burst = bursts.first(where: { $0.number == number }) else { return }
             write(burst.timeline.append(packet), to: burst)
@@ -82,12 +87,13 @@ final class RecordingWriter {
         _ = try folder.rotate(now: Self.now)
     }
 
-    private func begin(_ number: UInt64, _ label: RecordingLabel) {
+    private func begin(_ number: UInt64, _ label: RecordingLabel, _ isInOrder: Bool) {
         while bursts.count >= Self.burstsMax { finish(bursts.removeFirst()) }
         attempt { () throws(RecordingError) in
             // The folder may have come, or gone, since the last one.
             if hasFolder { try folder.make() } else { try prepare() }
-            let burst = Burst(number: number, file: try RecordingFile(folder: folder.settings.folder, label: label))
+            let file = try RecordingFile(folder: folder.settings.folder, label: label)
+            let burst = Burst(number: number, file: file, isInOrder: isInOrder)
             try burst.file.write(
                 burst.stream.head(tags: [
                     ("TITLE", "\(label.talker) on \(label.channel)"), ("ARTIST", label.talker),
@@ -99,7 +105,7 @@ final class RecordingWriter {
 
     private func write(_ items: [BurstTimeline.Item], to burst: Burst) {
         let worked = attempt { () throws(RecordingError) in
-            for item in items where burst.file.byteCount < folder.settings.byteCountMax {
+            for item in items where burst.file.byteCount < burstBytesMax {
                 burst.hasSound = true
                 let bytes = burst.stream.append(item)
                 if !bytes.isEmpty { try burst.file.write(bytes) }
@@ -111,7 +117,7 @@ final class RecordingWriter {
 
     private func finish(_ burst: Burst) {
         attempt { () throws(RecordingError) in
-            for item in burst.timeline.finish() where burst.file.byteCount < folder.settings.byteCountMax {
+            for item in burst.timeline.finish() where burst.file.byteCount < burstBytesMax {
                 burst.hasSound = true
                 try burst.file.write(burst.stream.append(item))
             }

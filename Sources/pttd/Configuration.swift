@@ -4,6 +4,7 @@ import Audio
 import Bridge
 import FoundationEssentials
 import Glibc
+import Recordings
 import RelayProtocol
 import Settings
 
@@ -33,6 +34,8 @@ struct Configuration {
     var tones = true
     /// What the administrator allows.
     var policy = JoinPolicy()
+    /// Where bursts are kept as files; nil: they are not.
+    var recordings: RecordingSettings?
     /// Whether the desktop shows push to talk; nil: on the session bus, which is a user's.
     var desktop: Bool?
     /// The accessories, and the profiles to know them by.
@@ -96,6 +99,7 @@ extension Configuration {
                 "release-tail", .duration(in: .zero ... .seconds(2)), default: result.releaseTail)
             result.tones = audio.value("tones", .boolean, default: true)
         }
+        result.readRecordings(root)
         if let policy = root.table("policy") {
             result.policy.allowsJoining = policy.value("join", .boolean, default: true)
             result.policy.applications = policy.value("applications", .array(of: applicationPattern), default: [])

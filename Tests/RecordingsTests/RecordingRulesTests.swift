@@ -8,7 +8,10 @@ import Testing
 @Suite struct RecordingRulesTests {
     @Test func namesAreSafeWhateverTheTalkerIsCalled() {
         var random = SeededGenerator()
-        let tricky = ["/", ".", "..", "\0", "\n", "-", "~", " ", "'", "\"", "\\", "$", "é", "字", "🎙", "a", "Z", "7", "\u{301}", "\u{202E}"]
+        let tricky = [
+            "/", ".", "..", "\0", "\n", "-", "~", " ", "'", "\"", "\\", "$", "é", "字", "🎙", "a", "Z", "7", "\u{301}",
+            "\u{202E}",
+        ]
         for _ in 0..<5_000 {
             let name = (0..<Int.random(in: 0...60, using: &random)).map { _ in
                 random.chance(70)
@@ -23,7 +26,8 @@ import Testing
             #expect(!made.text.contains("/") && !made.text.contains("\0") && !made.text.hasPrefix("."))
             #expect(
                 made.text.unicodeScalars.allSatisfy {
-                    $0.properties.isAlphabetic || $0.properties.numericType == .decimal || "-_.".unicodeScalars.contains($0)
+                    $0.properties.isAlphabetic || $0.properties.numericType == .decimal
+                        || "-_.".unicodeScalars.contains($0)
                 }, "\(made.text.debugDescription)")
             #expect(RecordingName(made.text) == made)
             #expect(RecordingName.wanted(ofHidden: made.hidden) == made)
@@ -32,7 +36,8 @@ import Testing
 
     @Test(arguments: [
         "", ".opus", "20261121T162618Z.opus", "20261121T162618Z-.opus.part", "20260231T162618Z-Ann.opus",
-        "20261121T162618-Ann.opus", "2026112xT162618Z-Ann.opus", "20261121T252618Z-Ann.opus", "-0261121T162618Z-Ann.opus",
+        "20261121T162618-Ann.opus", "2026112xT162618Z-Ann.opus", "20261121T252618Z-Ann.opus",
+        "-0261121T162618Z-Ann.opus",
         "20261121T162618Z-Ann.ogg", "２0261121T162618Z-Ann.opus",
     ])
     func aFileOfAnotherNameIsNone(name: String) { #expect(RecordingName(name) == nil) }
@@ -44,7 +49,9 @@ import Testing
         #expect(OpusPacketLength.samples(of: [15 << 3]) == 960)
         #expect(OpusPacketLength.samples(of: [16 << 3]) == 120)
         #expect(OpusPacketLength.samples(of: [31 << 3 | 1, 1, 1]) == 1_920)
-        #expect(OpusPacketLength.samples(of: [31 << 3 | 1, 1]) == nil, "two frames of one length are an even number of bytes")
+        #expect(
+            OpusPacketLength.samples(of: [31 << 3 | 1, 1]) == nil,
+            "two frames of one length are an even number of bytes")
         #expect(OpusPacketLength.samples(of: [31 << 3 | 2]) == nil)
         #expect(OpusPacketLength.samples(of: [31 << 3 | 3, 6]) == 5_760)
         #expect(OpusPacketLength.samples(of: [31 << 3 | 3, 7]) == nil, "no more than 120 ms")
