@@ -9,6 +9,8 @@ import Musl
 #endif
 
 /// A microphone of ALSA, at whatever rate and with as many channels as it gives.
+///
+/// A device that goes away while it captures is opened again, for as long as `Reopening` says; meanwhile it gives nothing.
 final class ALSACapture: CaptureSource {
     /// How much the device may hold while the thread is late. It adds no latency.
     private static let bufferMicroseconds = 200_000
@@ -19,6 +21,9 @@ final class ALSACapture: CaptureSource {
     private let name: String
     private let period: Duration
     private var pcm: ALSAPCM?
+    /// A server's stream of before, corked: it keeps the server's device at short blocks, and captures nothing.
+    private var resting: ALSAPCM?
+    private var reopening = Reopening()
     private var resampler: Resampler?
     /// What was read, as bytes of the device; and as mono at the device's rate.
     private let bytes: UnsafeMutableRawPointer
@@ -32,6 +37,8 @@ final class ALSACapture: CaptureSource {
         self.period = max(.milliseconds(1), min(period, .milliseconds(50)))
         bytes = .allocate(byteCount: Self.readFramesMax * SampleFormat.channelsMax * 4, alignment: 16)
         native = .allocate(capacity: Self.readFramesMax)
+        LockedMemory.lock(bytes, Self.readFramesMax * SampleFormat.channelsMax * 4)
+        LockedMemory.lock(native, Self.readFramesMax * MemoryLayout<Float>.stride)
     }
 
     deinit {
@@ -44,13 +51,19 @@ final class ALSACapture: CaptureSource {
 
     func open() throws(AudioFault) {
         guard pcm == nil else { return }
-        let opened = try ALSAPCM(name: name, stream: SND_PCM_STREAM_CAPTURE)
+        let opened = try ALSAPCM.opened(name: name, stream: SND_PCM_STREAM_CAPTURE)
         pcm = opened
         // A card stands still until it is started; a server might not (I1), so it is configured by `start`.
         if !opened.isServer { try configure(opened) }
     }
 
     func start() throws(AudioFault) {
+        reopening.reset()
+        try run()
+    }
+
+    /// Opens, configures and starts, whatever of it is to be done.
+    private func run() throws(AudioFault) {
         try open()
         guard let pcm else { return }
         if !pcm.isConfigured { try configure(pcm) }
@@ -73,7 +86,16 @@ final class ALSACapture: CaptureSource {
     }
 
     func read(into output: UnsafeMutablePointer<Float>) throws(AudioFault) -> Int {
-        guard let pcm else { throw AudioFault(.transfer, ENODEV) }
+        guard let pcm else { return try runAgain() }
+        do throws(AudioFault) {
+            return try read(pcm, into: output)
+        } catch {
+            try lost(error)
+            return 0
+        }
+    }
+
+    private func read(_ pcm: ALSAPCM, into output: UnsafeMutablePointer<Float>) throws(AudioFault) -> Int {
         // A PCM without a clock of its own (null, file) would deliver at once and for ever.
         let ahead = startedAt + .nanoseconds(framesRead * 1_000_000_000 / pcm.rate)
         if ahead - .now > .milliseconds(50) { sleep(until: ahead) }
@@ -89,10 +111,7 @@ final class ALSACapture: CaptureSource {
         }
         if count == -Int(EAGAIN) || count == 0 { return 0 }
         if count < 0 {
-            try pcm.recover(from: count)
-            recoveries += 1
-            let result = snd_pcm_start(pcm.handle)
-            if result < 0 { throw AudioFault(.resume, result) }
+            try recover(pcm, count)
             return 0
         }
         framesRead += count
@@ -102,6 +121,45 @@ final class ALSACapture: CaptureSource {
         }
         pcm.format.decode(bytes, frames: count, channels: pcm.channels, into: output)
         return count
+    }
+
+    private func recover(_ pcm: ALSAPCM, _ error: Int) throws(AudioFault) {
+        guard error == -Int(EPIPE) || error == -Int(ESTRPIPE) else { throw AudioFault(.transfer, Int32(clamping: error)) }
+        recoveries += 1
+        if pcm.isServer {
+            // Its plug-in miscounts a stream that is prepared again.
+            pcm.close()
+            forget()
+            try run()
+        } else {
+            try pcm.recover(from: error)
+            let result = snd_pcm_start(pcm.handle)
+            if result < 0 { throw AudioFault(.resume, result) }
+        }
+    }
+
+    /// The device failed while it ran: it is closed, and tried again by `read`, unless it cannot come back.
+    private func lost(_ fault: AudioFault) throws(AudioFault) {
+        resting?.close()
+        resting = nil
+        pcm?.close()
+        forget()
+        try reopening.lost(fault, at: .now)
+    }
+
+    private func runAgain() throws(AudioFault) -> Int {
+        guard try reopening.isDue() else { return 0 }
+        do throws(AudioFault) {
+            try run()
+            // What was said meanwhile is lost, as by an overrun.
+            recoveries += 1
+            reopening.succeeded()
+        } catch {
+            pcm?.close()
+            forget()
+            try reopening.failed(error, at: .now)
+        }
+        return 0
     }
 
     var nextSampleTime: Instant {
@@ -115,17 +173,28 @@ final class ALSACapture: CaptureSource {
 
     func stop() {
         guard let pcm else { return }
-        // A server's stream ends only with its handle; a new handle makes the next start quicker. A card is prepared
-        // again. Where either fails the next start opens it and says what is wrong.
-        if pcm.isServer || snd_pcm_drop(pcm.handle) < 0 || snd_pcm_prepare(pcm.handle) < 0 {
-            let wasServer = pcm.isServer
+        if pcm.isServer {
+            // Corked and empty: the server captures nothing for it. The next stream comes from a new handle, which is
+            // quicker and has no history.
+            resting?.close()
+            resting = snd_pcm_drop(pcm.handle) < 0 ? nil : pcm
+            if resting == nil { pcm.close() }
+            forget()
+            try? open()
+        } else if snd_pcm_drop(pcm.handle) < 0 || snd_pcm_prepare(pcm.handle) < 0 {
+            // The next start opens it and says what is wrong.
             close()
-            if wasServer { try? open() }
         }
     }
 
     func close() {
+        resting?.close()
+        resting = nil
         pcm?.close()
+        forget()
+    }
+
+    private func forget() {
         pcm = nil
         resampler = nil
     }
