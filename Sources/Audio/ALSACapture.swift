@@ -9,8 +9,6 @@ import Musl
 #endif
 
 /// A microphone of ALSA, at whatever rate and with as many channels as it gives.
-///
-/// A device that goes away while it captures is opened again, for as long as `Reopening` says; meanwhile it gives nothing.
 final class ALSACapture: CaptureSource {
     /// How much the device may hold while the thread is late. It adds no latency.
     private static let bufferMicroseconds = 200_000
@@ -23,7 +21,6 @@ final class ALSACapture: CaptureSource {
     private var pcm: ALSAPCM?
     /// A server's stream of before, corked: it keeps the server's device at short blocks, and captures nothing.
     private var resting: ALSAPCM?
-    private var reopening = Reopening()
     private var resampler: Resampler?
     /// What was read, as bytes of the device; and as mono at the device's rate.
     private let bytes: UnsafeMutableRawPointer
@@ -51,19 +48,13 @@ final class ALSACapture: CaptureSource {
 
     func open() throws(AudioFault) {
         guard pcm == nil else { return }
-        let opened = try ALSAPCM.opened(name: name, stream: SND_PCM_STREAM_CAPTURE)
+        let opened = try ALSAPCM(name: name, stream: SND_PCM_STREAM_CAPTURE)
         pcm = opened
         // A card stands still until it is started; a server might not (I1), so it is configured by `start`.
         if !opened.isServer { try configure(opened) }
     }
 
     func start() throws(AudioFault) {
-        reopening.reset()
-        try run()
-    }
-
-    /// Opens, configures and starts, whatever of it is to be done.
-    private func run() throws(AudioFault) {
         try open()
         guard let pcm else { return }
         if !pcm.isConfigured { try configure(pcm) }
@@ -86,16 +77,7 @@ final class ALSACapture: CaptureSource {
     }
 
     func read(into output: UnsafeMutablePointer<Float>) throws(AudioFault) -> Int {
-        guard let pcm else { return try runAgain() }
-        do throws(AudioFault) {
-            return try read(pcm, into: output)
-        } catch {
-            try lost(error)
-            return 0
-        }
-    }
-
-    private func read(_ pcm: ALSAPCM, into output: UnsafeMutablePointer<Float>) throws(AudioFault) -> Int {
+        guard let pcm else { throw AudioFault(.transfer, ENODEV) }
         // A PCM without a clock of its own (null, file) would deliver at once and for ever.
         let ahead = startedAt + .nanoseconds(framesRead * 1_000_000_000 / pcm.rate)
         if ahead - .now > .milliseconds(50) { sleep(until: ahead) }
@@ -130,36 +112,12 @@ final class ALSACapture: CaptureSource {
             // Its plug-in miscounts a stream that is prepared again.
             pcm.close()
             forget()
-            try run()
+            try start()
         } else {
             try pcm.recover(from: error)
             let result = snd_pcm_start(pcm.handle)
             if result < 0 { throw AudioFault(.resume, result) }
         }
-    }
-
-    /// The device failed while it ran: it is closed, and tried again by `read`, unless it cannot come back.
-    private func lost(_ fault: AudioFault) throws(AudioFault) {
-        resting?.close()
-        resting = nil
-        pcm?.close()
-        forget()
-        try reopening.lost(fault, at: .now)
-    }
-
-    private func runAgain() throws(AudioFault) -> Int {
-        guard try reopening.isDue() else { return 0 }
-        do throws(AudioFault) {
-            try run()
-            // What was said meanwhile is lost, as by an overrun.
-            recoveries += 1
-            reopening.succeeded()
-        } catch {
-            pcm?.close()
-            forget()
-            try reopening.failed(error, at: .now)
-        }
-        return 0
     }
 
     var nextSampleTime: Instant {

@@ -115,7 +115,9 @@ final class ALSAPlayback: PlaybackSink {
     }
 
     private func waitByDevice(_ pcm: ALSAPCM) throws(AudioFault) -> Bool {
-        paceClockless(pcm)
+        // A PCM without a clock of its own would take everything at once.
+        let ahead = duration(framesAhead(pcm, at: .now) - target, pcm)
+        if ahead > Self.aheadMax { Audio.sleep(until: .now + ahead) }
         var free = snd_pcm_avail_update(pcm.handle)
         if free >= 0, pcm.buffer - free + block > target {
             let ready = snd_pcm_wait(pcm.handle, Self.waitMilliseconds)
@@ -133,16 +135,17 @@ final class ALSAPlayback: PlaybackSink {
 
     /// A server's descriptor says that there is room long before the queue is short: sleeps for as long as it is not.
     private func waitByClock(_ pcm: ALSAPCM) throws(AudioFault) -> Bool {
-        paceClockless(pcm)
         let end = Instant.now + .milliseconds(Int(Self.waitMilliseconds))
         while true {
             let free = snd_pcm_avail_update(pcm.handle)
-            let left = pcm.buffer - free
+            let now = Instant.now
+            var left = pcm.buffer - free
+            // Taken, but not heard yet: the server holds it, or it is a PCM without a clock (null, file).
+            if left <= 0 { left = framesAhead(pcm, at: now) }
             if free < 0 || left <= 0 {
                 try recover(pcm, free < 0 ? free : -Int(EPIPE))
                 return false
             }
-            let now = Instant.now
             if left + block <= target {
                 if depth.found(duration(left, pcm), at: now) { try setTarget(pcm) }
                 return true
@@ -152,10 +155,10 @@ final class ALSAPlayback: PlaybackSink {
         }
     }
 
-    private func paceClockless(_ pcm: ALSAPCM) {
-        // A PCM without a clock of its own (null, file) would take everything at once.
-        let ahead = startedAt + .nanoseconds((framesWritten - target) * 1_000_000_000 / pcm.rate)
-        if ahead - .now > Self.aheadMax { Audio.sleep(until: ahead) }
+    /// Frames that were written and, by the clock since the start, cannot have been heard yet.
+    private func framesAhead(_ pcm: ALSAPCM, at now: Instant) -> Int {
+        let passed = Double((now - startedAt).nanoseconds) * Double(pcm.rate) / 1e9
+        return framesWritten - Int(min(passed, 1e15))
     }
 
     func write(_ samples: UnsafePointer<Float>) throws(AudioFault) {
