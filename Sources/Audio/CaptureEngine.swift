@@ -8,9 +8,9 @@ public struct CaptureConfiguration: Sendable {
     /// How speech is encoded.
     public var opus = OpusSettings()
     /// The device's period that is asked for; the device may give another.
-    public var period = Duration.milliseconds(5)
+    public var period = Duration.microseconds(2_500)
 
-    /// 5 ms periods, Opus as `OpusSettings()`.
+    /// 2.5 ms periods, Opus as `OpusSettings()`.
     public init() {}
 }
 
@@ -146,6 +146,9 @@ public final class CaptureEngine: Sendable {
 
     /// Counts since the engine was made. From any thread.
     public var statistics: CaptureStatistics { worker.statistics }
+
+    /// The engine's thread, for who can give it real-time priority.
+    public var realTimeThread: RealTimeThreadInfo { thread.information }
 
     /// Whether the device runs at this moment. From any thread.
     public var isCapturing: Bool { worker.isRunning }
