@@ -127,6 +127,7 @@ extension ChannelService {
                 log("first frame out", ["captured": "\(frame.captureTime.nanoseconds)"])
             }
             frameHandler?(frame)
+        case .level(let level): inputLevel = level
         case .captureEnded: handle(.captureEnded)
         case .tonesFinished(let heard):
             if heard { audioProblem = nil }

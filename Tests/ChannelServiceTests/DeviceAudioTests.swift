@@ -91,10 +91,10 @@ import Testing
         let talker = try ServiceUnderTest(configuration("talker.wav"))
         try await talker.start()
         try await talker.begin()
-        #expect(await eventually { talker.frames.count >= 30 })
+        #expect(await eventually { talker.frames.count >= 60 })
         try await talker.stop()
         await talker.finish()
-        let message = talker.frames.prefix(30)
+        let message = talker.frames.prefix(60)
 
         let listener = try ServiceUnderTest(configuration("listener.wav"))
         try await listener.start()
@@ -103,7 +103,7 @@ import Testing
         for (place, speaker) in speakers.enumerated() {
             await listener.service.burstBegan(speaker)
             for frame in message {
-                let sequence = UInt16(place * 2_000) + UInt16(frame.position / 960)
+                let sequence = UInt16(place * 2_000) + UInt16(frame.position / 480)
                 await listener.service.received(
                     ReceivedPacket(
                         sequence: sequence, timestamp: UInt32(place * 10_000_000) + frame.position,
@@ -122,7 +122,7 @@ import Testing
         #expect(shown == ["Ann", "Bob", "Cleo", nil])
         #expect(listener.callbacks.count { $0 == .didActivateAudioSession } == 1)
         let statistics = await listener.service.snapshot.statistics
-        #expect(statistics.packetsPlayed == 90)
+        #expect(statistics.packetsPlayed == 180)
         #expect(statistics.packetsDropped == 0)
         #expect(await eventually { await listener.service.snapshot.audioSession == .inactive })
         await listener.finish()
@@ -232,13 +232,13 @@ import Testing
                 }
             }
             // The loop does not come to hear what the microphone says: all of it waits when the next press comes.
-            session.startCapture()
+            session.startCapture(.atOnce)
             usleep(120_000)
             session.stopCapture(.afterTail)
             usleep(400_000)
             session.stopCapture(.immediately)
             log.withLock { $0.append("cut") }
-            session.startCapture()
+            session.startCapture(.atOnce)
             log.withLock { $0.append("second") }
             return LoopConfined(session)
         }
