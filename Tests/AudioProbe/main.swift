@@ -141,7 +141,7 @@ do {
             loop.run(for: hold) { loop.failed }
             loop.microphone.stop()
             print("stop t=\(Instant.now.nanoseconds)")
-            loop.run(for: .seconds(5)) { (loop.captureEnded >= burst && loop.playbackEnded >= burst) || loop.failed }
+            loop.run(for: .seconds(5)) { loop.captureEnded >= burst && (loop.playbackEnded >= burst || loop.failed) }
             loop.run(for: gap)
         }
         loop.microphone.close()
