@@ -31,7 +31,8 @@ public final class CaptureEngine: Sendable {
     public init(device: AudioDevice, configuration: CaptureConfiguration = .init(), logger: Logger) throws(AudioError) {
         self.device = device
         self.logger = logger
-        let framer = try SpeechFramer(configuration.opus)
+        let framer = try SpeechFramer(
+            configuration.opus, gain: configuration.gain, suppressesNoise: configuration.suppressesNoise)
         do throws(AudioFault) {
             let source = try makeCaptureSource(device, period: configuration.period)
             worker = try CaptureWorker(

@@ -9,9 +9,37 @@ public struct CaptureConfiguration: Sendable {
     public var period = Duration.milliseconds(5)
     /// When a microphone that has been started counts as hearing.
     public var microphoneStart = MicrophoneStart.automatic
+    /// How loud speech is made. It costs no delay.
+    public var gain = MicrophoneGain.automatic
+    /// Whether steady noise is made quieter, which costs 5 ms of delay.
+    public var suppressesNoise = false
 
-    /// 5 ms periods, Opus as `OpusSettings()`, Bluetooth microphones waited for.
+    /// 5 ms periods, Opus as `OpusSettings()`, Bluetooth microphones waited for, automatic gain, noise left as it is.
     public init() {}
+}
+
+/// How loud speech is made.
+public enum MicrophoneGain: Sendable, Equatable {
+    /// As the microphone gives it.
+    case off
+    /// Towards a usual loudness, slowly: between -12 and +15 dB.
+    case automatic
+    /// By so many decibels (-20…30), and no louder than full scale.
+    case fixed(decibels: Float)
+
+    /// The gains that can be fixed.
+    public static let decibels = -20...30
+
+    /// The gain control that does it; nil: there is nothing to do.
+    var control: GainControl? {
+        switch self {
+        case .off: nil
+        case .automatic: GainControl()
+        case .fixed(let decibels):
+            GainControl(
+                fixed: min(Float(Self.decibels.upperBound), max(Float(Self.decibels.lowerBound), decibels)))
+        }
+    }
 }
 
 /// When a microphone that has been started counts as hearing.

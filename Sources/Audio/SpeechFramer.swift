@@ -30,12 +30,20 @@ final class SpeechFramer {
     private var protection: LossProtection
     private let expectedLoss: Atomic<Int>
     private var lossSeen = 0
+    private var gain: GainControl?
+    private let suppressor: NoiseSuppressor?
     private let pending: UnsafeMutablePointer<Float>
     private var pendingCount = 0
     private var position: Int64 = 0
     private var isFirst = true
 
-    init(_ settings: OpusSettings) throws(AudioError) {
+    init(
+        _ settings: OpusSettings, gain: MicrophoneGain = .off, suppressesNoise: Bool = false
+    ) throws(AudioError) {
+        self.gain = gain.control
+        do throws(AudioFault) { suppressor = suppressesNoise ? try NoiseSuppressor() : nil } catch {
+            throw .device("the noise suppression", operation: "make its state", code: error.code)
+        }
         encoder = try OpusEncoder(settings)
         protection = LossProtection(settings)
         expectedLoss = Atomic(min(100, max(0, settings.expectedLossPercent)))
@@ -59,6 +67,7 @@ final class SpeechFramer {
         position = 0
         isFirst = true
         encoder.reset()
+        suppressor?.begin()
     }
 
     /// Takes samples of the burst that `machine` is in; every frame that is full goes to `put`.
@@ -91,10 +100,11 @@ final class SpeechFramer {
         if pendingCount == frameSamples { put(encode(in: machine, isLast: false)) }
     }
 
-    /// Puts out what is left, and silence after it for as long as the encoder looks ahead, so that every sample arrives.
+    /// Puts out what is left, and silence after it for as long as the encoder and what comes before it hold back, so that
+    /// every sample arrives.
     func finish(in machine: CaptureStateMachine, _ put: (Frame) -> Void) {
         guard machine.position > 0 else { return }
-        var left = pendingCount + encoder.lookahead
+        var left = pendingCount + encoder.lookahead + (suppressor == nil ? 0 : NoiseSuppressor.block)
         while left > 0 {
             memset(pending + pendingCount, 0, (frameSamples - pendingCount) * MemoryLayout<Float>.stride)
             left -= frameSamples
@@ -106,6 +116,8 @@ final class SpeechFramer {
         if let end = machine.endPosition, position + Int64(pendingCount) > end - CaptureStateMachine.fade {
             for index in 0..<pendingCount { pending[index] *= machine.gain(at: position + Int64(index)) }
         }
+        suppressor?.process(pending, count: frameSamples)
+        gain?.process(pending, count: frameSamples)
         let loss = expectedLoss.load(ordering: .relaxed)
         if loss != lossSeen {
             lossSeen = loss
