@@ -119,6 +119,7 @@ extension ChannelService {
             }
             keep(frame)
             frameHandler?(frame)
+        case .level(let level): inputLevel = level
         case .captureEnded: handle(.captureEnded)
         case .tonesFinished(let heard):
             if heard { audioProblem = nil }

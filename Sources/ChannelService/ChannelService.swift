@@ -33,6 +33,7 @@ public actor ChannelService {
     var replays = ReplayMemory()
     var statistics = ChannelServiceStatistics()
     var audioProblem: String?
+    var inputLevel = EncodedFrame.levelMin
 
     private var queue: [Event] = []
     private(set) var isHandling = false
@@ -75,6 +76,7 @@ public actor ChannelService {
             activeRemoteParticipant: machine.activeRemoteParticipant, audioSession: machine.audioSession,
             isCapturing: machine.isCapturing, calls: machine.calls, program: machine.pushes.program,
             pushToken: machine.pushes.token, audioProblem: audioProblem,
+            inputLevel: machine.isCapturing ? inputLevel : nil,
             statistics: statistics)
     }
 
@@ -163,6 +165,9 @@ public actor ChannelService {
         logger.warning("a call is not taken note of: there are \(ChannelManagerStateMachine.callsMax) already")
     }
 
+    /// Listeners miss so many percent of what is sent (0…100): own speech is encoded to bear it.
+    public func setExpectedLoss(percent: Int) { audio.setExpectedLoss(percent: percent) }
+
     /// Something about pushes, or the program behind the channel came or left; callable on the loop by `assumeIsolated`.
     public func push(_ event: ChannelManagerStateMachine.PushEvent) { handle(.push(event)) }
 
@@ -229,7 +234,10 @@ public actor ChannelService {
         case .deactivateAudioSession(let playOut): audio.deactivate(playOut)
         case .startCapture(let start):
             isFirstFrame = true
-            audio.startCapture(start)
+            switch start {
+            case .atOnce: audio.startCapture(.atOnce)
+            case .afterGoAhead: audio.startCapture(.afterGoAhead)
+            }
         case .stopCapture(let stop): audio.stopCapture(stop)
         case .playTone(let tone): audio.play(tone)
         case .complete(let request, let error): completions.removeValue(forKey: request)?(error)

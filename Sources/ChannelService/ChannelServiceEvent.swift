@@ -34,6 +34,8 @@ public struct ChannelServiceSnapshot: Hashable, Sendable {
     public var pushToken: PushToken?
     /// Why sound last failed, until it works again.
     public var audioProblem: String?
+    /// How loud own speech is, in dBFS (-96…0), at most a tenth of a second ago; nil while none is captured.
+    public var inputLevel: Float?
     /// Counts since the start.
     public var statistics: ChannelServiceStatistics
 

@@ -29,6 +29,8 @@ import Testing
         #expect(configuration.link == nil)
         #expect(configuration.microphone == .alsa("default"))
         #expect(configuration.releaseTail == .milliseconds(200))
+        #expect(configuration.capture.microphoneStart == .automatic && configuration.capture.gain == .automatic)
+        #expect(!configuration.capture.suppressesNoise)
         #expect(configuration.talkTimeLimit == .seconds(60))
         #expect(configuration.tones)
         #expect(configuration.policy == JoinPolicy())
@@ -51,6 +53,9 @@ import Testing
             talk-time-limit = "2min"
             [audio]
             microphone = "plughw:Headset"
+            microphone-start = "when-heard"
+            gain = "-6 dB"
+            noise-suppression = true
             speaker = "wav:/tmp/heard.wav"
             release-tail = "350ms"
             tones = false
@@ -80,6 +85,9 @@ import Testing
         #expect(configuration.microphone == .alsa("plughw:Headset"))
         #expect(configuration.speaker == .wav(path: "/tmp/heard.wav"))
         #expect(configuration.releaseTail == .milliseconds(350))
+        #expect(configuration.capture.microphoneStart == .whenHeard)
+        #expect(configuration.capture.gain == .fixed(decibels: -6))
+        #expect(configuration.capture.suppressesNoise)
         #expect(!configuration.tones)
         #expect(!configuration.policy.allowsJoining)
         #expect(configuration.policy.applications == ["com.example.*", "org.talk"])
@@ -96,6 +104,8 @@ import Testing
 
     @Test(arguments: [
         ("[audoi]\ntones = true", "pttd.toml:1:2", "did you mean 'audio'?"),
+        ("[audio]\ngain = \"31 dB\"", "pttd.toml:2:8", "from -20 to 30"),
+        ("[audio]\nmicrophone-start = \"soon\"", "pttd.toml:2:20", "when-heard"),
         ("[audio]\nmicrofone = \"x\"", "pttd.toml:2:1", "did you mean 'microphone'?"),
         ("[audio]\nrelease-tail = 200", "pttd.toml:2:16", "with its unit"),
         ("[audio]\nrelease-tail = \"1h\"", "pttd.toml:2:16", "out of range"),
