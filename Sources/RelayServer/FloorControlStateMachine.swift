@@ -15,10 +15,10 @@ public struct FloorControlStateMachine: Sendable {
         /// T2: a burst may last this long from its first RTP packet.
         public var talkTimeLimit: Duration = .seconds(60)
         /// T3: media is accepted for at most this long after a release or a revocation.
-        public var releaseGrace: Duration = .milliseconds(500)
-        /// How long missing packets are waited for once the last one is there.
-        public var reorderGrace: Duration = .milliseconds(100)
-        /// The timers of the design: 5 s, 60 s, 500 ms and 100 ms.
+        public var releaseGrace: Duration = .seconds(2)
+        /// How long missing packets are waited for once the last one is there: the talker may have to send them again.
+        public var reorderGrace: Duration = .seconds(1)
+        /// The timers of the design: 5 s, 60 s, 2 s and 1 s.
         public init() {}
     }
 
