@@ -65,7 +65,10 @@ struct RepairPlanner: Sendable {
         let count = end &- first
         guard count > 0, count < UInt16(SequenceRecord.window) else { return }
         let grace = mayBeLate || count == 1 ? self.grace : .zero
-        for offset in 0..<count { missing.append(Missing(sequence: first &+ offset, since: now, askAt: now + grace)) }
+        let known = Set(missing.map(\.sequence))
+        for offset in 0..<count where !known.contains(first &+ offset) {
+            missing.append(Missing(sequence: first &+ offset, since: now, askAt: now + grace))
+        }
         if missing.count > Self.missingMaximum { missing.removeFirst(missing.count - Self.missingMaximum) }
     }
 
