@@ -16,8 +16,10 @@ public actor RelayClient: RelayLink, PushLink {
         public internal(set) var dropped: [DownlinkStateMachine.Drop: Int] = [:]
         /// Frames that were sent without a burst.
         public internal(set) var strayFrames = 0
-        /// Media datagrams that the transport did not take.
+        /// Media packets that the transport did not take.
         public internal(set) var datagramsNotSent = 0
+        /// Media packets that were lost on the way to the relay, and sent again.
+        public internal(set) var packetsRepaired = 0
     }
 
     /// Gives the addresses of a host name.
@@ -158,6 +160,7 @@ public actor RelayClient: RelayLink, PushLink {
         }
         counters.strayFrames = core.strayFrames
         counters.datagramsNotSent = datagramsNotSent
+        counters.packetsRepaired = core.packetsRepaired
         return counters
     }
 
@@ -212,6 +215,8 @@ public actor RelayClient: RelayLink, PushLink {
             switch action {
             case .connect: connect()
             case .close(let code): close(code)
+            case .send(.mediaRepair(let packet)):
+                if transport?.sendRepair(packet) != true { datagramsNotSent += 1 }
             case .send(let message):
                 guard let transport else { continue }
                 if !transport.send(message) {
@@ -219,9 +224,11 @@ public actor RelayClient: RelayLink, PushLink {
                     carryOut(core.handle(.connectionEnded(.lost("control messages are not taken")), at: now), at: now)
                 }
             case .sendMedia(let datagram):
-                guard let transport, transport.send(datagram) else {
+                if let number = transport?.send(datagram) {
+                    carryOut(core.handle(.mediaSent(number, datagram), at: now), at: now)
+                } else {
                     datagramsNotSent += 1
-                    continue
+                    carryOut(core.handle(.mediaRefused(datagram), at: now), at: now)
                 }
             case .tell(let event):
                 note(event, at: now)
@@ -315,6 +322,7 @@ extension RelayClient {
         case .message: lastRoundTrip = sender.connection.roundTripTime ?? lastRoundTrip
         default: break
         }
+        if case .message(.floorTaken) = event, let roundTripTime { core.roundTripTime = roundTripTime }
         take(event)
     }
 

@@ -24,10 +24,11 @@ final class RelayTransport: @unchecked Sendable {
         address: SocketAddress, pin: PublicKeyPin, identity: Identity, returning: Returning, client: RelayClient,
         logger: Logger
     ) throws(QUICError) {
-        let configuration = QUICConfiguration(
+        var configuration = QUICConfiguration(
             applicationProtocol: RelayProtocolLimits.applicationProtocol,
             identity: QUICIdentity(
                 certificate: identity.certificateDER, privateKey: identity.privateKeyDER, encoding: .der))
+        configuration.streamSendBuffer = Self.controlBufferBytes
         endpoint = try QUICEndpoint(loop: client.loop, bind: .any(), configuration: configuration, logger: logger)
         do {
             connection = try endpoint.connect(
@@ -61,11 +62,23 @@ final class RelayTransport: @unchecked Sendable {
         }
     }
 
-    /// Sends a media datagram; false when the transport does not take it.
-    func send(_ datagram: [UInt8]) -> Bool {
-        guard !isClosed else { return false }
-        return (try? connection.sendDatagram(datagram)) != nil
+    /// Sends a media datagram, and tells later what became of the number that this gives; `nil` when the transport does not
+    /// take it.
+    func send(_ datagram: [UInt8]) -> UInt64? {
+        guard !isClosed else { return nil }
+        return try? connection.sendDatagram(datagram)
     }
+
+    /// Sends a packet again, on the control stream; false when that has too much to carry. There stays room for what matters more.
+    func sendRepair(_ packet: [UInt8]) -> Bool {
+        guard !isClosed, let stream, stream.availableCapacity >= Self.reservedControlBytes else { return false }
+        return send(.mediaRepair(packet))
+    }
+
+    /// Of the control stream's buffer, what packets sent again leave free.
+    private static let reservedControlBytes = 16 * 1_024
+    /// The control stream's buffer: what may be lost in a gap of seconds, and has to be sent again.
+    private static let controlBufferBytes = 256 * 1_024
 
     /// Closes the connection and the socket. Nothing is told after it.
     func close(_ code: RelayCloseCode) {
@@ -120,11 +133,11 @@ extension RelayTransport: QUICConnectionDelegate {
     func connection(_ connection: QUICConnection, didReceive resumption: ResumptionState) { keep(resumption) }
 
     func connection(_ connection: QUICConnection, didOpen stream: QUICStream) {
-        tell(.violation("the relay opened a stream"))
+        beginAnswer(on: stream)
     }
 
     func connection(_ connection: QUICConnection, streamDidBecomeReadable stream: QUICStream) {
-        guard stream === self.stream else { return }
+        guard stream === self.stream else { return readAnswer(on: stream) }
         let (bytes, isEnd) = stream.read()
         var messages: [[UInt8]] = []
         var failure: MessageDecoder.Failure?
@@ -149,10 +162,15 @@ extension RelayTransport: QUICConnectionDelegate {
     }
 
     func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?) {
+        guard stream === self.stream else { return endAnswer(on: stream) }
         tell(.connectionEnded(.closedByRelay("the control stream was closed")))
     }
 
     func connection(_ connection: QUICConnection, didEndMigration succeeded: Bool) { moveEnded(succeeded) }
+
+    func connection(_ connection: QUICConnection, didAcknowledgeDatagram id: UInt64) { tell(.mediaAcknowledged(id)) }
+
+    func connection(_ connection: QUICConnection, didLoseDatagram id: UInt64) { tell(.mediaLost(id)) }
 
     func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason) {
         tell(.connectionEnded(Self.error(reason)))

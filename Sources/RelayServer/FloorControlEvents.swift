@@ -10,9 +10,9 @@ extension FloorControlStateMachine {
         /// T2: a burst may last this long from its first RTP packet.
         public var talkTimeLimit: Duration = .seconds(60)
         /// T3: media is accepted for at most this long after a release or a revocation.
-        public var releaseGrace: Duration = .milliseconds(500)
+        public var releaseGrace: Duration = .seconds(2)
         /// How long missing packets are waited for once the last one is there.
-        public var reorderGrace: Duration = .milliseconds(100)
+        public var reorderGrace: Duration = .seconds(1)
         /// The timers of the design: 5 s, 60 s, 500 ms and 100 ms.
         public init() {}
     }

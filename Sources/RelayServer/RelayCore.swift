@@ -5,8 +5,8 @@ import RelayProtocol
 
 /// The state machine of a relay: members, channels, their floors and keys.
 ///
-/// Events go in, actions come out; media packets are decided upon one by one by `media`, which allocates nothing while
-/// a burst runs. Connections are known by their number and by the pin of the client's key, which names the member.
+/// Events go in, actions come out; media packets are decided upon one by one by `media`, and kept for
+/// listeners who miss them (`BurstStore`). Connections are known by their number and by the pin of the client's key, which names the member.
 public struct RelayCore: Sendable {
     struct Connection: Sendable {
         enum State: Sendable, Equatable {
@@ -60,7 +60,8 @@ public struct RelayCore: Sendable {
         for configuration in channels.prefix(limits.channels) where channelNumbers[configuration.id] == nil {
             channelNumbers[configuration.id] = self.channels.count
             let key = Self.mediaKey(epoch: UInt16.random(in: 0...UInt16.max, using: &self.random), &self.random)
-            self.channels.append(RelayChannel(configuration: configuration, mediaKey: key, timers: timers))
+            self.channels.append(
+                RelayChannel(configuration: configuration, mediaKey: key, timers: timers, store: limits.burstStore))
         }
     }
 
@@ -69,6 +70,7 @@ public struct RelayCore: Sendable {
         var next: Instant?
         for channel in channels {
             if let due = channel.floor.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
+            if let due = channel.store.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
         }
         for due in pending.values where due < next ?? Instant(nanoseconds: .max) { next = due }
         return next
@@ -118,7 +120,7 @@ public struct RelayCore: Sendable {
         counters.messagesIn += 1
         let isAskedFor =
             if case .pushReceipt(let receipt) = message { pushes.awaitsReceipt(receipt.id, from: id) } else { false }
-        let isWithinRate = isAskedFor || connection.bucket.take(at: now)
+        let isWithinRate = isAskedFor || message.isRepair || connection.bucket.take(at: now)
         connections[id] = connection
         guard isWithinRate else { return violation(id, "too many messages", at: now) }
         switch (connection.state, message) {
@@ -139,10 +141,11 @@ public struct RelayCore: Sendable {
             return apply(
                 .release(ssrc: ssrc, requestID: release.requestID, lastSequence: release.lastSequence),
                 channel: channel, at: now)
-        case (.member(let channel), .receptionReport):
-            return channels[channel].reported(id, number: channel, at: now)
-        // What is lost is not kept here yet: nothing is taken, and nothing answered.
-        case (.member, .mediaRepair), (.member, .repairRequest): return []
+        case (.member(let channel), .receptionReport(let report)):
+            return reported(report, by: id, channel: channel, at: now)
+        case (.member, .mediaRepair(let packet)): return repaired(packet, from: id, at: now)
+        case (.member(let channel), .repairRequest(let request)):
+            return answer(request, from: id, channel: channel, at: now)
         case (.member, .join), (.pushOnly, .join):
             return violation(id, "a second join on one connection", at: now)
         case (.member, .pushRegister), (.member, .pushUnregister), (.member, .pushReceipt),
@@ -205,6 +208,7 @@ public struct RelayCore: Sendable {
             if let due = channels[number].floor.nextDeadline, due <= now {
                 actions += apply(.deadline, channel: number, at: now)
             }
+            channels[number].store.expire(at: now)
         }
         for id in pending.filter({ $0.value <= now }).keys.sorted() {
             if connections[id]?.state == .refused {
@@ -332,16 +336,18 @@ public struct RelayCore: Sendable {
 
     // MARK: Media
 
-    /// Decides on a media packet that came from `id`.
+    /// Decides on a media packet that came from `id`, in a datagram or, when its datagram was lost, on the control stream. It is
+    /// kept when it is forwarded.
     ///
     /// - Returns: What to do with the packet, and what else there is to do afterwards (empty in the middle of a burst).
     public mutating func media(
-        _ packet: MediaPacketHeader, byteCount: Int, from id: ConnectionID, at now: Instant
+        _ packet: MediaPacketHeader, bytes: [UInt8], isRepaired: Bool = false, from id: ConnectionID, at now: Instant
     ) -> (MediaDecision, [Action]) {
         counters.packetsIn += 1
         guard let connection = connections[id], case .member(let number) = connection.state,
-            let ssrc = channels[number].members[id]?.ssrc
+            let member = channels[number].members[id]
         else { return drop(.notJoined) }
+        let ssrc = member.ssrc
         guard packet.ssrc == ssrc else { return drop(.foreignSource) }
         switch channels[number].floor.media(ssrc: ssrc, keyID: packet.keyID, sequence: packet.sequence, at: now) {
         case .noFloor: return drop(.noFloor)
@@ -351,7 +357,10 @@ public struct RelayCore: Sendable {
         case .forward(let isFirst, let endsBurst):
             assert(channels[number].speaker == ssrc, "only the holder's media are forwarded")
             counters.packetsForwarded += 1
-            channels[number].burstBytes += byteCount
+            channels[number].burstBytes += bytes.count
+            channels[number].talkerLoss.note(isRepaired: isRepaired)
+            channels[number].store.keep(
+                bytes, of: member.id, ssrc: ssrc, keyID: packet.keyID, sequence: packet.sequence, at: now)
             var actions = isFirst ? firstPacket(packet, channel: number, at: now) : []
             if now >= channels[number].nextReportCheck {
                 let silent = channels[number].stopSilentListeners(

@@ -46,6 +46,10 @@ extension RelayCore {
         case startMedia(ConnectionID, channel: Int, key: DownlinkKey, ssrc: SSRC)
         /// From now on no media go to that connection.
         case stopMedia(ConnectionID, channel: Int)
+        /// Send a packet that came on a control stream to every listener of the channel but its sender.
+        case forward([UInt8], channel: Int, except: ConnectionID)
+        /// Open a stream to a connection and send this on it, to its end.
+        case answerRepair(ConnectionID, [UInt8])
         /// Tell the log.
         case note(RelayMilestone)
     }

@@ -104,6 +104,10 @@ final class RelayEngine: @unchecked Sendable {
         case .stopMedia(let id, let channel):
             guard groups.indices.contains(channel) else { return }
             groups[channel].remove(id)
+        case .forward(let packet, let channel, let talker):
+            packet.withUnsafeBytes { forward($0, channel: channel, except: talker) }
+        case .answerRepair(let id, let bytes):
+            if peers[id]?.answer(bytes, limit: limits.repairAnswers) == false { core.counters.repairsRefused += 1 }
         case .note(let milestone):
             log.milestone(milestone, at: now)
             milestoneHandler?(milestone, now)
@@ -143,7 +147,7 @@ final class RelayEngine: @unchecked Sendable {
                 log.dropped(.malformed, from: peer.id, at: now)
                 return
             }
-            let (decision, actions) = core.media(header, byteCount: packet.count, from: peer.id, at: now)
+            let (decision, actions) = core.media(header, bytes: datagram, from: peer.id, at: now)
             switch decision {
             case .drop(let reason):
                 log.dropped(reason, from: peer.id, at: now)
@@ -169,16 +173,6 @@ final class RelayEngine: @unchecked Sendable {
         }
         core.counters.packetsOut += result.sent
         core.counters.packetsNotSent += result.failed
-    }
-}
-
-extension RelayCore.Action {
-    /// Whether it changes who gets media.
-    fileprivate var isMediaSwitch: Bool {
-        switch self {
-        case .startMedia, .stopMedia: true
-        case .send, .close, .note: false
-        }
     }
 }
 
@@ -273,12 +267,13 @@ extension RelayEngine: QUICConnectionDelegate {
     }
 
     func connection(_ connection: QUICConnection, streamDidBecomeWritable stream: QUICStream) {
-        guard let peer = peer(of: connection), peer.stream === stream else { return }
-        peer.flush()
+        guard let peer = peer(of: connection) else { return }
+        if peer.stream === stream { peer.flush() } else { peer.continueAnswer(on: stream) }
     }
 
     func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?) {
-        guard let peer = peer(of: connection), peer.stream === stream else { return }
+        guard let peer = peer(of: connection) else { return }
+        guard peer.stream === stream else { return peer.endAnswer(on: stream) }
         handle(.message(peer.id, .leave))
     }
 

@@ -107,6 +107,7 @@ final class Peer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Senda
         }
     }
 
+    @discardableResult
     func on<T: Sendable>(_ body: @escaping @Sendable (Peer) throws -> T) async throws -> T {
         try await loop.run { try body(self) }
     }
