@@ -107,6 +107,7 @@ let package = Package(
         // Floor 3
         room("BlueZ", ["CBluetooth", "DBus", "MonotonicTime", "Reactor", log]),
         room("Calls", ["DBus", "MonotonicTime", "Reactor", log]),
+        room("RealTimeKit", ["DBus", "CLinux", log]),
         room(
             "PTTBus", ["DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log],
             resources: [.embedInCode("Interfaces")]),
@@ -149,7 +150,7 @@ let package = Package(
             [
                 "Bridge", "DaemonAPI", "Accessories", "ChannelService", "RelayClient", "RelayServer", "BlueZ", "DBus",
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "MonotonicTime",
-                "Reactor", "PTTBus", "Calls", "SystemUI", "Recordings", "Logs", "Terminal", arguments, log,
+                "Reactor", "PTTBus", "Calls", "RealTimeKit", "SystemUI", "Recordings", "Logs", "Terminal", arguments, log,
             ]),
         executable(
             "pttctl",
@@ -198,6 +199,7 @@ let package = Package(
             ["BusTestSupport", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         tests(
             "Calls", named: "Calls", ["BusTestSupport", "DBus", "MonotonicTime", "Reactor", log], exclude: ["modem.py"]),
+        tests("RealTimeKit", named: "RealTimeKit", ["BusTestSupport", "DBus", "CLinux", log]),
         tests("Audio", named: "Audio", ["MonotonicTime", "COpus", log]),
         tests("Recordings", named: "Recordings", ["COgg", "COpus", "Audio", "Reactor", "MonotonicTime", log]),
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
@@ -234,7 +236,7 @@ let package = Package(
             [
                 "FakeBlueZ", "BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "RelayServer",
                 "Accessories", "Bridge",
-                "Calls", "ChannelService", "Cryptography", "PTTBus", "PushToTalkCore", "SystemUI", "MonotonicTime",
+                "Calls", "ChannelService", "Recordings", "Cryptography", "PTTBus", "PushToTalkCore", "SystemUI", "MonotonicTime",
                 "Reactor", log,
             ]),
         tests(

@@ -13,7 +13,7 @@ extension FloorControlStateMachine {
         public var releaseGrace: Duration = .seconds(2)
         /// How long missing packets are waited for once the last one is there.
         public var reorderGrace: Duration = .seconds(1)
-        /// The timers of the design: 5 s, 60 s, 500 ms and 100 ms.
+        /// The timers of the design: 5 s, 60 s, 2 s and 1 s.
         public init() {}
     }
 
