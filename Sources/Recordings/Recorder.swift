@@ -12,6 +12,8 @@ import Synchronization
 public actor Recorder {
     /// Events that wait for the disk: half a minute of two voices in packets of 20 ms, 4 MB at most.
     public static let eventsMax = 3_000
+    /// Packets that are handed over together: half a second of 10 ms.
+    static let batchMax = 50
     /// How long an end waits for the disk.
     public static let closeLimit = Duration.seconds(2)
 
@@ -36,6 +38,8 @@ public actor Recorder {
     private let logger: Logger
     private var current: [Voice: UInt64] = [:]
     private var lastBurst: UInt64 = 0
+    /// What is handed over together: the other thread need not wake up for each packet.
+    private var batch: [RecordingEvent] = []
     private var hasWarned = false
     private var closing: CheckedContinuation<Bool, Never>?
     private var isClosed = false
@@ -90,6 +94,7 @@ public actor Recorder {
         guard !isClosed else { return }
         ended(.other)
         ended(.own)
+        flush()
         isClosed = true
         let isDone = await withCheckedContinuation { continuation in
             closing = continuation
@@ -114,7 +119,7 @@ public actor Recorder {
 
     private func post(_ event: RecordingEvent) {
         guard !isClosed else { return }
-        let waiting = queued.count
+        let waiting = queued.count + batch.count
         guard waiting < Self.eventsMax else {
             dropped += 1
             if !hasWarned { logger.warning("the disk is too slow for the recordings: some of them have holes") }
@@ -122,10 +127,20 @@ public actor Recorder {
             return
         }
         if waiting == 0 { hasWarned = false }
-        queued.add(1)
+        batch.append(event)
+        if case .packet = event, batch.count < Self.batchMax { return }
+        flush()
+    }
+
+    private func flush() {
+        let events = batch
+        batch = []
+        queued.add(events.count)
         disk.execute { [writer, queued] in
-            writer.value.handle(event)
-            queued.add(-1)
+            for event in events {
+                writer.value.handle(event)
+                queued.add(-1)
+            }
         }
     }
 }

@@ -261,14 +261,14 @@ import Testing
         try await under.start()
         let passed = Mutex<[SpeechEvent]>([])
         await under.service.setSpeechHandler { event in passed.withLock { $0.append(event) } }
-        let packet = packet(1)
+        let said = packet(1)
         await under.service.run { [ann] service in
             service.burstBegan(ann)
-            service.received(packet)
+            service.received(said)
             service.burstEnded(lastSequence: 1)
         }
         let name = await under.service.snapshot.channel?.descriptor.name ?? ""
-        #expect(passed.withLock { $0 } == [.began(ann, channel: name), .packet(packet), .ended])
+        #expect(passed.withLock { $0 } == [.began(ann, channel: name), .packet(said), .ended])
         await under.finish()
     }
 

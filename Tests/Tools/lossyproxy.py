@@ -88,6 +88,16 @@ class LossyProxy:
         self.loop.run_until_complete(self._open())
         started.set()
         self.loop.run_forever()
+        self.tcp.close()
+        going = asyncio.all_tasks(self.loop)
+        for task in going:
+            task.cancel()
+        self.loop.run_until_complete(asyncio.gather(*going, return_exceptions=True))
+        for back in self.backs.values():
+            if back.done() and not back.cancelled() and not back.exception():
+                back.result()[0].close()
+        self.front.close()
+        self.loop.run_until_complete(asyncio.sleep(0))      # What was closed says so to itself.
         self.loop.close()
 
     async def _open(self):
@@ -101,7 +111,10 @@ class LossyProxy:
         except OSError:
             writer.close()
             return
-        await asyncio.gather(self._pump(reader, back_writer), self._pump(back_reader, writer))
+        try:
+            await asyncio.gather(self._pump(reader, back_writer), self._pump(back_reader, writer))
+        except asyncio.CancelledError:
+            pass        # The end; asyncio complains of a connection's task that is cancelled.
 
     async def _pump(self, reader, writer):
         try:
