@@ -258,7 +258,9 @@ public actor Bridge {
         let waiting = begins
         begins = [:]
         channel.assumeIsolated { channel in
-            channel.request(.beginTransmitting(channelUUID: channelUUID, source: source, floor: floor)) { [weak self] error in
+            let begin = ChannelManagerStateMachine.Request.beginTransmitting(
+                channelUUID: channelUUID, source: source, floor: floor)
+            channel.request(begin) { [weak self] error in
                 if let error { self?.assumeIsolated { $0.handle(.beginRefused(error)) } }
                 for answer in waiting.values { answer(error) }
             }

@@ -348,7 +348,9 @@ public struct RelayClientCore {
         } catch {
             return speak(.denied(requestID, .refused("this machine cannot encrypt: \(error)")), at: now)
         }
-        return [.send(.floorRequest(.init(requestID: requestID, priority: priority, keyID: keyID.rawValue, mayQueue: true)))]
+        let request = ClientMessage.FloorRequest(
+            requestID: requestID, priority: priority, keyID: keyID.rawValue, mayQueue: true)
+        return [.send(.floorRequest(request))]
     }
 
     /// The RTP packet with the frame sealed in it (RFC 9605), its header authenticated.

