@@ -31,6 +31,8 @@ public struct BurstStore: Sendable {
         public let keyID: UInt64
         /// When its first packet came.
         public let beganAt: Instant
+        /// When the newest one came; not always the last of them.
+        fileprivate var newestAt: Instant
         fileprivate var extender = SequenceExtender()
         fileprivate var packets: [Packet] = []
         /// Those before it are gone; they are taken out of the array now and then, for it costs a walk.
@@ -58,7 +60,7 @@ public struct BurstStore: Sendable {
 
     /// When `expire` has something to do: all that is kept is too old then. `nil` while nothing is kept.
     public var nextDeadline: Instant? {
-        bursts.compactMap { $0.packets.last?.receivedAt }.max().map { $0 + limits.age }
+        bursts.map(\.newestAt).max().map { $0 + limits.age }
     }
 
     /// Keeps a packet of `talker` that was forwarded for the first time.
@@ -67,9 +69,10 @@ public struct BurstStore: Sendable {
     ) {
         if bursts.last?.ssrc != ssrc || bursts.last?.keyID != keyID {
             while bursts.count >= limits.bursts { drop(0) }
-            bursts.append(Burst(talker: talker, ssrc: ssrc, keyID: keyID, beganAt: now))
+            bursts.append(Burst(talker: talker, ssrc: ssrc, keyID: keyID, beganAt: now, newestAt: now))
         }
         let last = bursts.count - 1
+        bursts[last].newestAt = now
         let number = bursts[last].extender.extend(sequence)
         var position = bursts[last].packets.count
         while position > bursts[last].first, bursts[last].packets[position - 1].number > number { position -= 1 }

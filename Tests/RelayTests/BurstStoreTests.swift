@@ -43,6 +43,16 @@ import Testing
         #expect(store.bursts.isEmpty && store.nextDeadline == nil)
     }
 
+    @Test mutating func `packets that came late and out of order are forgotten in time too`() {
+        var store = BurstStore()
+        keep(&store, 9)
+        now = now + .seconds(1)
+        keep(&store, 3)
+        now = store.nextDeadline!
+        store.expire(at: now)
+        #expect(store.bursts.isEmpty && store.nextDeadline == nil)
+    }
+
     @Test mutating func `whatever is said, no more is kept than allowed, and the newest is there`() {
         let seed = SeededGenerator.seed()
         var random = SeededGenerator(seed: seed)

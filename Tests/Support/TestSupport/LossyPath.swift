@@ -52,7 +52,10 @@ public final class LossyPath: Sendable {
     private let state: Mutex<State>
 
     /// The path could not be made: the error number.
-    public struct Failure: Error { public let errno: Int32 }
+    public struct Failure: Error {
+        /// As of errno(3).
+        public let errno: Int32
+    }
 
     /// A path to the server at `port` of 127.0.0.1.
     ///
