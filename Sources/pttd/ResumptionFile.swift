@@ -36,10 +36,7 @@ struct ResumptionFile: Sendable {
         // Not blocking: a pipe in the file's place must not stop the start.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
         guard descriptor >= 0 else {
-            if errno != ENOENT {
-                logger.warning(
-                    "cannot be read", metadata: ["file": "\(path)", "why": "\(String(cString: strerror(errno)))"])
-            }
+            if errno != ENOENT { cannotRead() }
             return nil
         }
         defer { close(descriptor) }
@@ -50,10 +47,19 @@ struct ResumptionFile: Sendable {
                 systemRead(descriptor, $0.baseAddress?.advanced(by: count), $0.count - count)
             }
             if size < 0, errno == EINTR { continue }
-            guard size > 0 else { break }
+            guard size >= 0 else {
+                cannotRead()
+                return nil
+            }
+            if size == 0 { break }
             count += size
         }
         return Array(bytes.prefix(count))
+    }
+
+    private func cannotRead() {
+        let why = String(cString: strerror(errno))
+        logger.warning("cannot be read", metadata: ["file": "\(path)", "why": "\(why)"])
     }
 }
 

@@ -173,8 +173,8 @@ struct RelayState {
         return keys
     }
 
-    /// Who gets hold of the key of the tickets can pose as the members whose tickets he has recorded, for as long as
-    /// those are valid (6 hours); so a start makes another one when it is older than this, in seconds.
+    /// Who got hold of the key of the tickets could make some of any member; so a start makes another one when it is older
+    /// than this, in seconds. (From it GnuTLS derives those in use, which change as time goes on; a ticket is good for 6 hours.)
     private static let ticketKeyLifetime = 7 * 86_400
 
     /// Seconds since the file was written; 0 when the clock says that it is in the future (a machine without a battery).
