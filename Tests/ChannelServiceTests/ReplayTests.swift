@@ -302,7 +302,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aMessageThatCameBehindOnesOwnSpeechCanBeHeard() async throws {
+    @Test func aMessageThatCameBehindOnesOwnSpeechIsHeardAfterItAndOnceMore() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         try await under.begin()
@@ -313,6 +313,13 @@ import Testing
         }
         try await under.stop()
         await under.service.run { $0.simulatedAudio.handler?(.captureEnded) }
+        #expect(await under.service.snapshot.activeRemoteParticipant == ann)
+        #expect(await refusal(under) == .transmissionInProgress)
+        await under.service.run { service in
+            service.receive(.deadlineReached)
+            service.simulatedAudio.handler?(.played)
+        }
+        #expect(await under.service.snapshot.activeRemoteParticipant == nil)
         try await under.service.replayLast(channelUUID: channel)
         #expect(await under.service.snapshot.activeRemoteParticipant == again)
         await under.finish()
