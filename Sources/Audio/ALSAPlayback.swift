@@ -254,7 +254,9 @@ final class ALSAPlayback: PlaybackSink {
     }
 
     private func recover(_ pcm: ALSAPCM, _ error: Int) throws(AudioFault) {
-        guard error == -Int(EPIPE) || error == -Int(ESTRPIPE) else { throw AudioFault(.transfer, Int32(clamping: error)) }
+        guard error == -Int(EPIPE) || error == -Int(ESTRPIPE) else {
+            throw AudioFault(.transfer, Int32(clamping: error))
+        }
         underruns += 1
         if error == -Int(EPIPE) { depth.ranEmpty(at: .now) }
         if pcm.isServer {
