@@ -13,16 +13,20 @@ import Testing
         var queue = QueueDepth(least: .microseconds(7_500))
         queue.started(at: at(0))
         #expect(queue.depth == .microseconds(7_500))
-        #expect(queue.ranEmpty(at: at(100)))
+        let answer1 = queue.ranEmpty(at: at(100))
+        #expect(answer1)
         #expect(queue.depth == .milliseconds(10))
         // Soon again: by double steps.
-        #expect(queue.ranEmpty(at: at(200)))
+        let answer2 = queue.ranEmpty(at: at(200))
+        #expect(answer2)
         #expect(queue.depth == .milliseconds(15))
-        #expect(queue.ranEmpty(at: at(10_000)))
+        let answer3 = queue.ranEmpty(at: at(10_000))
+        #expect(answer3)
         #expect(queue.depth == .microseconds(17_500))
         for time in 0..<100 { queue.ranEmpty(at: at(10_000 + time)) }
         #expect(queue.depth == QueueDepth.most)
-        #expect(!queue.ranEmpty(at: at(11_000)))
+        let answer4 = queue.ranEmpty(at: at(11_000))
+        #expect(!answer4)
     }
 
     @Test func theQueueShrinksOnlyAfterCalmInWhichItNeverCameNearEmptiness() {
@@ -32,15 +36,22 @@ import Testing
         queue.ranEmpty(at: at(5_000))
         #expect(queue.depth == .milliseconds(10))
         // Near to empty once: not in this span.
-        #expect(!queue.found(.milliseconds(3), at: at(6_000)))
-        #expect(!queue.found(.milliseconds(8), at: at(40_000)))
-        #expect(!queue.found(.milliseconds(8), at: at(41_000)))
-        #expect(queue.found(.milliseconds(8), at: at(71_000)))
+        let answer5 = queue.found(.milliseconds(3), at: at(6_000))
+        #expect(!answer5)
+        let answer6 = queue.found(.milliseconds(8), at: at(40_000))
+        #expect(!answer6)
+        let answer7 = queue.found(.milliseconds(8), at: at(41_000))
+        #expect(!answer7)
+        let answer8 = queue.found(.milliseconds(8), at: at(71_000))
+        #expect(answer8)
         #expect(queue.depth == .microseconds(7_500))
         // It was wrong to shrink: the next time takes twice as long.
-        #expect(queue.ranEmpty(at: at(72_000)))
-        #expect(!queue.found(.milliseconds(8), at: at(110_000)))
-        #expect(queue.found(.milliseconds(8), at: at(133_000)))
+        let answer9 = queue.ranEmpty(at: at(72_000))
+        #expect(answer9)
+        let answer10 = queue.found(.milliseconds(8), at: at(110_000))
+        #expect(!answer10)
+        let answer11 = queue.found(.milliseconds(8), at: at(133_000))
+        #expect(answer11)
     }
 
     @Test(arguments: 0..<50 as Range<UInt64>) func theQueueKeepsItsBoundsWhateverHappens(seed: UInt64) {
@@ -74,7 +85,8 @@ import Testing
         var reopening = Reopening()
         let began = Instant.now
         try reopening.lost(AudioFault(.transfer, ENODEV), at: began)
-        #expect(try reopening.isDue())
+        let answer12 = try reopening.isDue()
+        #expect(answer12)
         try reopening.failed(AudioFault(.open, ENOENT), at: began)
         #expect(throws: AudioFault(.open, ENOENT)) {
             try reopening.failed(AudioFault(.open, ENOENT), at: began + Reopening.most)
