@@ -106,7 +106,9 @@ final class ALSACapture: CaptureSource {
     }
 
     private func recover(_ pcm: ALSAPCM, _ error: Int) throws(AudioFault) {
-        guard error == -Int(EPIPE) || error == -Int(ESTRPIPE) else { throw AudioFault(.transfer, Int32(clamping: error)) }
+        guard error == -Int(EPIPE) || error == -Int(ESTRPIPE) else {
+            throw AudioFault(.transfer, Int32(clamping: error))
+        }
         recoveries += 1
         if pcm.isServer {
             // Its plug-in miscounts a stream that is prepared again.

@@ -16,6 +16,8 @@ final class ALSAPlayback: PlaybackSink {
     private static let waitMilliseconds: Int32 = 100
     /// The buffer: room for the queue to grow into.
     private static let bufferMicroseconds = 80_000
+    /// A server that ran and takes nothing for so many waits has lost its device.
+    private static let waitsMax = 3
     /// The shortest sleep while a server hands on in steps of its own.
     private static let napMin = Duration.microseconds(300)
     /// A PCM without a clock takes everything at once; one that seems so much ahead of time is that.
@@ -40,6 +42,9 @@ final class ALSAPlayback: PlaybackSink {
     private(set) var underruns = 0
     private var startedAt = Instant.zero
     private var framesWritten = 0
+    /// Waits since the last block in which a server took nothing, and whether it took any since it was started.
+    private var waits = 0
+    private var hasMoved = false
 
     init(name: String, period: Duration, queue: Duration) {
         self.name = name
@@ -79,6 +84,8 @@ final class ALSAPlayback: PlaybackSink {
         if !pcm.isConfigured { try configure(pcm) }
         resampler?.reset()
         framesWritten = 0
+        waits = 0
+        hasMoved = false
         startedAt = .now
         try setTarget(pcm)
         try pcm.makeReady()
@@ -147,10 +154,18 @@ final class ALSAPlayback: PlaybackSink {
                 return false
             }
             if left + block <= target {
+                waits = 0
+                hasMoved = true
                 if depth.found(duration(left, pcm), at: now) { try setTarget(pcm) }
                 return true
             }
-            if now >= end { return false }
+            if now >= end {
+                // A server that took its device away may say nothing, and just take no more. (One that has only been
+                // started may be busy with a long block of before.)
+                waits += 1
+                if hasMoved, waits >= Self.waitsMax { throw AudioFault(.transfer, ENODEV) }
+                return false
+            }
             Audio.sleep(until: now + max(Self.napMin, duration(left + block - target, pcm)))
         }
     }
@@ -254,7 +269,9 @@ final class ALSAPlayback: PlaybackSink {
     }
 
     private func recover(_ pcm: ALSAPCM, _ error: Int) throws(AudioFault) {
-        guard error == -Int(EPIPE) || error == -Int(ESTRPIPE) else { throw AudioFault(.transfer, Int32(clamping: error)) }
+        guard error == -Int(EPIPE) || error == -Int(ESTRPIPE) else {
+            throw AudioFault(.transfer, Int32(clamping: error))
+        }
         underruns += 1
         if error == -Int(EPIPE) { depth.ranEmpty(at: .now) }
         if pcm.isServer {

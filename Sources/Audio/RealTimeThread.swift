@@ -18,6 +18,21 @@ public struct RealTimeThreadInfo: Equatable, Sendable {
     public let priority: Int32
 }
 
+/// The threads of this room that could not take real-time priority themselves.
+public enum AudioThreads {
+    private static let handler = Mutex<(@Sendable (RealTimeThreadInfo) -> Void)?>(nil)
+
+    /// Has `handler` called for every thread that is started without real-time priority from now on, by who starts it.
+    public static func whenOrdinary(_ handler: (@Sendable (RealTimeThreadInfo) -> Void)?) {
+        self.handler.withLock { $0 = handler }
+    }
+
+    static func started(_ thread: RealTimeThreadInfo) {
+        guard !thread.isRealTime, let handler = handler.withLock({ $0 }) else { return }
+        handler(thread)
+    }
+}
+
 /// A thread that runs a body to its end, under SCHED_FIFO when the process may (sched(7), RLIMIT_RTPRIO).
 final class RealTimeThread: @unchecked Sendable {
     /// Above ordinary tasks, below the kernel's threaded interrupts (50).
@@ -81,6 +96,7 @@ final class RealTimeThread: @unchecked Sendable {
         var parameter = sched_param()
         parameter.sched_priority = Self.priority
         priorityError = pthread_setschedparam(thread, SCHED_FIFO, &parameter)
+        AudioThreads.started(information)
     }
 
     var information: RealTimeThreadInfo {

@@ -12,6 +12,8 @@ import Musl
 public enum RealTimeKitError: Error, Equatable, Sendable, CustomStringConvertible {
     /// Nobody on the bus gives out priorities.
     case notThere
+    /// The bus is not there (yet).
+    case notConnected
     /// rtkit gives out lower priorities only.
     case priorityTooHigh(wanted: Int32, most: Int32)
     /// The limit that rtkit wants (RLIMIT_RTTIME) could not be set; `code` is an errno.
@@ -24,6 +26,7 @@ public enum RealTimeKitError: Error, Equatable, Sendable, CustomStringConvertibl
         switch self {
         case .notThere:
             "rtkit is not there; install it (package rtkit), or allow real-time priority by LimitRTPRIO= (systemd) or limits.d(5)"
+        case .notConnected: "not connected to the system bus, where rtkit is"
         case .priorityTooHigh(let wanted, let most): "rtkit gives real-time priorities up to \(most), not \(wanted)"
         case .limit(let code): "cannot set RLIMIT_RTTIME: \(String(cString: strerror(code)))"
         case .refused(let reason): "rtkit refused real-time priority: \(reason)"
@@ -81,7 +84,8 @@ public struct RealTimeKit: Sendable {
     }
 
     private static func problem(_ error: DBusError) -> RealTimeKitError {
-        switch error.remoteName {
+        if case .disconnected = error { return .notConnected }
+        return switch error.remoteName {
         case "org.freedesktop.DBus.Error.ServiceUnknown"?, "org.freedesktop.DBus.Error.NameHasNoOwner"?: .notThere
         default: .refused("\(error)")
         }

@@ -11,6 +11,7 @@ import Logging
 import PTTBus
 import PushToTalkCore
 import Reactor
+import RealTimeKit
 import Recordings
 import RelayClient
 import RelayProtocol
@@ -35,6 +36,7 @@ extension Daemon {
         private let desktop: SystemUI?
         private let recorder: Recorder?
         private let surroundings: ChannelDirector.Surroundings
+        private let realTime: RealTimeRequests
 
         /// The rooms, joined; nothing runs before `start`.
         init(
@@ -51,6 +53,7 @@ extension Daemon {
             recorder = try await Self.recorder(configuration, state: state, of: channel)
             let bus = DBusConnection(to: address, on: loop, logger: Logger(label: "pttd.bus"))
             let systemBus = DBusConnection(to: systemAddress, on: loop, logger: Logger(label: "pttd.bluez"))
+            realTime = Daemon.realTimeRequests(on: systemBus)
             let api = DaemonAPI(bus: bus, controls: director, logger: Logger(label: "pttd.api"))
             let publisher = StatusPublisher(api: api, director: director)
             let foreground = ForegroundMonitor(on: systemBus, logger: Logger(label: "pttd.sessions"))
@@ -138,6 +141,7 @@ extension Daemon {
             } catch {
                 logger.warning("no Bluetooth yet: BlueZ's bus is tried again and again", metadata: ["why": "\(error)"])
             }
+            await realTime.ask()
             await attempt("no Bluetooth: the bus does not tell of BlueZ", logger) { try await accessories.start() }
             await attempt("telephone calls are not noticed", logger) { try await calls.start() }
             await attempt("programs count as being in the foreground", logger) {

@@ -17,7 +17,8 @@ import Testing
 
     /// A service under rtkit's name that gives priorities up to `most`, or refuses with `refusal`.
     private func serve(
-        _ fixture: BusFixture, most: Int32 = 20, refusal: DBusErrorReply? = nil, asked: @escaping @Sendable (Asked) -> Void
+        _ fixture: BusFixture, most: Int32 = 20, refusal: DBusErrorReply? = nil,
+        asked: @escaping @Sendable (Asked) -> Void
     ) async throws -> DBusConnection {
         let service = try await fixture.connect()
         let interface = DBusInterface(
@@ -94,6 +95,28 @@ import Testing
             await #expect(throws: RealTimeKitError.notThere) {
                 try await kit.makeRealTime(thread: 1, priority: 10)
             }
+        }
+    }
+
+    @Test func threadsThatWantItBeforeTheBusIsThereWaitAndAreAskedForLater() async throws {
+        try await withBus { fixture in
+            let asked = Mutex<[Asked]>([])
+            let service = try await serve(fixture) { question in asked.withLock { $0.append(question) } }
+            let bus = DBusConnection(to: .address(fixture.bus.address), on: fixture.loop, logger: fixture.logger)
+            let requests = RealTimeRequests(RealTimeKit(on: bus), logger: fixture.logger)
+            requests.add(thread: 5, priority: 10)
+            requests.add(thread: 6, priority: 10)
+            await requests.ask()
+            #expect(requests.waiting == 2 && asked.withLock { $0.isEmpty })
+            try await bus.connect()
+            // One of the questions of before may still be on its way to being refused.
+            for _ in 0..<1_000 where requests.waiting > 0 {
+                await requests.ask()
+                try await Task.sleep(for: .milliseconds(5))
+            }
+            #expect(asked.withLock { $0.map(\.thread) } == [5, 6])
+            await bus.close()
+            await service.close()
         }
     }
 
