@@ -152,9 +152,14 @@ public final class CaptureEngine: Sendable {
                     ])
             }
         case .ended(let burst, let reason):
+            let counts = statistics
+            let each = counts.encoding.milliseconds * 1000 / Double(max(1, counts.frames))
             logger.info(
                 "capture ended",
-                metadata: ["t": "\(Instant.now.nanoseconds)", "burst": "\(burst)", "reason": "\(reason)"])
+                metadata: [
+                    "t": "\(Instant.now.nanoseconds)", "burst": "\(burst)", "reason": "\(reason)",
+                    "encode_us": "\(each)",
+                ])
         case .failed(let error):
             logger.error("microphone failed: \(error)", metadata: ["t": "\(Instant.now.nanoseconds)"])
         }

@@ -114,6 +114,8 @@ public struct CaptureStatistics: Sendable, Equatable {
     public var framesDropped = 0
     /// Overruns and suspensions recovered from; samples were lost.
     public var overruns = 0
+    /// Time spent on processing and encoding all frames.
+    public var encoding = Duration.zero
     /// Times a device that vanished within a burst came back in time.
     public var returns = 0
     /// Times the device was set running.

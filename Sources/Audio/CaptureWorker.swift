@@ -32,6 +32,7 @@ final class CaptureWorker: @unchecked Sendable {
     private let framesDropped = Atomic<Int>(0)
     private let overruns = Atomic<Int>(0)
     private let returns = Atomic<Int>(0)
+    private let encoding = Atomic<Int64>(0)
     private let starts = Atomic<Int>(0)
     private let stops = Atomic<Int>(0)
 
@@ -81,6 +82,7 @@ final class CaptureWorker: @unchecked Sendable {
         counts.frames = framesOut.load(ordering: .relaxed)
         counts.framesDropped = framesDropped.load(ordering: .relaxed)
         counts.overruns = overruns.load(ordering: .relaxed)
+        counts.encoding = .nanoseconds(encoding.load(ordering: .relaxed))
         counts.returns = returns.load(ordering: .relaxed)
         counts.deviceStops = stops.load(ordering: .acquiring)
         counts.deviceStarts = starts.load(ordering: .acquiring)
@@ -268,6 +270,7 @@ final class CaptureWorker: @unchecked Sendable {
         slot.isFirst = frame.isFirst
         slot.isLast = frame.isLast
         slot.level = frame.level
+        encoding.add(frame.took.nanoseconds, ordering: .relaxed)
         slot.position = UInt32(truncatingIfNeeded: frame.position)
         slot.time = ((machine.firstSampleAt ?? .now) + CaptureStateMachine.duration(frame.position)).nanoseconds
         guard frame.length > 0 else {

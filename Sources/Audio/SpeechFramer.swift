@@ -21,6 +21,8 @@ final class SpeechFramer {
         var isLast: Bool
         /// dBFS.
         var level: Float
+        /// Time that processing and encoding took.
+        var took: Duration
     }
 
     let frameSamples: Int
@@ -116,6 +118,7 @@ final class SpeechFramer {
         if let end = machine.endPosition, position + Int64(pendingCount) > end - CaptureStateMachine.fade {
             for index in 0..<pendingCount { pending[index] *= machine.gain(at: position + Int64(index)) }
         }
+        let began = Instant.now
         suppressor?.process(pending, count: frameSamples)
         gain?.process(pending, count: frameSamples)
         let loss = expectedLoss.load(ordering: .relaxed)
@@ -125,7 +128,8 @@ final class SpeechFramer {
         }
         let level = Self.level(pending, count: frameSamples)
         let length = encoder.encode(pending, count: frameSamples, into: packet)
-        let frame = Frame(length: length, position: position, isFirst: isFirst, isLast: isLast, level: level)
+        let frame = Frame(
+            length: length, position: position, isFirst: isFirst, isLast: isLast, level: level, took: .now - began)
         pendingCount = 0
         position += Int64(frameSamples)
         if length > 0 { isFirst = false }

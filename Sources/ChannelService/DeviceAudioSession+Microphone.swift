@@ -107,7 +107,7 @@ extension DeviceAudioSession {
     /// The microphone hears: the tone says so, and the transmission begins with it.
     func tellToGoAhead(_ burst: UInt32) {
         goAheadBurst = burst
-        guard configuration.playsTones, !speakerBlocked, tonesPlaying == 0 else { return goAhead(from: .now) }
+        guard configuration.playsTones, !speakerBlocked else { return goAhead(from: .now) }
         play(.microphoneOn)
         // Without a speaker nobody hears a tone, and nobody is to wait for one.
         if speakerBlocked { goAhead(from: .now) } else { goAheadSounded = true }

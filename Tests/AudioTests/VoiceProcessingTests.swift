@@ -29,25 +29,25 @@ import Testing
         return samples
     }
 
-    @Test(arguments: [0.03, 0.1, 0.3, 0.9]) func faintAndLoudSpeechComeOutAlikeAndPausesAreNotTurnedUp(volume: Double) {
+    @Test(arguments: [0.03, 0.9]) func faintAndLoudSpeechComeOutAlikeAndPausesAreNotTurnedUp(volume: Double) {
         var control = GainControl()
-        let spoken = words(volume: volume, seconds: 12)
+        let spoken = words(volume: volume, seconds: 5)
         let output = controlled(spoken, &control)
         let wanted = min(GainControl.gainMax, max(GainControl.gainMin, GainControl.target - level(spoken[..<24_000])))
-        #expect(abs(level(output[480_000..<504_000]) - level(spoken[480_000..<504_000]) - wanted) < 2.5)
-        // In a pause of 6 s more, the gain stays.
+        #expect(abs(level(output[192_000..<216_000]) - level(spoken[192_000..<216_000]) - wanted) < 2.5)
+        // In a pause of a second more, the gain stays.
         let before = control.decibels
         var generator = SeededGenerator(seed: 4)
-        _ = controlled((0..<288_000).map { _ in .random(in: -0.0005...0.0005, using: &generator) }, &control)
+        _ = controlled((0..<48_000).map { _ in .random(in: -0.0005...0.0005, using: &generator) }, &control)
         #expect(control.decibels == before)
     }
 
-    @Test(arguments: 0..<20) func nothingComesOutAboveTheCeilingAndNothingIsDelayed(seed: Int) {
+    @Test(arguments: 0..<6) func nothingComesOutAboveTheCeilingAndNothingIsDelayed(seed: Int) {
         var generator = SeededGenerator(seed: UInt64(seed))
         var control = GainControl(fixed: seed % 2 == 0 ? nil : 30)
         // Bursts of all loudnesses, up to beyond full scale.
         var samples: [Float] = []
-        while samples.count < 48_000 {
+        while samples.count < 24_000 {
             let volume = Float.random(in: 0...1.5, using: &generator)
             samples += (0..<Int.random(in: 1...2_000, using: &generator)).map { _ in
                 .random(in: -volume...volume, using: &generator)
@@ -63,17 +63,17 @@ import Testing
     @Test func steadyNoiseIsMadeQuieterAndSpeechComesThroughFiveMillisecondsLater() throws {
         var generator = SeededGenerator(seed: 5)
         let suppressor = try NoiseSuppressor()
-        var samples = words(volume: 0.3, seconds: 6)
+        var samples = words(volume: 0.3, seconds: 4)
         for index in samples.indices { samples[index] += .random(in: -0.02...0.02, using: &generator) }
         var output = samples
         output.withUnsafeMutableBufferPointer { buffer in
             guard let base = buffer.baseAddress else { return }
             for start in stride(from: 0, to: buffer.count, by: 480) { suppressor.process(base + start, count: 480) }
         }
-        // The pauses after 3.5 and 4.5 s.
+        // The pause after 3.5 s.
         #expect(level(output[172_000..<190_000]) < level(samples[172_000..<190_000]) - 6)
-        let found = find(samples[200_000..<210_000], in: output, 199_000..<202_000)
-        #expect(found.offset == 200_000 + NoiseSuppressor.block && found.likeness > 0.9)
+        let found = find(samples[150_000..<152_000], in: output, 150_000..<150_480)
+        #expect(found.offset == 150_000 + NoiseSuppressor.block && found.likeness > 0.9)
         // Nothing of a burst is heard in the next.
         suppressor.begin()
         var silence = [Float](repeating: 0, count: NoiseSuppressor.block)
@@ -100,7 +100,7 @@ import Testing
         var protection = LossProtection(settings)
         encoder.protect(protection.expect(percent: loss))
         let (whole, holed) = (try OpusDecoder(), try OpusDecoder())
-        let speech = voice(seconds: 4)
+        let speech = voice
         let samples = duration.samples
         var packet = [UInt8](repeating: 0, count: opusPayloadMax)
         var heard = [Float](repeating: 0, count: OpusDecoder.samplesMax)
@@ -143,8 +143,5 @@ import Testing
         let concealed = try restored(duration, loss: loss, byCopies: false)
         print("lost frames of \(duration.rawValue) ms at \(loss) %: \(byCopy) dB by copies, \(concealed) dB concealed")
         #expect(byCopy > concealed + 2)
-        // Without protection there are no copies, and both are the same.
-        #expect(
-            abs(try restored(duration, loss: 0, byCopies: true) - restored(duration, loss: 0, byCopies: false)) < 0.5)
     }
 }

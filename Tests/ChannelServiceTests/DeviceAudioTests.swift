@@ -211,6 +211,50 @@ import Testing
         await under.finish()
     }
 
+    @Test func aMicrophoneThatTakesTimeToHearIsWaitedForAndThenTheToneSounds() async throws {
+        let directory = try TemporaryDirectory()
+        // A Bluetooth link that runs after 400 ms.
+        try writeWAV([Float](repeating: 0, count: 19_200) + chirp(seconds: 2), to: directory.file("speech.wav"))
+        var configuration = ChannelServiceConfiguration(
+            microphone: .wav(path: directory.file("speech.wav")), speaker: .wav(path: directory.file("out.wav")))
+        configuration.capture.microphoneStart = .whenHeard
+        configuration.playback.recordingKeepsTime = false
+        let under = try ServiceUnderTest(configuration)
+        try await under.start()
+        let pressed = Instant.now
+        // The begin is done when the microphone records.
+        try await under.begin()
+        #expect(.now - pressed >= .milliseconds(400))
+        #expect(await eventually { under.frames.count >= 20 })
+        #expect(await under.service.snapshot.inputLevel.map { $0 > -40 } ?? false)
+        try await under.stop()
+        #expect(await under.waitFor { $0 == .notice(.transmissionAudioFinished(erased: false)) })
+        #expect(await eventually { await under.service.snapshot.audioSession == .inactive })
+        #expect(await under.service.snapshot.inputLevel == nil)
+        await under.finish()
+        let frames = under.frames
+        #expect(frames.first.map { $0.captureTime >= pressed + .milliseconds(400) } ?? false)
+        // But the last, which are the encoder's own delay.
+        #expect(frames.dropLast(2).allSatisfy { $0.level > -60 })
+        // One tone for the beginning and one for the end.
+        let tones = try readWAV(directory.file("out.wav"))
+        #expect(tones.count { abs($0) > 0.02 } > 4_800 && tones.count < 48_000, "\(tones.count) samples of tones")
+    }
+
+    /// Without a speaker nobody waits for a tone.
+    @Test func withoutTonesAMicrophoneThatTakesTimeBeginsWhenItHears() async throws {
+        let directory = try TemporaryDirectory()
+        try writeWAV([Float](repeating: 0, count: 4_800) + chirp(seconds: 2), to: directory.file("speech.wav"))
+        var configuration = ChannelServiceConfiguration(
+            microphone: .wav(path: directory.file("speech.wav")), speaker: .alsa("no-such-speaker"))
+        configuration.capture.microphoneStart = .whenHeard
+        let under = try ServiceUnderTest(configuration)
+        try await under.start()
+        try await under.begin()
+        #expect(await eventually { !under.frames.isEmpty })
+        await under.finish()
+    }
+
     @Test func cuttingATailGivesFramesOfItsBurstAndNoStaleNews() async throws {
         let directory = try TemporaryDirectory()
         try writeWAV(chirp(seconds: 2), to: directory.file("speech.wav"))
