@@ -150,7 +150,8 @@ let package = Package(
             [
                 "Bridge", "DaemonAPI", "Accessories", "ChannelService", "RelayClient", "RelayServer", "BlueZ", "DBus",
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "MonotonicTime",
-                "Reactor", "PTTBus", "Calls", "RealTimeKit", "SystemUI", "Recordings", "Logs", "Terminal", arguments, log,
+                "Reactor", "PTTBus", "Calls", "RealTimeKit", "SystemUI", "Recordings", "Logs", "Terminal", arguments,
+                log,
             ]),
         executable(
             "pttctl",
@@ -236,7 +237,8 @@ let package = Package(
             [
                 "FakeBlueZ", "BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "RelayServer",
                 "Accessories", "Bridge",
-                "Calls", "ChannelService", "Recordings", "Cryptography", "PTTBus", "PushToTalkCore", "SystemUI", "MonotonicTime",
+                "Calls", "ChannelService", "Recordings", "Cryptography", "PTTBus", "PushToTalkCore", "SystemUI",
+                "MonotonicTime",
                 "Reactor", log,
             ]),
         tests(

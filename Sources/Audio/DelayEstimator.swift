@@ -84,7 +84,8 @@ struct DelayEstimator {
     /// The packet before one that came at `now` is missing: its copy (FEC) came with that one, as late as that.
     mutating func lost(mediaTime: Int64, span: Int64, at now: Instant) {
         guard let base else { return }
-        delays.add(Int((now.nanoseconds &- mediaTime &- base) / Self.binNanoseconds), forgetting: Double(span) / Self.memory)
+        delays.add(
+            Int((now.nanoseconds &- mediaTime &- base) / Self.binNanoseconds), forgetting: Double(span) / Self.memory)
         settle(span)
     }
 

@@ -188,7 +188,8 @@ final class TimeScaler {
         return bestLikeness >= (isFar ? Self.likenessWhenFar : Self.likenessMin) ? best : nil
     }
 
-    private static func likeness(_ a: UnsafePointer<Float>, _ b: UnsafePointer<Float>, _ count: Int, step: Int) -> Float {
+    private static func likeness(_ a: UnsafePointer<Float>, _ b: UnsafePointer<Float>, _ count: Int, step: Int) -> Float
+    {
         var (product, left, right): (Float, Float, Float) = (0, 1e-9, 1e-9)
         var index = 0
         while index < count {

@@ -47,8 +47,9 @@ import Testing
         return Double(count) * 48_000 / Double(samples.count)
     }
 
-    @Test(arguments: [85.0, 120, 210, 330]) func aVoiceIsShortenedAndLengthenedWithoutAStepAndKeepsItsPitch(hertz: Double)
-    {
+    @Test(arguments: [85.0, 120, 210, 330]) func aVoiceIsShortenedAndLengthenedWithoutAStepAndKeepsItsPitch(
+        hertz: Double
+    ) {
         let spoken = voice(hertz, seconds: 4)
         let calm = largestStep(spoken)
         let short = run(spoken) { _ = $0.shorten(by: 4_000) }
@@ -99,7 +100,9 @@ import Testing
             if scaler.count < TimeScaler.wanted {
                 let count = Int.random(in: 1...OpusDecoder.samplesMax, using: &generator)
                 let room = scaler.room()
-                for index in 0..<count { room[index] = Float.random(in: -1...1, using: &generator) * (seed % 2 == 0 ? 1 : 1e-3) }
+                for index in 0..<count {
+                    room[index] = Float.random(in: -1...1, using: &generator) * (seed % 2 == 0 ? 1 : 1e-3)
+                }
                 scaler.commit(count)
             }
             let before = scaler.count
@@ -147,7 +150,9 @@ import Testing
         return output
     }
 
-    @Test(arguments: [-300.0, -200, -20, 20, 200, 300]) func aToneIsStretchedByTheDriftAndHasNoStepWhereThatBegins(drift: Double)
+    @Test(arguments: [-300.0, -200, -20, 20, 200, 300]) func aToneIsStretchedByTheDriftAndHasNoStepWhereThatBegins(
+        drift: Double
+    )
         throws
     {
         let heard = try run(drift, seconds: 20, learnedAfter: 2)
