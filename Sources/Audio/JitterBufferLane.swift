@@ -46,7 +46,8 @@ final class JitterBufferLane {
 
     /// Steps from the burst's first packet to the one with this number on the wire.
     func place(of sequence: UInt16) -> Int64 {
-        newestSequence + Int64(Int16(bitPattern: sequence &- firstSequence &- UInt16(truncatingIfNeeded: newestSequence)))
+        newestSequence
+            + Int64(Int16(bitPattern: sequence &- firstSequence &- UInt16(truncatingIfNeeded: newestSequence)))
     }
 
     /// Samples from the burst's first packet to this time on the wire.

@@ -134,7 +134,7 @@ final class TimeScaler {
     func lengthen(by most: Int) -> Int {
         let longest = min(Self.lagMax, most + Self.tolerance, Int(budget))
         let span = min(Self.spanMax, count)
-        guard longest >= Self.lagMin, span >= Self.lagMin else { return 0 }
+        guard longest >= Self.lagMin, span >= Self.lagMin, end + longest <= Self.capacity else { return 0 }
         let start = samples + position
         let isQuiet = Self.energy(start, count) < quietLimit
         guard let lag = isQuiet ? longest : bestLag(start, start, -longest, span, isFar: false) else { return 0 }
@@ -188,7 +188,8 @@ final class TimeScaler {
         return bestLikeness >= (isFar ? Self.likenessWhenFar : Self.likenessMin) ? best : nil
     }
 
-    private static func likeness(_ a: UnsafePointer<Float>, _ b: UnsafePointer<Float>, _ count: Int, step: Int) -> Float {
+    private static func likeness(_ a: UnsafePointer<Float>, _ b: UnsafePointer<Float>, _ count: Int, step: Int) -> Float
+    {
         var (product, left, right): (Float, Float, Float) = (0, 1e-9, 1e-9)
         var index = 0
         while index < count {
