@@ -34,7 +34,6 @@ extension JitterBufferStateMachine {
         waitsInVain = 0
         correction = PaceRule()
         playedNewest = -1
-        for index in played.indices { played[index] = false }
         estimator.beginBurst()
     }
 
@@ -52,7 +51,7 @@ extension JitterBufferStateMachine {
         playing = true
         nextSequence = first.sequence
         nextTimestamp = first.timestamp
-        playedNewest = first.sequence - 1
+        playedNewest = first.sequence - 1 - Int64(played.count)
         return decode(found, isFirst: true, at: now)
     }
 
@@ -79,7 +78,7 @@ extension JitterBufferStateMachine {
         let wait = due(packet.timestamp) - now
         let left = packet.timestamp - nextTimestamp
         if left > 0, wait > .milliseconds(2) {
-            let samples = min(Self.samples(wait), Self.concealStep, max(1, Int(clamping: left)))
+            let samples = min(min(Self.samples(wait), Self.concealStep), max(1, Int(clamping: left)))
             nextTimestamp += Int64(samples)
             return concealed < Self.concealMax && samples == Self.concealStep ? conceal(samples) : silence(samples)
         }
