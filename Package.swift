@@ -107,18 +107,20 @@ let package = Package(
         // Floor 3
         room("BlueZ", ["CBluetooth", "DBus", "MonotonicTime", "Reactor", log]),
         room("Calls", ["DBus", "MonotonicTime", "Reactor", log]),
+        room("RealTimeKit", ["DBus", "CLinux", log]),
         room(
             "PTTBus", ["DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log],
             resources: [.embedInCode("Interfaces")]),
         room("SystemUI", ["DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
-        room("Audio", ["CALSA", "COpus", "CLinux", "MonotonicTime", log]),
+        room("Audio", ["CALSA", "COpus", "CSpeexDSP", "CLinux", "MonotonicTime", log]),
         room("RelayClient", ["QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
 
         // Floor 4
+        room("Recordings", ["COgg", "COpus", "Audio", "Reactor", "MonotonicTime", log]),
         room(
             "Accessories", ["BlueZ", "DBus", "LinuxInput", "Settings", "MonotonicTime", "Reactor", log],
             resources: [.embedInCode("Profiles")]),
-        room("ChannelService", ["PushToTalkCore", "Audio", "MonotonicTime", "Reactor", log]),
+        room("ChannelService", ["PushToTalkCore", "Audio", "Settings", "MonotonicTime", "Reactor", log]),
         room("PushToTalk", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         room(
             "RelayServer",
@@ -148,7 +150,7 @@ let package = Package(
             [
                 "Bridge", "DaemonAPI", "Accessories", "ChannelService", "RelayClient", "RelayServer", "BlueZ", "DBus",
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "MonotonicTime",
-                "Reactor", "PTTBus", "Calls", "SystemUI", "Logs", "Terminal", arguments, log,
+                "Reactor", "PTTBus", "Calls", "RealTimeKit", "SystemUI", "Recordings", "Logs", "Terminal", arguments, log,
             ]),
         executable(
             "pttctl",
@@ -197,7 +199,9 @@ let package = Package(
             ["BusTestSupport", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         tests(
             "Calls", named: "Calls", ["BusTestSupport", "DBus", "MonotonicTime", "Reactor", log], exclude: ["modem.py"]),
+        tests("RealTimeKit", named: "RealTimeKit", ["BusTestSupport", "DBus", "CLinux", log]),
         tests("Audio", named: "Audio", ["MonotonicTime", "COpus", log]),
+        tests("Recordings", named: "Recordings", ["COgg", "COpus", "Audio", "Reactor", "MonotonicTime", log]),
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
         .executableTarget(
             name: "AudioProbe", dependencies: ["Audio", "CAllocationCounter", "MonotonicTime", log],
@@ -232,7 +236,7 @@ let package = Package(
             [
                 "FakeBlueZ", "BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "RelayServer",
                 "Accessories", "Bridge",
-                "Calls", "ChannelService", "Cryptography", "PTTBus", "PushToTalkCore", "SystemUI", "MonotonicTime",
+                "Calls", "ChannelService", "Recordings", "Cryptography", "PTTBus", "PushToTalkCore", "SystemUI", "MonotonicTime",
                 "Reactor", log,
             ]),
         tests(

@@ -12,9 +12,9 @@ import Musl
 /// How the speaker is used.
 public struct PlaybackConfiguration: Sendable {
     /// The device's period that is asked for; the device may give another.
-    public var period = Duration.milliseconds(5)
-    /// How much sound is kept queued in the device; it grows by a period with every underrun.
-    public var deviceQueue = Duration.milliseconds(15)
+    public var period = Duration.microseconds(2_500)
+    /// The least sound that is kept queued in the device; it grows by 2.5 ms with every underrun (`QueueDepth`).
+    public var deviceQueue = Duration.microseconds(7_500)
     /// How long received packets wait for later ones.
     public var jitter = JitterBufferSettings()
     /// Whether the device is closed, not just stopped, while nothing plays. Opening costs time at the next burst.
@@ -25,7 +25,7 @@ public struct PlaybackConfiguration: Sendable {
     /// The tones' loudness, 0…1.
     public var toneVolume: Float = 0.25
 
-    /// 5 ms periods, 15 ms queued, device kept open.
+    /// 2.5 ms periods, 7.5 ms queued, device kept open.
     public init() {}
 }
 
@@ -179,6 +179,9 @@ public final class PlaybackEngine: Sendable {
 
     /// Counts since the engine was made. From any thread.
     public var statistics: PlaybackStatistics { worker.statistics }
+
+    /// The engine's thread, for who can give it real-time priority.
+    public var realTimeThread: RealTimeThreadInfo { thread.information }
 
     /// Whether the device runs at this moment. From any thread.
     public var isPlaying: Bool { worker.isRunning }

@@ -1,5 +1,7 @@
 // The few file operations that the restoration store is made of, and what they are on this system.
 
+import Settings
+
 #if canImport(Glibc)
 import Glibc
 #else
@@ -42,22 +44,11 @@ struct SystemFiles: RestorationFiles {
     }
 
     func write(_ bytes: [UInt8], to path: String) throws(RestorationStoreError) {
-        let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o600)
-        guard descriptor >= 0 else { throw Self.failure("create", path) }
-        var error: RestorationStoreError?
-        var rest = bytes[...]
-        while !rest.isEmpty, error == nil {
-            let count = rest.withUnsafeBytes { systemWrite(descriptor, $0.baseAddress, $0.count) }
-            if count > 0 {
-                rest = rest.dropFirst(count)
-            } else if count == 0 || errno != EINTR {
-                error = Self.failure("write", path)
-            }
+        do throws(AtomicFile.Failure) {
+            try AtomicFile.writeThrough(bytes, to: path, mode: 0o600)
+        } catch {
+            throw RestorationStoreError(error)
         }
-        if error == nil, fsync(descriptor) != 0 { error = Self.failure("write", path) }
-        // Some file systems tell only now that there is no room.
-        if close(descriptor) != 0, error == nil { error = Self.failure("write", path) }
-        if let error { throw error }
     }
 
     func rename(_ path: String, to other: String) throws(RestorationStoreError) {
@@ -69,11 +60,11 @@ struct SystemFiles: RestorationFiles {
     }
 
     func synchronize(directory: String) throws(RestorationStoreError) {
-        let descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard descriptor >= 0 else { throw Self.failure("open", directory) }
-        defer { close(descriptor) }
-        // A file system that cannot do this for directories (EINVAL) has its own way.
-        guard fsync(descriptor) == 0 || errno == EINVAL else { throw Self.failure("write", directory) }
+        do throws(AtomicFile.Failure) {
+            try AtomicFile.synchronize(directory: directory)
+        } catch {
+            throw RestorationStoreError(error)
+        }
     }
 
     private static func failure(_ operation: String, _ path: String) -> RestorationStoreError {
@@ -87,7 +78,11 @@ struct SystemFiles: RestorationFiles {
 private func systemRead(_ descriptor: Int32, _ bytes: UnsafeMutableRawPointer?, _ count: Int) -> Int {
     read(descriptor, bytes, count)
 }
-private func systemWrite(_ descriptor: Int32, _ bytes: UnsafeRawPointer?, _ count: Int) -> Int {
-    write(descriptor, bytes, count)
-}
 private func systemRename(_ path: String, _ other: String) -> Int32 { rename(path, other) }
+
+extension RestorationStoreError {
+    /// The same in the store's words.
+    init(_ failure: AtomicFile.Failure) {
+        self = .system(operation: failure.operation, path: failure.path, code: failure.code)
+    }
+}

@@ -52,7 +52,7 @@ extension RelayClient {
         case .floorQueued(let burst, let position):
             logger.info(
                 "waiting for the floor", metadata: ["burst": "\(burst.number)", "position": "\(position)", "t": time])
-        case .members, .memberJoined, .memberLeft, .floorTaken, .floorIdle, .frame, .listenerLoss: break
+        case .members, .memberJoined, .memberLeft, .floorQueueOffered, .floorTaken, .floorIdle, .frame, .listenerLoss: break
         }
     }
 }

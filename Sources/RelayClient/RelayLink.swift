@@ -19,6 +19,8 @@ public protocol RelayLink: Actor {
 
     /// Begins a burst: asks for the floor and holds the frames sent until it is granted.
     ///
+    /// When `floorQueued` is told instead, what was sent is erased, and the burst waits for `floorGranted`, for as long as it is
+    /// not ended: record no more until then, for what was captured before the grant is erased as well.
     /// Exactly one `transmissionEnded` follows for the returned burst, whatever happens.
     ///
     /// - Parameter priority: `FloorPriority`; it holds for all of the burst.
@@ -264,6 +266,8 @@ public enum RelayLinkEvent: Sendable, Equatable {
     /// A member left.
     case memberLeft(RelayMember)
 
+    /// Whether requests for the floor wait while another member talks, and are not refused; upon joining.
+    case floorQueueOffered(Bool)
     /// This end has the floor and may talk for `limit` from its first packet.
     case floorGranted(BurstID, limit: Duration)
     /// Another member has the floor, and this end's request waits for it, at this place from 1.

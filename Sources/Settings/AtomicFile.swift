@@ -25,30 +25,49 @@ public enum AtomicFile {
 
     /// Makes `path` a file of these bytes; when it returns they are on the disk. Beside it appears `path.new` while it is written.
     ///
+    /// - Parameters:
+    ///   - isSecret: Whether only this user may read it.
+    ///   - waits: Whether to wait for the disk. A file that may be lost, and whose reader knows a damaged one, need not.
     /// - Throws: `Failure`; then what was there before is still there.
-    public static func write(_ bytes: [UInt8], to path: String) throws(Failure) {
+    public static func write(
+        _ bytes: [UInt8], to path: String, isSecret: Bool = false, waits: Bool = true
+    ) throws(Failure) {
         let temporary = path + ".new"
-        let descriptor = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o644)
-        guard descriptor >= 0 else { throw failure("create", temporary) }
+        do throws(Failure) {
+            try writeThrough(bytes, to: temporary, mode: isSecret ? 0o600 : 0o644, waits: waits)
+            guard rename(temporary, path) == 0 else { throw failure("replace", path) }
+        } catch {
+            unlink(temporary)
+            throw error
+        }
+        if waits { try synchronize(directory: directory(of: path)) }
+    }
+
+    /// Makes `path` itself a file of these bytes; when it returns they are on the disk. It need not be whole after an error or an end.
+    ///
+    /// - Parameters:
+    ///   - mode: Its permissions, also of one that was left behind.
+    ///   - waits: Whether to wait for the disk.
+    public static func writeThrough(
+        _ bytes: [UInt8], to path: String, mode: UInt32, waits: Bool = true
+    ) throws(Failure) {
+        let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode)
+        guard descriptor >= 0 else { throw failure("create", path) }
         var error: Failure?
+        if mode & 0o077 == 0, fchmod(descriptor, mode) != 0 { error = failure("write", path) }
         var rest = bytes[...]
         while !rest.isEmpty, error == nil {
             let count = rest.withUnsafeBytes { systemWrite(descriptor, $0.baseAddress, $0.count) }
             if count > 0 {
                 rest = rest.dropFirst(count)
             } else if count == 0 || errno != EINTR {
-                error = failure("write", temporary)
+                error = failure("write", path)
             }
         }
-        if error == nil, fsync(descriptor) != 0 { error = failure("write", temporary) }
+        if error == nil, waits, fsync(descriptor) != 0 { error = failure("write", path) }
         // Some file systems tell only now that there is no room.
-        if close(descriptor) != 0, error == nil { error = failure("write", temporary) }
-        if error == nil, rename(temporary, path) != 0 { error = failure("replace", path) }
-        if let error {
-            unlink(temporary)
-            throw error
-        }
-        try synchronize(directory: directory(of: path))
+        if close(descriptor) != 0, error == nil { error = failure("write", path) }
+        if let error { throw error }
     }
 
     /// Gives a file that is not understood the name `path.damaged`, so that it is looked at once and not at every start.
@@ -80,7 +99,8 @@ public enum AtomicFile {
         return slash == path.startIndex ? "/" : String(path[..<slash])
     }
 
-    private static func synchronize(directory: String) throws(Failure) {
+    /// Waits until the names in a directory are on the disk.
+    public static func synchronize(directory: String) throws(Failure) {
         let descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { throw failure("open", directory) }
         defer { close(descriptor) }

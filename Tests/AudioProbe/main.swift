@@ -77,6 +77,11 @@ final class Loop {
                 timestamp &+= frame.position &+ 96_000
             }
             sequence &+= 1
+        case .hears(let burst, let after, let really):
+            say("microphone-hears burst=\(burst) really=\(really) after_ms=\(after.milliseconds)")
+            microphone.goAhead(from: now)
+        case .lost(let error): say("microphone-lost \(error)")
+        case .resumed(let gap): say("microphone-resumed gap_ms=\(gap.milliseconds)")
         case .ended(let burst, let reason):
             captureEnded += 1
             say("capture-ended burst=\(burst) reason=\(reason) running=\(microphone.isCapturing)")
@@ -136,7 +141,7 @@ do {
             loop.run(for: hold) { loop.failed }
             loop.microphone.stop()
             print("stop t=\(Instant.now.nanoseconds)")
-            loop.run(for: .seconds(5)) { (loop.captureEnded >= burst && loop.playbackEnded >= burst) || loop.failed }
+            loop.run(for: .seconds(5)) { loop.captureEnded >= burst && (loop.playbackEnded >= burst || loop.failed) }
             loop.run(for: gap)
         }
         loop.microphone.close()

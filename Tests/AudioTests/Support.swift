@@ -122,3 +122,30 @@ func find(_ part: ArraySlice<Float>, in whole: [Float], _ range: Range<Int>) -> 
         }
     }
 }
+
+/// Something like a voice: a buzz with a moving pitch through moving formants, in syllables.
+func voice(seconds: Double) -> [Float] {
+    var generator = SeededGenerator(seed: 11)
+    var samples: [Float] = []
+    var phase = 0.0
+    let length = 9_600
+    while samples.count < Int(seconds * 48_000) {
+        let pitch = Double.random(in: 90...180, using: &generator)
+        let glide = Double.random(in: -30...30, using: &generator)
+        let formants = (0..<3).map { Double.random(in: 300...800, using: &generator) * Double(1 + $0 * 2) }
+        for index in 0..<length {
+            let time = Double(index) / Double(length)
+            phase += (pitch + glide * time) / 48_000
+            var sum = 0.0
+            for harmonic in 1...24 {
+                let frequency = Double(harmonic) * (pitch + glide * time)
+                let strength = formants.map { exp(-pow((frequency - $0) / 180, 2)) }.reduce(0.02, +)
+                sum += strength * sin(2 * .pi * phase * Double(harmonic))
+            }
+            samples.append(Float(0.08 * sum * sin(.pi * time)))
+        }
+    }
+    return samples
+}
+
+func log10Of(_ value: Double) -> Double { log10(value) }

@@ -40,7 +40,7 @@ import Testing
             ])
         #expect(
             await under.service.run { $0.simulatedAudio.commands } == [
-                .prepared(.daemon), .activate, .startCapture, .tone(.microphoneOn), .stopCapture(.afterTail),
+                .prepared(.daemon), .activate, .startCapture(.atOnce), .tone(.microphoneOn), .stopCapture(.afterTail),
                 .tone(.microphoneOff), .deactivate(.finish),
             ])
         let after = await under.service.snapshot

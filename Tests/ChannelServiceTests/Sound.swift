@@ -54,23 +54,34 @@ func readWAV(_ path: String) throws -> [Float] {
     return []
 }
 
-/// The best normalised correlation of the first 80 % of `wanted` with `recording`, over delays of up to 0.4 s.
-func bestCorrelation(of recording: [Float], with wanted: [Float]) -> Double {
+/// The share, 0…1, of the first 80 % of `wanted` that is found in `recording`, in pieces of 50 ms. Each is looked for near where the
+/// one before it was found, so what is played faster or slower meanwhile is found, too; `recording` may begin up to 0.4 s earlier.
+func shareHeard(of wanted: [Float], in recording: [Float]) -> Double {
     // Every fourth sample is enough for what is below 2.5 kHz.
-    let recording = stride(from: 0, to: recording.count, by: 4).map { Double(recording[$0]) }
-    let wanted = stride(from: 0, to: wanted.count, by: 4).map { Double(wanted[$0]) }
-    guard recording.count >= wanted.count / 2, !wanted.isEmpty else { return 0 }
-    var best = 0.0
-    let length = wanted.count * 8 / 10
-    let energyWanted = wanted.prefix(length).reduce(0) { $0 + $1 * $1 }
-    for lag in 0..<max(1, min(recording.count - length, 4_800)) {
-        var product = 0.0
-        var energy = 0.0
-        for index in 0..<length {
-            product += recording[lag + index] * wanted[index]
-            energy += recording[lag + index] * recording[lag + index]
+    let recording = stride(from: 0, to: recording.count, by: 4).map { recording[$0] }
+    let wanted = stride(from: 0, to: wanted.count * 8 / 10, by: 4).map { wanted[$0] }
+    let piece = 600
+    guard wanted.count >= piece else { return 0 }
+    func likeness(_ place: Int, _ lag: Int) -> Float {
+        guard place + lag >= 0, place + lag + piece <= recording.count else { return 0 }
+        var (product, left, right): (Float, Float, Float) = (0, 1e-9, 1e-9)
+        for index in 0..<piece {
+            let (a, b) = (wanted[place + index], recording[place + lag + index])
+            product += a * b
+            left += a * a
+            right += b * b
         }
-        if energy > 0 { best = max(best, product / (energy * energyWanted).squareRoot()) }
+        return product / (left * right).squareRoot()
     }
-    return best
+    var (found, pieces) = (0, 0)
+    var lags = 0..<4_800
+    for place in stride(from: 0, through: wanted.count - piece, by: piece) {
+        pieces += 1
+        guard let best = lags.map({ (lag: $0, likeness: likeness(place, $0)) }).max(by: { $0.likeness < $1.likeness }),
+            best.likeness > 0.8
+        else { continue }
+        found += 1
+        lags = best.lag - 600..<best.lag + 600
+    }
+    return Double(found) / Double(pieces)
 }

@@ -65,7 +65,7 @@ import Testing
         core.media(
             MediaPacketHeader(
                 ssrc: ssrc ?? welcome.ssrc, sequence: sequence, keyID: keyID(welcome, id.number << 32 | number)),
-            byteCount: 100, from: id, at: now)
+            bytes: [UInt8](repeating: 0, count: 100), from: id, at: now)
     }
 
     @Test mutating func `a member is welcomed with all it needs, and the others hear of it`() {

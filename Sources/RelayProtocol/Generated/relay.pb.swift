@@ -760,9 +760,10 @@ public nonisolated struct Pttd_Relay_V1_SequenceRange: Sendable {
   public init() {}
 }
 
-/// Packets of a talker did not come: send those that are still kept. The relay opens a unidirectional stream for each request
-/// and writes repair_id to it (4 bytes, network order), then each packet that it has, oldest first, as a length of 2 bytes in
-/// network order and the RTP packet without a trailer; the end of the stream says that the rest is lost for good.
+/// Packets of a talker did not come: send those that are still kept. The relay opens a bidirectional stream for each request and
+/// writes repair_id to it (4 bytes, network order), then each packet that it has, oldest first, as a length of 2 bytes in
+/// network order and the RTP packet without a trailer, and ends the stream; the client ends its own side at once. What is not
+/// there is not at the relay: while the talker still has the floor it may come yet, after FloorIdle it is lost for good.
 public nonisolated struct Pttd_Relay_V1_RepairRequest: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
