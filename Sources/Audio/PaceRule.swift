@@ -7,9 +7,9 @@ struct PaceRule {
     /// A delay beyond the target from which on it is corrected: a period of a deep voice.
     static let shortenFrom = Duration.milliseconds(6)
     /// A delay short of the target from which on it is corrected.
-    static let lengthenFrom = Duration.milliseconds(2)
-    /// A deviation at which correcting stops.
-    static let until = Duration.milliseconds(1)
+    static let lengthenFrom = Duration.milliseconds(1)
+    /// A delay beyond the target at which shortening stops; lengthening stops at the target.
+    static let shortenUntil = Duration.milliseconds(1)
 
     private enum State { case steady, shortening, lengthening }
     private var state = State.steady
@@ -21,8 +21,8 @@ struct PaceRule {
         case .steady:
             if excess > Self.shortenFrom { state = .shortening }
             if excess < .zero - Self.lengthenFrom { state = .lengthening }
-        case .shortening: if excess < Self.until { state = .steady }
-        case .lengthening: if excess > .zero - Self.until { state = .steady }
+        case .shortening: if excess < Self.shortenUntil { state = .steady }
+        case .lengthening: if excess >= .zero { state = .steady }
         }
         switch state {
         case .steady: return .steady

@@ -25,7 +25,7 @@ import Testing
         var packets = 0
     }
 
-    /// An hour; the talker's card makes frames of 20 ms of its own time, the speaker's takes 5 ms of its own at once.
+    /// An hour; the talker's card makes frames of 20 ms of its own time, the speaker's takes a block of its own at once.
     private func run(_ hour: Hour, seed: UInt64) -> Outcome {
         var generator = SeededGenerator(seed: seed)
         var outcome = Outcome()
@@ -41,12 +41,14 @@ import Testing
             // A server hands on now a little more, now a little less.
             let wobble = Int64(generator.next() % 3_000_000)
             card.observe(
-                outcome.bench.now.nanoseconds + wobble - blocks * 5_000_000, at: outcome.bench.now.nanoseconds)
+                outcome.bench.now.nanoseconds + wobble
+                    - CaptureStateMachine.duration(blocks * Int64(playbackBlock)).nanoseconds,
+                at: outcome.bench.now.nanoseconds)
             if hour.corrects {
                 outcome.bench.correction = outcome.bench.machine.talkerPartsPerMillion + card.partsPerMillion
             }
             while outcome.bench.now < end {
-                outcome.bench.play(5)
+                outcome.bench.play(blocks: 1)
                 blocks += 1
             }
             for transit in outcome.bench.transits { sum += Double(transit - origin.nanoseconds) / 1e6 }
@@ -66,8 +68,8 @@ import Testing
                     number % 65_536, time: place * period * 48 + step * 960, marker: step == 0, at: came)
                 outcome.packets += 1
                 if number % 3_000 == 2_999, count > 0 {
-                    // Without the drift of the talker's clock against this one, up to now.
-                    let apart = -Double(step * 20) * hour.talker / 1e6
+                    // Without the drift of the talker's clock against this one, up to the minute's middle.
+                    let apart = -Double((step - 1_500) * 20) * hour.talker / 1e6
                     outcome.minutes.append(sum / Double(count) - 50 - (hour.silence == 0 ? apart : 0))
                     (sum, count) = (0, 0)
                 }

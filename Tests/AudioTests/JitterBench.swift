@@ -24,7 +24,7 @@ struct JitterBench {
     /// How much faster than the talker's clock the player takes samples, in parts per million: what a corrector does.
     var correction = 0.0
     /// Samples that the player asks for at once.
-    var block = 240
+    var block = playbackBlock
     private var rest = 0
     private var owed = 0.0
 
@@ -47,8 +47,11 @@ struct JitterBench {
     }
 
     /// Plays for `milliseconds`, a block at a time as the playback thread does.
-    mutating func play(_ milliseconds: Int) {
-        for _ in 0..<milliseconds * 48 / block {
+    mutating func play(_ milliseconds: Int) { play(blocks: milliseconds * 48 / block) }
+
+    /// Plays so many blocks.
+    mutating func play(blocks: Int) {
+        for _ in 0..<blocks {
             var wanted = block
             while wanted > 0 {
                 if rest > 0 {

@@ -104,7 +104,7 @@ struct NetworkSimulation {
             }
             outcome.heldMax = max(
                 outcome.heldMax, JitterBufferStateMachine.slotCount - outcome.bench.machine.store.freeCount)
-            outcome.bench.play(5)
+            outcome.bench.play(blocks: 1)
             if time > end + 60_000 { break }
         }
         // The quickest packet's audio begins a frame before it is sent.
