@@ -12,7 +12,7 @@ struct DelayEstimator {
     /// The share of packets that are to come in time.
     private static let quantile = 0.97
     /// The share of repaired packets that are to come in time.
-    private static let repairQuantile = 0.85
+    private static let repairQuantile = 0.9
     /// Older packets are forgotten over about so much of their audio, in nanoseconds.
     private static let memory = 4e9
     /// What is known before the first packet counts as so much audio.
@@ -21,8 +21,12 @@ struct DelayEstimator {
     private static let windowNanoseconds: Int64 = 2_000_000_000
     /// The wait falls by so much in a second of audio: faster could be heard.
     private static let fallPerSecond = 0.03
-    /// Repaired packets' share from which on the wait covers them.
+    /// Packets are looked at once in a block: so much later they may be taken than they came.
+    private static let pickUp = CaptureStateMachine.duration(Int64(playbackBlock)).nanoseconds
+    /// Repaired packets' share from which on the wait covers them, if they come within half of `repairTargetMax`.
     private static let repairShareMin = 0.02
+    /// Their share from which on it covers them within all of it.
+    private static let repairShareHigh = 0.1
 
     private let settings: JitterBufferSettings
     private var delays: DelayHistogram
@@ -43,7 +47,7 @@ struct DelayEstimator {
         repairs = DelayHistogram(
             bins: Int(settings.repairTargetMax.nanoseconds / Self.binNanoseconds) + 1, quantile: Self.repairQuantile)
         delays.add(
-            Int(settings.targetInitial.nanoseconds / Self.binNanoseconds) - 1,
+            Int((settings.targetInitial.nanoseconds - Self.pickUp - 1) / Self.binNanoseconds),
             forgetting: Self.initialWeight / Self.memory)
         wait = settings.targetInitial.nanoseconds
     }
@@ -119,9 +123,11 @@ struct DelayEstimator {
     private mutating func settle(_ span: Int64) {
         var wanted = Int64(delays.index + 1) * Self.binNanoseconds
         if repairShare >= Self.repairShareMin, repairs.index < repairs.last {
-            wanted = max(wanted, Int64(repairs.index + 1) * Self.binNanoseconds)
+            let needed = Int64(repairs.index + 1) * Self.binNanoseconds
+            let limit = settings.repairTargetMax.nanoseconds / (repairShare < Self.repairShareHigh ? 2 : 1)
+            if needed <= limit { wanted = max(wanted, needed) }
         }
-        wanted = min(settings.targetMax.nanoseconds, max(settings.targetMin.nanoseconds, wanted))
+        wanted = min(settings.targetMax.nanoseconds, max(settings.targetMin.nanoseconds, wanted + Self.pickUp))
         wait = max(wanted, wait - Int64(Double(span) * Self.fallPerSecond))
     }
 }

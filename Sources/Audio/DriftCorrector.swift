@@ -15,7 +15,7 @@ final class DriftCorrector {
 
     private let state: OpaquePointer
     /// Half of the filter's length: samples by which the output is behind.
-    private let delay: Int
+    let delay: Int
     private var dropped = 0
     private let scratch: UnsafeMutablePointer<Float>
     private(set) var partsPerMillion = 0.0
@@ -65,16 +65,17 @@ final class DriftCorrector {
         }
     }
 
-    /// Begins in the middle of speech, without a step, when there is something to correct. `history` gives the samples
-    /// that were played last.
-    func engageIfNeeded(_ history: (Int) -> UnsafePointer<Float>) {
-        guard !isEngaged, abs(partsPerMillion) >= Self.correctFrom else { return }
+    /// Whether there is something to correct in the middle of speech.
+    var isWanted: Bool { !isEngaged && abs(partsPerMillion) >= Self.correctFrom }
+
+    /// Begins in the middle of speech, without a step. `history`: the `2 * delay` samples that were played last.
+    func engage(_ history: UnsafePointer<Float>) {
         isEngaged = true
         _ = speex_resampler_reset_mem(state)
         // Fill the filter with what was heard; of its answers, the last half belongs to samples heard already, too.
         var (input, output) = (UInt32(2 * delay), UInt32(4 * delay))
-        _ = speex_resampler_process_float(state, 0, history(2 * delay), &input, scratch, &output)
-        dropped = delay
+        _ = speex_resampler_process_float(state, 0, history, &input, scratch, &output)
+        dropped = 3 * delay - Int(output)
     }
 
     /// Takes of `input` what it needs and puts out at most `wanted` samples.

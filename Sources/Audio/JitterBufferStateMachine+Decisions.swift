@@ -29,11 +29,11 @@ extension JitterBufferStateMachine {
     mutating func prepareToPlay() {
         playing = false
         concealed = 0
+        filled = 0
         gap = Gap()
         waitsInVain = 0
         correction = PaceRule()
         playedNewest = -1
-        for index in played.indices { played[index] = false }
         estimator.beginBurst()
     }
 
@@ -51,7 +51,7 @@ extension JitterBufferStateMachine {
         playing = true
         nextSequence = first.sequence
         nextTimestamp = first.timestamp
-        playedNewest = first.sequence - 1
+        playedNewest = first.sequence - 1 - Int64(played.count)
         return decode(found, isFirst: true, at: now)
     }
 
@@ -78,7 +78,7 @@ extension JitterBufferStateMachine {
         let wait = due(packet.timestamp) - now
         let left = packet.timestamp - nextTimestamp
         if left > 0, wait > .milliseconds(2) {
-            let samples = min(Self.samples(wait), Self.concealStep, max(1, Int(clamping: left)))
+            let samples = min(min(Self.samples(wait), Self.concealStep), max(1, Int(clamping: left)))
             nextTimestamp += Int64(samples)
             return concealed < Self.concealMax && samples == Self.concealStep ? conceal(samples) : silence(samples)
         }
@@ -91,14 +91,18 @@ extension JitterBufferStateMachine {
         nextTimestamp = packet.timestamp + Int64(packet.samples)
         frameSamples = packet.samples
         concealed = 0
+        filled = 0
         markPlayed(packet.sequence)
         if packet.isRepaired {
             waitsInVain = 0
             // Repair is on its way: the rest of the gap may take as long again.
             if gap.waitingSince != nil { gap.waitingSince = now }
         }
+        // The packet itself is held until it is released. Toward a gap there is no hurry: it may be closed yet.
+        let nextIsThere = current.slot(of: nextSequence) != nil
+        let waited = nextIsThere || current.count < 2 ? now - packet.receivedAt : .zero
         let pace = correction.pace(
-            excess: now - due(packet.timestamp), nextIsThere: current.slot(of: nextSequence) != nil)
+            excess: now - due(packet.timestamp), waited: waited, nextIsThere: nextIsThere)
         return .decode(slot: slot, isFirst: isFirst, pace: pace)
     }
 
@@ -141,6 +145,11 @@ extension JitterBufferStateMachine {
         let samples = Int(min(span, Int64(isLastMissing ? OpusDecoder.samplesMax : frameSamples))) / 120 * 120
         nextTimestamp += Int64(samples)
         guard samples > 0 else { return nil }
+        if !isLastMissing, samples <= filled {
+            // Its time has passed already, while nothing was there.
+            filled -= samples
+            return nil
+        }
         // Only a copy of a whole frame can be in the next packet; longer gaps are more than one frame.
         if isLastMissing, samples <= 2 * frameSamples {
             concealed += samples
@@ -159,7 +168,9 @@ extension JitterBufferStateMachine {
             return finish(.silence, at: now)
         }
         if now - current.lastReceivedAt >= settings.silenceEnd { return finish(.silence, at: now) }
-        return standIn()
+        let decision = standIn()
+        if case .conceal(let samples) = decision { filled += samples }
+        return decision
     }
 
     private mutating func standIn() -> Decision {

@@ -78,6 +78,8 @@ struct JitterBufferStateMachine {
     var frameSamples = 960
     /// Samples invented or silent since the last packet was decoded.
     var concealed = 0
+    /// Of those, the ones invented while nothing was there, which stand in for packets that prove to be lost.
+    var filled = 0
     var gap = Gap()
     var waitsInVain = 0
     var correction = PaceRule()

@@ -71,7 +71,7 @@ final class SpeechRenderer {
         var decisions = 0
         while filled < count {
             if scaler.count > 0 {
-                drift.engageIfNeeded(scaler.lastPlayed)
+                if drift.isWanted { drift.engage(scaler.lastPlayed(2 * drift.delay)) }
                 let (taken, made) = drift.process(
                     scaler.next, count: scaler.count, into: block + filled, wanted: count - filled)
                 scaler.played(taken)

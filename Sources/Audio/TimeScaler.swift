@@ -8,7 +8,8 @@ import Musl
 
 /// A queue of samples whose beginning can be shortened or lengthened by whole periods of the voice (waveform similarity,
 /// overlap and add), and by anything where it is quiet. It keeps what was played last, so that lengthening needs no more
-/// than the samples of one short frame. Allocates in `init` only.
+/// than the samples of one short frame. Allocates in `init` only. (libsonic does the same, but holds back up to 40 ms of
+/// speech before it gives the first of it, where this needs 25 ms to shorten and 10 ms to lengthen; it allocates as it goes.)
 final class TimeScaler {
     /// To shorten speech, so many samples have to be there: two periods of a deep voice.
     static let wanted = 1_200
@@ -121,7 +122,8 @@ final class TimeScaler {
             cut(lag, fade: min(Self.lagMin, count - lag))
             return lag
         }
-        let longest = min(Self.lagMax, most + Self.tolerance, count / 2, Int(budget))
+        // In pairs, for with more arguments an array of them is made.
+        let longest = min(min(Self.lagMax, most + Self.tolerance), min(count / 2, Int(budget)))
         guard longest >= Self.lagMin else { return 0 }
         let span = min(Self.spanMax, count - longest)
         guard let lag = bestLag(start, start, longest, span, isFar: most > Self.far) else { return 0 }
@@ -132,14 +134,14 @@ final class TimeScaler {
 
     /// Puts up to about `most` samples in before those that come next, by playing the last period again; returns how many.
     func lengthen(by most: Int) -> Int {
-        let longest = min(Self.lagMax, most + Self.tolerance, Int(budget))
+        let longest = min(Self.lagMax, min(most + Self.tolerance, Int(budget)))
         let span = min(Self.spanMax, count)
-        guard longest >= Self.lagMin, span >= Self.lagMin else { return 0 }
+        guard longest >= Self.lagMin, span >= Self.lagMin, end + longest <= Self.capacity else { return 0 }
         let start = samples + position
         let isQuiet = Self.energy(start, count) < quietLimit
         guard let lag = isQuiet ? longest : bestLag(start, start, -longest, span, isFar: false) else { return 0 }
         // The fade reads what it overwrites: the new beginning is made aside.
-        let fade = min(Self.fadeMax, lag, count)
+        let fade = min(Self.fadeMax, min(lag, count))
         for index in 0..<lag {
             let share = min(1, (Float(index) + 0.5) / Float(fade))
             let old = start[index - lag]

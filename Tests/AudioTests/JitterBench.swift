@@ -23,6 +23,8 @@ struct JitterBench {
     var speakerPartsPerMillion = 0.0
     /// How much faster than the talker's clock the player takes samples, in parts per million: what a corrector does.
     var correction = 0.0
+    /// Samples that the player asks for at once.
+    var block = playbackBlock
     private var rest = 0
     private var owed = 0.0
 
@@ -44,10 +46,13 @@ struct JitterBench {
         }
     }
 
-    /// Plays for `milliseconds`, in steps of 5 ms as the playback thread does.
-    mutating func play(_ milliseconds: Int) {
-        for _ in 0..<milliseconds / 5 {
-            var wanted = 240
+    /// Plays for `milliseconds`, a block at a time as the playback thread does.
+    mutating func play(_ milliseconds: Int) { play(blocks: milliseconds * 48 / block) }
+
+    /// Plays so many blocks.
+    mutating func play(blocks: Int) {
+        for _ in 0..<blocks {
+            var wanted = block
             while wanted > 0 {
                 if rest > 0 {
                     let part = min(rest, wanted)
@@ -55,7 +60,7 @@ struct JitterBench {
                     wanted -= part
                     continue
                 }
-                let time = now + CaptureStateMachine.duration(Int64(240 - wanted))
+                let time = now + CaptureStateMachine.duration(Int64(block - wanted))
                 switch machine.next(at: time) {
                 case .idle:
                     silence += wanted
@@ -80,10 +85,12 @@ struct JitterBench {
                         let part = min(most, packet.samples / 5)
                         rest -= part
                         accelerated += part
+                        machine.rescaled(by: part)
                     case .lengthen(let most):
                         let part = min(most, packet.samples / 5)
                         rest += part
                         expanded += part
+                        machine.rescaled(by: -part)
                     }
                     owed += Double(packet.samples) * correction / 1e6
                     let whole = Int(owed)
@@ -103,7 +110,7 @@ struct JitterBench {
                 case .ended(let reason): ends.append(reason)
                 }
             }
-            now = now + .nanoseconds(Int64(5e6 / (1 + speakerPartsPerMillion / 1e6)))
+            now = now + .nanoseconds(Int64(Double(block) * 1e9 / 48_000 / (1 + speakerPartsPerMillion / 1e6)))
         }
     }
 
