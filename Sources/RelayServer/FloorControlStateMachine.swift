@@ -14,6 +14,14 @@ public struct FloorControlStateMachine: Sendable {
         var firstMediaAt: Instant?
         var lastMediaAt: Instant?
         var sequences = SequenceRecord()
+        /// Of the packet with the marker, once it has come: those before the lowest that came may still be on their way.
+        var firstSequence: UInt16?
+
+        /// Whether everything from the first packet to `last` has come.
+        func isComplete(through last: UInt16) -> Bool {
+            guard let firstSequence, let lowest = sequences.first else { return false }
+            return !SequenceRecord.isAfter(lowest, firstSequence) && sequences.isComplete(through: last)
+        }
     }
 
     struct Releasing: Sendable, Equatable {
@@ -166,7 +174,7 @@ public struct FloorControlStateMachine: Sendable {
     }
 
     private func isOver(_ burst: Burst, last: UInt16) -> Bool {
-        if burst.sequences.isComplete(through: last) { return true }
+        if burst.isComplete(through: last) { return true }
         // A release that names a sequence already passed is honoured, not waited for.
         guard let highest = burst.sequences.highest else { return false }
         return SequenceRecord.isAfter(highest, last)

@@ -349,7 +349,9 @@ public struct RelayCore: Sendable {
         else { return drop(.notJoined) }
         let ssrc = member.ssrc
         guard packet.ssrc == ssrc else { return drop(.foreignSource) }
-        switch channels[number].floor.media(ssrc: ssrc, keyID: packet.keyID, sequence: packet.sequence, at: now) {
+        switch channels[number].floor.media(
+            ssrc: ssrc, keyID: packet.keyID, sequence: packet.sequence, marker: packet.marker, at: now)
+        {
         case .noFloor: return drop(.noFloor)
         case .wrongKeyID: return drop(.wrongKeyID)
         case .duplicate: return drop(.duplicate)

@@ -53,6 +53,9 @@ final class Loop {
         speaker = try PlaybackEngine(device: AudioDevice(speakerText), logger: logger)
     }
 
+    /// Times that a device had to be brought back.
+    var interruptions: Int { microphone.statistics.overruns + speaker.statistics.underruns }
+
     func say(_ line: String) {
         if !quiet { print(line) }
     }
@@ -160,13 +163,14 @@ do {
         else { fatalError("the engines' threads have other names") }
         let before = (ptt_allocations(capture), ptt_allocations(playback), ptt_allocations(getpid()))
         let locksBefore = (ptt_locks(capture), ptt_locks(playback))
+        let interruptionsBefore = loop.interruptions
         loop.speaker.play(.micOn)
         let start = loop.frames
         loop.run(for: .seconds(60)) { loop.frames >= start + wanted }
         let after = (ptt_allocations(capture), ptt_allocations(playback), ptt_allocations(getpid()))
         let locks = (ptt_locks(capture) - locksBefore.0, ptt_locks(playback) - locksBefore.1)
         print(
-            "allocations frames=\(loop.frames - start) capture=\(after.0 - before.0) playback=\(after.1 - before.1) main=\(after.2 - before.2) capture_before=\(before.0) capture_locks=\(locks.0) playback_locks=\(locks.1) main_locks=\(ptt_locks(getpid()))"
+            "allocations frames=\(loop.frames - start) capture=\(after.0 - before.0) playback=\(after.1 - before.1) main=\(after.2 - before.2) capture_before=\(before.0) capture_locks=\(locks.0) playback_locks=\(locks.1) interruptions=\(loop.interruptions - interruptionsBefore) main_locks=\(ptt_locks(getpid()))"
         )
         loop.microphone.close()
         loop.speaker.close()

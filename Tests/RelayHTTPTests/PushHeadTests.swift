@@ -174,6 +174,11 @@ import Testing
         #expect(accepted > 250)
     }
 
+    @Test(arguments: [[0, 0x7B, 0, 0x7D], [0x7B, 0, 0x7D, 0], [0, 0, 0, 0x7B, 0, 0, 0, 0x7D]] as [[UInt8]])
+    func `an object in another encoding than UTF-8 is no payload`(bytes: [UInt8]) {
+        #expect(throws: PushRejection.badPayload) { try PushPayload.check(bytes) }
+    }
+
     @Test func `random bytes are a payload only when they are an object`() {
         var random = SeededGenerator()
         let pieces = ["{", "}", "[", "]", "\"a\"", ":", ",", "1", "-", "true", " ", "\\", "\u{0}", "e9", "null"]

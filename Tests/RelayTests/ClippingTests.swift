@@ -76,7 +76,7 @@ private struct TalkerAndFloor {
             let key = floor.holder?.keyID ?? 0
             guard
                 case .forward(_, let ends) = floor.media(
-                    ssrc: Self.talker, keyID: key, sequence: frame.sequence, at: now)
+                    ssrc: Self.talker, keyID: key, sequence: frame.sequence, marker: frame.marker, at: now)
             else {
                 dropped += 1
                 return

@@ -111,13 +111,14 @@ private struct Model {
                 model.observe(machine.handle(.request(request), at: now))
             case 25..<80:
                 guard let holder = machine.holder, !random.chance(10) else {
-                    let decision = machine.media(ssrc: ssrc, keyID: 0, sequence: sequence, at: now)
+                    let decision = machine.media(ssrc: ssrc, keyID: 0, sequence: sequence, marker: true, at: now)
                     #expect(decision == .noFloor || decision == .wrongKeyID)
                     continue
                 }
                 sequence &+= random.chance(10) ? 2 : 1
                 let late = random.chance(10) ? sequence &- 3 : sequence
-                let decision = machine.media(ssrc: holder.ssrc, keyID: holder.keyID, sequence: late, at: now)
+                let decision = machine.media(
+                    ssrc: holder.ssrc, keyID: holder.keyID, sequence: late, marker: random.chance(50), at: now)
                 if case .forward(_, true) = decision { model.observe(machine.handle(.deadline, at: now)) }
                 #expect(decision != .noFloor && decision != .wrongKeyID)
             case 80..<95:

@@ -27,7 +27,7 @@ private typealias Request = FloorControlStateMachine.Request
 
     @discardableResult
     private mutating func media(_ ssrc: SSRC, _ sequence: UInt16, request number: UInt32 = 1) -> Machine.MediaDecision {
-        machine.media(ssrc: ssrc, keyID: request(ssrc, number).keyID, sequence: sequence, at: now)
+        machine.media(ssrc: ssrc, keyID: request(ssrc, number).keyID, sequence: sequence, marker: true, at: now)
     }
 
     private mutating func release(_ ssrc: SSRC, last: UInt16?, request number: UInt32 = 1) -> [Machine.Action] {
@@ -200,7 +200,7 @@ private typealias Request = FloorControlStateMachine.Request
         #expect(media(alice, 1) == .noFloor)
         take(alice)
         #expect(media(bob, 1) == .noFloor)
-        #expect(machine.media(ssrc: alice, keyID: 99, sequence: 1, at: now) == .wrongKeyID)
+        #expect(machine.media(ssrc: alice, keyID: 99, sequence: 1, marker: true, at: now) == .wrongKeyID)
         #expect(media(alice, 1) == .forward(isFirst: true, endsBurst: false))
         #expect(media(alice, 1) == .duplicate)
         #expect(media(alice, 2) == .forward(isFirst: false, endsBurst: false))

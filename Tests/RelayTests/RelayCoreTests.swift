@@ -64,7 +64,8 @@ import Testing
     ) -> (RelayCore.MediaDecision, [RelayCore.Action]) {
         core.media(
             MediaPacketHeader(
-                ssrc: ssrc ?? welcome.ssrc, sequence: sequence, keyID: keyID(welcome, id.number << 32 | number)),
+                ssrc: ssrc ?? welcome.ssrc, sequence: sequence, marker: true,
+                keyID: keyID(welcome, id.number << 32 | number)),
             bytes: [UInt8](repeating: 0, count: 100), from: id, at: now)
     }
 

@@ -40,7 +40,7 @@ import Testing
     private func packet(_ sequence: UInt16, from id: ConnectionID? = nil, key: UInt64? = nil) -> [UInt8] {
         var bytes = [UInt8](repeating: 9, count: 80)
         bytes.withUnsafeMutableBytes {
-            RTPHeader(marker: false, sequence: sequence, timestamp: 0, ssrc: ssrc[id ?? alice]!).write(to: $0)
+            RTPHeader(marker: sequence < 2, sequence: sequence, timestamp: 0, ssrc: ssrc[id ?? alice]!).write(to: $0)
         }
         let header = SFrameHeader(keyID: KeyID(rawValue: key ?? keyID), counter: UInt64(sequence)).bytes
         bytes.replaceSubrange(12..<(12 + header.count), with: header)
