@@ -66,6 +66,7 @@ class Line:
     """Talker and listener on one relay. A context manager: leaving it ends every process that it started."""
 
     def __init__(self, folder, build=None):
+        self.environment, self.environments = {}, {}
         self.folder = pathlib.Path(folder).resolve()
         self.build = pathlib.Path(build) if build else ROOT / ".build" / "release"
         self.processes, self.presses, self.channel_extra = {}, [], ""
