@@ -2,11 +2,11 @@
 SWIFT_STATIC := --static-swift-stdlib
 CHECKED_IMPORTS := --explicit-target-dependency-import-check error
 
-BUILD_PACKAGES := pkg-config libdbus-1-dev libasound2-dev libbluetooth-dev libopus-dev libevdev-dev libudev-dev \
+BUILD_PACKAGES := pkg-config libdbus-1-dev libasound2-dev libbluetooth-dev libopus-dev libspeexdsp-dev libogg-dev libevdev-dev libudev-dev \
   libngtcp2-dev libngtcp2-crypto-gnutls-dev libgnutls28-dev libtomlplusplus-dev
 RUN_PACKAGES := dbus libasound2-plugins
 DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
-TEST_PACKAGES := pulseaudio pulseaudio-utils alsa-utils sox strace procps python3-venv opus-tools protobuf-compiler systemd \
+TEST_PACKAGES := pulseaudio pulseaudio-utils alsa-utils sox strace procps iproute2 python3-venv opus-tools protobuf-compiler systemd \
   ofono modemmanager mandoc
 
 .PHONY: demo test deps demo-deps test-deps build release test-programs unit vm vm-accessories lint format bench install
@@ -78,8 +78,11 @@ ifeq ($(DESTDIR),)
 	    udevadm control --reload && udevadm trigger -s input -s tty
 endif
 
-# Figures, by hand; only the cycles fail, when memory or descriptors grow.
+# Figures, by hand; only the cycles fail, when memory or descriptors grow. Mumble, PulseAudio and an X server are installed to compare with.
 bench: release test-programs
 	Benchmarks/latency
-	Benchmarks/idle
+	Benchmarks/voice
+	Benchmarks/clipping
+	Benchmarks/loss
+	Benchmarks/power
 	Benchmarks/cycles

@@ -77,6 +77,8 @@ let package = Package(
         system("CDBus", "dbus-1", apt: ["libdbus-1-dev"]),
         system("CALSA", "alsa", apt: ["libasound2-dev"]),
         system("COpus", "opus", apt: ["libopus-dev"]),
+        system("CSpeexDSP", "speexdsp", apt: ["libspeexdsp-dev"]),
+        system("COgg", "ogg", apt: ["libogg-dev"]),
         system("CBluetooth", "bluez", apt: ["libbluetooth-dev"]),
         system("CEvdev", "libevdev", apt: ["libevdev-dev"]),
         system("CUdev", "libudev", apt: ["libudev-dev"]),
@@ -105,14 +107,16 @@ let package = Package(
         // Floor 3
         room("BlueZ", ["CBluetooth", "DBus", "MonotonicTime", "Reactor", log]),
         room("Calls", ["DBus", "MonotonicTime", "Reactor", log]),
+        room("RealTimeKit", ["DBus", "CLinux", log]),
         room(
             "PTTBus", ["DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log],
             resources: [.embedInCode("Interfaces")]),
         room("SystemUI", ["DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
-        room("Audio", ["CALSA", "COpus", "CLinux", "MonotonicTime", log]),
+        room("Audio", ["CALSA", "COpus", "CSpeexDSP", "CLinux", "MonotonicTime", log]),
         room("RelayClient", ["QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
 
         // Floor 4
+        room("Recordings", ["COgg", "COpus", "Audio", "Reactor", "MonotonicTime", log]),
         room(
             "Accessories", ["BlueZ", "DBus", "LinuxInput", "Settings", "MonotonicTime", "Reactor", log],
             resources: [.embedInCode("Profiles")]),
@@ -146,7 +150,8 @@ let package = Package(
             [
                 "Bridge", "DaemonAPI", "Accessories", "ChannelService", "RelayClient", "RelayServer", "BlueZ", "DBus",
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "MonotonicTime",
-                "Reactor", "PTTBus", "Calls", "SystemUI", "Logs", "Terminal", arguments, log,
+                "Reactor", "PTTBus", "Calls", "RealTimeKit", "SystemUI", "Recordings", "Logs", "Terminal", arguments,
+                log,
             ]),
         executable(
             "pttctl",
@@ -195,7 +200,9 @@ let package = Package(
             ["BusTestSupport", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         tests(
             "Calls", named: "Calls", ["BusTestSupport", "DBus", "MonotonicTime", "Reactor", log], exclude: ["modem.py"]),
+        tests("RealTimeKit", named: "RealTimeKit", ["BusTestSupport", "DBus", "CLinux", log]),
         tests("Audio", named: "Audio", ["MonotonicTime", "COpus", log]),
+        tests("Recordings", named: "Recordings", ["COgg", "COpus", "Audio", "Reactor", "MonotonicTime", log]),
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
         .executableTarget(
             name: "AudioProbe", dependencies: ["Audio", "CAllocationCounter", "MonotonicTime", log],
@@ -230,7 +237,8 @@ let package = Package(
             [
                 "FakeBlueZ", "BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "RelayServer",
                 "Accessories", "Bridge",
-                "Calls", "ChannelService", "Cryptography", "PTTBus", "PushToTalkCore", "SystemUI", "MonotonicTime",
+                "Calls", "ChannelService", "Recordings", "Cryptography", "PTTBus", "PushToTalkCore", "SystemUI",
+                "MonotonicTime",
                 "Reactor", log,
             ]),
         tests(

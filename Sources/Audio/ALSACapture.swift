@@ -19,6 +19,8 @@ final class ALSACapture: CaptureSource {
     private let name: String
     private let period: Duration
     private var pcm: ALSAPCM?
+    /// A server's stream of before, corked: it keeps the server's device at short blocks, and captures nothing.
+    private var resting: ALSAPCM?
     private var resampler: Resampler?
     /// What was read, as bytes of the device; and as mono at the device's rate.
     private let bytes: UnsafeMutableRawPointer
@@ -32,6 +34,8 @@ final class ALSACapture: CaptureSource {
         self.period = max(.milliseconds(1), min(period, .milliseconds(50)))
         bytes = .allocate(byteCount: Self.readFramesMax * SampleFormat.channelsMax * 4, alignment: 16)
         native = .allocate(capacity: Self.readFramesMax)
+        LockedMemory.lock(bytes, Self.readFramesMax * SampleFormat.channelsMax * 4)
+        LockedMemory.lock(native, Self.readFramesMax * MemoryLayout<Float>.stride)
     }
 
     deinit {
@@ -89,10 +93,7 @@ final class ALSACapture: CaptureSource {
         }
         if count == -Int(EAGAIN) || count == 0 { return 0 }
         if count < 0 {
-            try pcm.recover(from: count)
-            recoveries += 1
-            let result = snd_pcm_start(pcm.handle)
-            if result < 0 { throw AudioFault(.resume, result) }
+            try recover(pcm, count)
             return 0
         }
         framesRead += count
@@ -102,6 +103,23 @@ final class ALSACapture: CaptureSource {
         }
         pcm.format.decode(bytes, frames: count, channels: pcm.channels, into: output)
         return count
+    }
+
+    private func recover(_ pcm: ALSAPCM, _ error: Int) throws(AudioFault) {
+        guard error == -Int(EPIPE) || error == -Int(ESTRPIPE) else {
+            throw AudioFault(.transfer, Int32(clamping: error))
+        }
+        recoveries += 1
+        if pcm.isServer {
+            // Its plug-in miscounts a stream that is prepared again.
+            pcm.close()
+            forget()
+            try start()
+        } else {
+            try pcm.recover(from: error)
+            let result = snd_pcm_start(pcm.handle)
+            if result < 0 { throw AudioFault(.resume, result) }
+        }
     }
 
     var nextSampleTime: Instant {
@@ -115,17 +133,28 @@ final class ALSACapture: CaptureSource {
 
     func stop() {
         guard let pcm else { return }
-        // A server's stream ends only with its handle; a new handle makes the next start quicker. A card is prepared
-        // again. Where either fails the next start opens it and says what is wrong.
-        if pcm.isServer || snd_pcm_drop(pcm.handle) < 0 || snd_pcm_prepare(pcm.handle) < 0 {
-            let wasServer = pcm.isServer
+        if pcm.isServer {
+            // Corked and empty: the server captures nothing for it. The next stream comes from a new handle, which is
+            // quicker and has no history.
+            resting?.close()
+            resting = snd_pcm_drop(pcm.handle) < 0 ? nil : pcm
+            if resting == nil { pcm.close() }
+            forget()
+            try? open()
+        } else if snd_pcm_drop(pcm.handle) < 0 || snd_pcm_prepare(pcm.handle) < 0 {
+            // The next start opens it and says what is wrong.
             close()
-            if wasServer { try? open() }
         }
     }
 
     func close() {
+        resting?.close()
+        resting = nil
         pcm?.close()
+        forget()
+    }
+
+    private func forget() {
         pcm = nil
         resampler = nil
     }

@@ -8,6 +8,12 @@ import Musl
 #endif
 
 /// One open PCM (alsa-lib's `snd_pcm_t`), non-blocking, interleaved. Confined to the thread that uses it.
+///
+/// What PulseAudio's plug-in (alsa-plugins, pcm_pulse.c) makes of it: the period is the server's fragment, and with it the
+/// latency of the server's device; the buffer is `tlength`, room that costs no latency while it is not filled; the start
+/// threshold is `prebuf`, what the server waits for after it ran empty; its descriptor is readable whenever a period would
+/// fit, so who keeps the queue shorter than the buffer must sleep by the clock. Prepared again after an underrun it
+/// miscounts its buffer for ever: there only a new handle helps.
 final class ALSAPCM {
     /// Time given to a suspended device to resume, in steps of 10 ms.
     private static let resumeAttemptsMax = 100
@@ -16,6 +22,10 @@ final class ALSAPCM {
         (SND_PCM_FORMAT_S16_LE, .signed16), (SND_PCM_FORMAT_FLOAT_LE, .float32), (SND_PCM_FORMAT_S32_LE, .signed32),
         (SND_PCM_FORMAT_S24_3LE, .signed24Packed),
     ]
+
+    /// Tries to open a device that is busy, and the pause between them.
+    private static let openTriesMax = 4
+    private static let openPauseMicroseconds: UInt32 = 40_000
 
     private static let silence: Void = ptt_alsa_silence()
 
@@ -45,6 +55,18 @@ final class ALSAPCM {
         guard result >= 0, let opened else { throw AudioFault(.open, result) }
         handle = opened
         isServer = snd_pcm_type(opened) == SND_PCM_TYPE_IOPLUG || !Self.isCard(opened)
+    }
+
+    /// Opens the PCM; one that another program holds is tried a few times more, for who has just stopped lets go soon.
+    static func opened(name: String, stream: snd_pcm_stream_t) throws(AudioFault) -> ALSAPCM {
+        var tries = 1
+        while true {
+            do throws(AudioFault) { return try ALSAPCM(name: name, stream: stream) } catch {
+                guard error.code == EBUSY, tries < openTriesMax else { throw error }
+                tries += 1
+                usleep(openPauseMicroseconds)
+            }
+        }
     }
 
     private static func isCard(_ handle: OpaquePointer) -> Bool {
@@ -102,8 +124,11 @@ final class ALSAPCM {
         isConfigured = true
     }
 
-    /// Says how many frames are to be there (or free) before the device wakes its thread. It starts only by `snd_pcm_start`.
-    func setWakeUp(frames: Int) throws(AudioFault) {
+    /// Says how many frames are to be there (or free) before the device wakes its thread.
+    ///
+    /// It starts by `snd_pcm_start`; with `startsByWriting` by the first frames written, and then it does not stop when it
+    /// runs empty.
+    func setWakeUp(frames: Int, startsByWriting: Bool = false) throws(AudioFault) {
         var made: OpaquePointer?
         guard snd_pcm_sw_params_malloc(&made) >= 0, let parameters = made else { throw AudioFault(.configure, ENOMEM) }
         defer { snd_pcm_sw_params_free(parameters) }
@@ -112,7 +137,8 @@ final class ALSAPCM {
             snd_pcm_sw_params_current(handle, parameters),
             snd_pcm_sw_params_get_boundary(parameters, &boundary),
             snd_pcm_sw_params_set_avail_min(handle, parameters, snd_pcm_uframes_t(max(1, frames))),
-            snd_pcm_sw_params_set_start_threshold(handle, parameters, boundary),
+            snd_pcm_sw_params_set_start_threshold(handle, parameters, startsByWriting ? 1 : boundary),
+            startsByWriting ? snd_pcm_sw_params_set_stop_threshold(handle, parameters, boundary) : 0,
             snd_pcm_sw_params(handle, parameters),
         ]
         for result in results where result < 0 { throw AudioFault(.configure, result) }

@@ -10,35 +10,50 @@ import Musl
 
 /// A speaker of ALSA, at whatever rate and with as many channels as it takes.
 ///
-/// Little is kept queued, for the queue is latency: `queue` at first, a block more after every underrun.
+/// Little is kept queued, for the queue is latency: how much is `QueueDepth`'s, remembered for each device. A device that goes
+/// away while it plays is opened again, for as long as `Reopening` says; meanwhile nothing is wanted.
 final class ALSAPlayback: PlaybackSink {
     private static let waitMilliseconds: Int32 = 100
-    /// A card's buffer: room for the queue to grow into.
-    private static let cardBufferMicroseconds = 80_000
-    /// A server hands on in steps of its own: two blocks more are queued there.
-    private static let serverExtraMicroseconds = 10_000
+    /// The buffer: room for the queue to grow into.
+    private static let bufferMicroseconds = 80_000
+    /// A server that ran and takes nothing for so many waits has lost its device.
+    private static let waitsMax = 3
+    /// The shortest sleep while a server hands on in steps of its own.
+    private static let napMin = Duration.microseconds(300)
+    /// A PCM without a clock takes everything at once; one that seems so much ahead of time is that.
+    private static let aheadMax = Duration.milliseconds(50)
 
     private let name: String
     private let period: Duration
-    private let queue: Duration
     private var pcm: ALSAPCM?
+    /// A server's stream of before, corked: it keeps the server's device at short blocks, and runs nowhere.
+    private var resting: ALSAPCM?
     private var resampler: Resampler?
     private let bytes: UnsafeMutableRawPointer
     private let native: UnsafeMutablePointer<Float>
-    /// At most so many frames come of one block: 5 ms at the highest rate, and the converter's rounding.
-    private static let blockFramesMax = Resampler.rateMax / 200 + 4
-    /// Frames that are to be queued in the device.
+    /// At most so many frames come of one block at the highest rate, and the converter's rounding.
+    private static let blockFramesMax = Resampler.rateMax / audioClockRate * playbackBlock + 4
+    private static let bytesCount = blockFramesMax * SampleFormat.channelsMax * 4
+    private var depth: QueueDepth
+    private var reopening = Reopening()
+    /// Frames that are to be queued in the device, and frames that are written at once.
     private var target = 0
+    private var block = 1
     private(set) var underruns = 0
     private var startedAt = Instant.zero
     private var framesWritten = 0
+    /// Waits since the last block in which a server took nothing, and whether it took any since it was started.
+    private var waits = 0
+    private var hasMoved = false
 
     init(name: String, period: Duration, queue: Duration) {
         self.name = name
         self.period = max(.milliseconds(1), min(period, .milliseconds(50)))
-        self.queue = max(.milliseconds(5), min(queue, .milliseconds(500)))
-        bytes = .allocate(byteCount: Self.blockFramesMax * SampleFormat.channelsMax * 4, alignment: 16)
+        depth = QueueMemory.depth(of: name, least: queue)
+        bytes = .allocate(byteCount: Self.bytesCount, alignment: 16)
         native = .allocate(capacity: Self.blockFramesMax)
+        LockedMemory.lock(bytes, Self.bytesCount)
+        LockedMemory.lock(native, Self.blockFramesMax * MemoryLayout<Float>.stride)
     }
 
     deinit {
@@ -50,49 +65,66 @@ final class ALSAPlayback: PlaybackSink {
 
     func open() throws(AudioFault) {
         guard pcm == nil else { return }
-        let opened = try ALSAPCM(name: name, stream: SND_PCM_STREAM_PLAYBACK)
+        let opened = try ALSAPCM.opened(name: name, stream: SND_PCM_STREAM_PLAYBACK)
         pcm = opened
         // A server's stream keeps its device awake from the moment it is configured, so `start` does that.
         if !opened.isServer { try configure(opened) }
     }
 
     func start() throws(AudioFault) {
+        reopening.reset()
+        depth.started(at: .now)
+        try run()
+    }
+
+    /// Opens, configures and starts, whatever of it is to be done.
+    private func run() throws(AudioFault) {
         try open()
         guard let pcm else { return }
         if !pcm.isConfigured { try configure(pcm) }
         resampler?.reset()
         framesWritten = 0
+        waits = 0
+        hasMoved = false
         startedAt = .now
+        try setTarget(pcm)
         try pcm.makeReady()
         try fillAndRun(pcm)
     }
 
     private func configure(_ pcm: ALSAPCM) throws(AudioFault) {
-        let queueMicroseconds = Int(queue.nanoseconds / 1000)
-        // A sound server plays from its own copy of the buffer: there the buffer is the queue.
         try pcm.configure(
-            periodMicroseconds: Int(period.nanoseconds / 1000),
-            bufferMicroseconds: pcm.isServer
-                ? queueMicroseconds + Self.serverExtraMicroseconds
-                : max(Self.cardBufferMicroseconds, 2 * queueMicroseconds))
-        let block = Self.blockFrames(pcm)
-        target =
-            pcm.isServer
-            ? pcm.buffer : min(pcm.buffer, max(queueMicroseconds * pcm.rate / 1_000_000, 2 * pcm.period, 2 * block))
+            periodMicroseconds: Int(period.nanoseconds / 1000), bufferMicroseconds: Self.bufferMicroseconds)
+        block = max(1, pcm.rate * playbackBlock / audioClockRate)
         guard pcm.buffer >= 2 * block else { throw AudioFault(.configure, ENOTSUP) }
-        try setWakeUp(pcm)
+        try setTarget(pcm)
         try pcm.makeReady()
         resampler =
             pcm.rate == audioClockRate
             ? nil : Resampler(from: audioClockRate, to: pcm.rate, inputMax: playbackBlock)
     }
 
+    private func setTarget(_ pcm: ALSAPCM) throws(AudioFault) {
+        let wanted = Int(depth.depth.nanoseconds / 1000) * pcm.rate / 1_000_000
+        // A card takes a period at a time; a server has its period beside the queue.
+        target = min(pcm.buffer, max(wanted, 2 * block, pcm.isServer ? 0 : pcm.period + block))
+        try pcm.setWakeUp(frames: pcm.buffer - target + block, startsByWriting: pcm.isServer)
+    }
+
     func waitForRoom() throws(AudioFault) -> Bool {
-        guard let pcm else { throw AudioFault(.transfer, ENODEV) }
-        // A PCM without a clock of its own (null, file) would take everything at once.
-        let ahead = startedAt + .nanoseconds((framesWritten - target) * 1_000_000_000 / pcm.rate)
-        if ahead - .now > .milliseconds(50) { sleep(until: ahead) }
-        let block = Self.blockFrames(pcm)
+        guard let pcm else { return try runAgain() }
+        do throws(AudioFault) {
+            return pcm.isServer ? try waitByClock(pcm) : try waitByDevice(pcm)
+        } catch {
+            try lost(error)
+            return false
+        }
+    }
+
+    private func waitByDevice(_ pcm: ALSAPCM) throws(AudioFault) -> Bool {
+        // A PCM without a clock of its own would take everything at once.
+        let ahead = duration(framesAhead(pcm, at: .now) - target, pcm)
+        if ahead > Self.aheadMax { Audio.sleep(until: .now + ahead) }
         var free = snd_pcm_avail_update(pcm.handle)
         if free >= 0, pcm.buffer - free + block > target {
             let ready = snd_pcm_wait(pcm.handle, Self.waitMilliseconds)
@@ -102,12 +134,50 @@ final class ALSAPlayback: PlaybackSink {
             try recover(pcm, free)
             return false
         }
-        // A card that runs on without data has played silence or old samples: say so as an underrun, too.
-        return pcm.buffer - free + block <= target || free >= pcm.buffer
+        let isWanted = pcm.buffer - free + block <= target
+        if isWanted, depth.found(duration(pcm.buffer - free, pcm), at: .now) { try setTarget(pcm) }
+        // A card that runs on without data has played silence or old samples.
+        return isWanted || free >= pcm.buffer
+    }
+
+    /// A server's descriptor says that there is room long before the queue is short: sleeps for as long as it is not.
+    private func waitByClock(_ pcm: ALSAPCM) throws(AudioFault) -> Bool {
+        let end = Instant.now + .milliseconds(Int(Self.waitMilliseconds))
+        while true {
+            let free = snd_pcm_avail_update(pcm.handle)
+            let now = Instant.now
+            var left = pcm.buffer - free
+            // Taken, but not heard yet: the server holds it, or it is a PCM without a clock (null, file).
+            if left <= 0 { left = framesAhead(pcm, at: now) }
+            if free < 0 || left <= 0 {
+                try recover(pcm, free < 0 ? free : -Int(EPIPE))
+                return false
+            }
+            if left + block <= target {
+                waits = 0
+                hasMoved = true
+                if depth.found(duration(left, pcm), at: now) { try setTarget(pcm) }
+                return true
+            }
+            if now >= end {
+                // A server that took its device away may say nothing, and just take no more. (One that has only been
+                // started may be busy with a long block of before.)
+                waits += 1
+                if hasMoved, waits >= Self.waitsMax { throw AudioFault(.transfer, ENODEV) }
+                return false
+            }
+            Audio.sleep(until: now + max(Self.napMin, duration(left + block - target, pcm)))
+        }
+    }
+
+    /// Frames that were written and, by the clock since the start, cannot have been heard yet.
+    private func framesAhead(_ pcm: ALSAPCM, at now: Instant) -> Int {
+        let passed = Double((now - startedAt).nanoseconds) * Double(pcm.rate) / 1e9
+        return framesWritten - Int(min(passed, 1e15))
     }
 
     func write(_ samples: UnsafePointer<Float>) throws(AudioFault) {
-        guard let pcm else { throw AudioFault(.transfer, ENODEV) }
+        guard let pcm else { return }
         var frames = playbackBlock
         if let resampler {
             frames = resampler.process(samples, count: playbackBlock, into: native)
@@ -115,39 +185,52 @@ final class ALSAPlayback: PlaybackSink {
         } else {
             pcm.format.encode(samples, frames: frames, channels: pcm.channels, into: bytes)
         }
-        try put(pcm, frames: frames)
+        do throws(AudioFault) { try put(pcm, frames: frames) } catch { try lost(error) }
     }
 
     var delay: Duration {
         guard let pcm else { return .zero }
         var frames: snd_pcm_sframes_t = 0
         if snd_pcm_delay(pcm.handle, &frames) < 0 { frames = 0 }
-        return .nanoseconds(min(max(0, frames), 10 * pcm.rate) * 1_000_000_000 / pcm.rate)
+        return duration(min(max(0, frames), 10 * pcm.rate), pcm)
     }
 
     func stop() {
+        QueueMemory.remember(depth, of: name)
         guard let pcm else { return }
-        if pcm.isServer || snd_pcm_drop(pcm.handle) < 0 || snd_pcm_prepare(pcm.handle) < 0 {
-            let wasServer = pcm.isServer
+        if pcm.isServer {
+            // Corked and empty. The next stream comes from a new handle, which is quicker and has no history.
+            resting?.close()
+            resting = snd_pcm_drop(pcm.handle) < 0 ? nil : pcm
+            if resting == nil { pcm.close() }
+            forget()
+            try? open()
+        } else if snd_pcm_drop(pcm.handle) < 0 || snd_pcm_prepare(pcm.handle) < 0 {
+            // The next start opens it and says what is wrong.
             close()
-            if wasServer { try? open() }
         }
     }
 
     func close() {
+        QueueMemory.remember(depth, of: name)
+        resting?.close()
+        resting = nil
         pcm?.close()
+        forget()
+    }
+
+    private func forget() {
         pcm = nil
         resampler = nil
     }
 
-    private static func blockFrames(_ pcm: ALSAPCM) -> Int { max(1, pcm.rate / 200) }
-
-    private func setWakeUp(_ pcm: ALSAPCM) throws(AudioFault) {
-        try pcm.setWakeUp(frames: pcm.buffer - target + Self.blockFrames(pcm))
+    private func duration(_ frames: Int, _ pcm: ALSAPCM) -> Duration {
+        .nanoseconds(frames * 1_000_000_000 / pcm.rate)
     }
 
+    // MARK: Running empty, and going away
+
     private func fillAndRun(_ pcm: ALSAPCM) throws(AudioFault) {
-        let block = Self.blockFrames(pcm)
         var left = target
         while left > 0 {
             let frames = min(block, left)
@@ -186,12 +269,43 @@ final class ALSAPlayback: PlaybackSink {
     }
 
     private func recover(_ pcm: ALSAPCM, _ error: Int) throws(AudioFault) {
-        try pcm.recover(from: error)
-        underruns += 1
-        if !pcm.isServer {
-            target = min(pcm.buffer, target + Self.blockFrames(pcm))
-            try setWakeUp(pcm)
+        guard error == -Int(EPIPE) || error == -Int(ESTRPIPE) else {
+            throw AudioFault(.transfer, Int32(clamping: error))
         }
-        try fillAndRun(pcm)
+        underruns += 1
+        if error == -Int(EPIPE) { depth.ranEmpty(at: .now) }
+        if pcm.isServer {
+            pcm.close()
+            forget()
+            try run()
+        } else {
+            try pcm.recover(from: error)
+            try setTarget(pcm)
+            try pcm.makeReady()
+            try fillAndRun(pcm)
+        }
+    }
+
+    /// The device failed while it played: it is closed, and tried again by `waitForRoom`, unless it cannot come back.
+    private func lost(_ fault: AudioFault) throws(AudioFault) {
+        resting?.close()
+        resting = nil
+        pcm?.close()
+        forget()
+        try reopening.lost(fault, at: .now)
+    }
+
+    private func runAgain() throws(AudioFault) -> Bool {
+        guard try reopening.isDue() else { return false }
+        do throws(AudioFault) {
+            try run()
+            underruns += 1
+            reopening.succeeded()
+        } catch {
+            pcm?.close()
+            forget()
+            try reopening.failed(error, at: .now)
+        }
+        return false
     }
 }

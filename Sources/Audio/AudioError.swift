@@ -14,8 +14,8 @@ public enum AudioError: Error, Equatable, Sendable, CustomStringConvertible {
     case invalidDeviceName(String, reason: String)
     /// ALSA knows no PCM of that name; `known` are the names it does know.
     case noSuchDevice(String, known: [String])
-    /// Another program holds the device.
-    case deviceBusy(String)
+    /// Another program holds the device: `holders`, as far as the kernel tells.
+    case deviceBusy(String, holders: [String])
     /// The user may not open the device.
     case permissionDenied(String)
     /// The device has gone (unplugged, or its sound server ended).
@@ -45,8 +45,11 @@ public enum AudioError: Error, Equatable, Sendable, CustomStringConvertible {
                 + (known.isEmpty
                     ? "ALSA knows none here: is a sound card there (cat /proc/asound/cards)?"
                     : "ALSA knows: \(known.joined(separator: ", "))")
-        case .deviceBusy(let device):
-            "\(device) is busy: another program holds it (fuser -v /dev/snd/*); end that program, or use the sound server's name (pulse, pipewire, default)"
+        case .deviceBusy(let device, let holders):
+            "\(device) is busy: "
+                + (holders.isEmpty
+                    ? "another program holds it (fuser -v /dev/snd/*)" : "\(holders.joined(separator: ", ")) has it")
+                + "; end that program, or use the sound server's name (pulse, pipewire, default)"
         case .permissionDenied(let device):
             "\(device): permission denied; add the user to the group audio (usermod -aG audio USER), or run as a user service in the desktop session"
         case .deviceVanished(let device):
@@ -112,7 +115,10 @@ extension AudioError {
             self = .unsupportedFormat(name, detail: "no interleaved 16, 24 or 32-bit or float PCM")
         case (_, _):
             switch fault.code {
-            case EBUSY, EAGAIN: self = .deviceBusy(name)
+            case EBUSY, EAGAIN:
+                var holders: [String] = []
+                if case .alsa(let pcm) = device { holders = DeviceHolders.all(of: pcm) }
+                self = .deviceBusy(name, holders: holders)
             case EACCES, EPERM: self = .permissionDenied(name)
             case ENODEV, EIO, EBADFD, ECONNREFUSED, ECONNRESET: self = .deviceVanished(name)
             default: self = .device(name, operation: "\(fault.operation)", code: fault.code)

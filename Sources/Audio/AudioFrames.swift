@@ -11,7 +11,7 @@ public let opusPayloadMax = 1275
 public struct EncodedFrame: Equatable, Sendable {
     /// The Opus packet, 1…1275 bytes.
     public var payload: [UInt8]
-    /// Samples in the frame, in RTP units (48 kHz): 960 for 20 ms.
+    /// Samples in the frame, in RTP units (48 kHz): 480 for 10 ms.
     public var samplesPerFrame: Int
     /// The frame's position in its burst, in RTP units: 0 for the first; it jumps where samples were lost.
     public var position: UInt32
@@ -23,12 +23,18 @@ public struct EncodedFrame: Equatable, Sendable {
     public var isFirst: Bool
     /// Whether it is the burst's last frame.
     public var isLast: Bool
+    /// How loud it is, as it is sent: the mean power in decibels below full scale (dBFS), `levelMin`…0.
+    public var level: Float
+
+    /// The level of silence: 16 bits end here.
+    public static let levelMin: Float = -96
 
     /// A frame of these parts.
     public init(
         payload: [UInt8], samplesPerFrame: Int, position: UInt32, captureTime: Instant, burst: UInt32, isFirst: Bool,
-        isLast: Bool
+        isLast: Bool, level: Float = EncodedFrame.levelMin
     ) {
+        self.level = level
         self.payload = payload
         self.samplesPerFrame = samplesPerFrame
         self.position = position
@@ -51,9 +57,15 @@ public struct ReceivedPacket: Equatable, Sendable {
     public var payload: [UInt8]
     /// When the packet was read from the socket.
     public var receivedAt: Instant
+    /// Whether it was asked for again: when it came says nothing about the network's delay.
+    public var isRepaired: Bool
 
     /// A packet of these parts.
-    public init(sequence: UInt16, timestamp: UInt32, marker: Bool, payload: [UInt8], receivedAt: Instant) {
+    public init(
+        sequence: UInt16, timestamp: UInt32, marker: Bool, payload: [UInt8], receivedAt: Instant,
+        isRepaired: Bool = false
+    ) {
+        self.isRepaired = isRepaired
         self.sequence = sequence
         self.timestamp = timestamp
         self.marker = marker

@@ -21,8 +21,8 @@ protocol CaptureSource: AnyObject {
     func close()
 }
 
-/// Samples that are rendered and written at once: 5 ms.
-let playbackBlock = audioClockRate * 5 / 1000
+/// Samples that are rendered and written at once: 2.5 ms. The queue of a device is at least twice that.
+let playbackBlock = audioClockRate / 400
 
 /// A speaker. All calls come from the playback thread, but `init`.
 protocol PlaybackSink: AnyObject {

@@ -3,59 +3,6 @@ import Logging
 import MonotonicTime
 import Synchronization
 
-/// How the microphone is used.
-public struct CaptureConfiguration: Sendable {
-    /// How speech is encoded.
-    public var opus = OpusSettings()
-    /// The device's period that is asked for; the device may give another.
-    public var period = Duration.milliseconds(5)
-
-    /// 5 ms periods, Opus as `OpusSettings()`.
-    public init() {}
-}
-
-/// Why a burst of captured speech is over.
-public enum CaptureEnd: UInt8, Sendable {
-    /// Stopped, and the tail was captured.
-    case stopped
-    /// `start()` came before the end of the tail: a new burst goes on from here.
-    case restarted
-    /// Aborted: what was not taken yet is void, and no last frame comes.
-    case aborted
-    /// The device failed; the last frame was flagged.
-    case deviceFailed
-    /// The engine was closed; no last frame comes.
-    case closed
-}
-
-/// What comes out of a `CaptureEngine`, in order.
-public enum CaptureOutput: Sendable {
-    /// The device is open and waits for `start()`; `took` is how long opening lasted.
-    case prepared(took: Duration)
-    /// The device runs: its first sample was at the microphone at `firstSampleAt`, `after` the call of `start()`.
-    case began(burst: UInt32, firstSampleAt: Instant, after: Duration)
-    /// A frame.
-    case frame(EncodedFrame)
-    /// The burst is over: the device has been stopped, and nothing more comes of it. Comes once for every `start()`.
-    case ended(burst: UInt32, CaptureEnd)
-    /// The device failed. `ended` of a burst that was going on follows.
-    case failed(AudioError)
-}
-
-/// Counts since the engine was made.
-public struct CaptureStatistics: Sendable, Equatable {
-    /// Frames put out.
-    public var frames = 0
-    /// Frames dropped because the owner did not take them. Their `position` is skipped.
-    public var framesDropped = 0
-    /// Overruns and suspensions recovered from; samples were lost.
-    public var overruns = 0
-    /// Times the device was set running.
-    public var deviceStarts = 0
-    /// Times the device was stopped; equals `deviceStarts` whenever no burst is going on (I1).
-    public var deviceStops = 0
-}
-
 /// A microphone and its Opus encoder on a thread of their own.
 ///
 /// The thread sleeps but between `start()` and the end of the tail; only then the device runs. Commands return at once
@@ -84,11 +31,13 @@ public final class CaptureEngine: Sendable {
     public init(device: AudioDevice, configuration: CaptureConfiguration = .init(), logger: Logger) throws(AudioError) {
         self.device = device
         self.logger = logger
-        let encoder = try OpusEncoder(configuration.opus)
+        let framer = try SpeechFramer(
+            configuration.opus, gain: configuration.gain, suppressesNoise: configuration.suppressesNoise)
         do throws(AudioFault) {
             let source = try makeCaptureSource(device, period: configuration.period)
             worker = try CaptureWorker(
-                source: source, encoder: encoder, frameSamples: configuration.opus.frameDuration.samples)
+                source: source, framer: framer,
+                waitsForLevel: configuration.microphoneStart.waitsForLevel(of: device))
             let worker = self.worker
             thread = try RealTimeThread(name: "ptt-capture") { worker.run() }
         } catch {
@@ -121,11 +70,20 @@ public final class CaptureEngine: Sendable {
     ///
     /// - Returns: The burst's number.
     @discardableResult
-    public func start() -> UInt32 {
+    public func start(_ start: CaptureStart = .atOnce) -> UInt32 {
         let burst = nextBurst.wrappingAdd(1, ordering: .relaxed).oldValue
-        worker.command(.start(burst: burst, at: Instant.now.nanoseconds))
+        worker.command(
+            .start(burst: burst, at: Instant.now.nanoseconds, afterGoAhead: start == .afterGoAhead))
         return burst
     }
+
+    /// The answer to `CaptureOutput.hears`: the burst begins with what is at the microphone at `instant`, when the user
+    /// is told to go ahead.
+    public func goAhead(from instant: Instant) { worker.command(.goAhead(from: instant.nanoseconds)) }
+
+    /// Listeners miss `percent` (0…100) of the packets: from the next frame on the encoder prepares for it. From any
+    /// thread, at any time; it holds for later bursts too.
+    public func setExpectedLoss(percent: Int) { worker.setExpectedLoss(percent: min(100, max(0, percent))) }
 
     /// Ends the burst `tail` from now: the last 5 ms fade out, the last frame is flagged, the device stops.
     public func stop(tail: Duration = CaptureEngine.tailDefault) {
@@ -147,6 +105,9 @@ public final class CaptureEngine: Sendable {
     /// Counts since the engine was made. From any thread.
     public var statistics: CaptureStatistics { worker.statistics }
 
+    /// The engine's thread, for who can give it real-time priority.
+    public var realTimeThread: RealTimeThreadInfo { thread.information }
+
     /// Whether the device runs at this moment. From any thread.
     public var isCapturing: Bool { worker.isRunning }
 
@@ -164,6 +125,17 @@ public final class CaptureEngine: Sendable {
         case .prepared(let took):
             logger.debug(
                 "microphone prepared", metadata: ["device": "\(device)", "took_ms": "\(took.milliseconds)"])
+        case .hears(let burst, let after, let really):
+            logger.log(
+                level: really ? .info : .warning,
+                really
+                    ? "the microphone hears"
+                    : "the microphone stays silent; it is taken as it is (is it muted, or its Bluetooth link away?)",
+                metadata: ["device": "\(device)", "burst": "\(burst)", "after_start_ms": "\(after.milliseconds)"])
+        case .lost(let error):
+            logger.warning("the microphone is lost, and tried again for a second: \(error)")
+        case .resumed(let gap):
+            logger.notice("the microphone is back", metadata: ["gap_ms": "\(gap.milliseconds)"])
         case .began(let burst, let first, let after):
             logger.info(
                 "capture began",
@@ -180,9 +152,14 @@ public final class CaptureEngine: Sendable {
                     ])
             }
         case .ended(let burst, let reason):
+            let counts = statistics
+            let each = counts.encoding.milliseconds * 1000 / Double(max(1, counts.frames))
             logger.info(
                 "capture ended",
-                metadata: ["t": "\(Instant.now.nanoseconds)", "burst": "\(burst)", "reason": "\(reason)"])
+                metadata: [
+                    "t": "\(Instant.now.nanoseconds)", "burst": "\(burst)", "reason": "\(reason)",
+                    "encode_us": "\(each)",
+                ])
         case .failed(let error):
             logger.error("microphone failed: \(error)", metadata: ["t": "\(Instant.now.nanoseconds)"])
         }

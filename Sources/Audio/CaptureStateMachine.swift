@@ -53,8 +53,8 @@ struct CaptureStateMachine {
         return true
     }
 
-    /// A press.
-    mutating func start(burst: UInt32, at now: Instant) -> StartResult {
+    /// A press. `goesOn`: where the device runs already, the burst begins right after the one before, and not later.
+    mutating func start(burst: UInt32, at now: Instant, goesOn: Bool = true) -> StartResult {
         let result: StartResult =
             switch state {
             case .closed: .openAndRun
@@ -62,7 +62,7 @@ struct CaptureStateMachine {
             case .capturing, .tail: .goOn(finishing: self.burst)
             }
         // The next burst's first sample comes right after the last of the one before.
-        firstSampleAt = isRunning ? firstSampleAt.map { $0 + Self.duration(position) } : nil
+        firstSampleAt = isRunning && goesOn ? firstSampleAt.map { $0 + Self.duration(position) } : nil
         state = .capturing
         self.burst = burst
         requestedAt = now

@@ -1,5 +1,4 @@
-// The capture thread: carries commands to the state machine, samples from the device to the encoder, frames to the ring.
-import COpus
+// The capture thread: carries commands to the state machines, samples from the device to the framer, frames to the ring.
 import MonotonicTime
 import Synchronization
 
@@ -9,35 +8,10 @@ import Glibc
 import Musl
 #endif
 
-/// What `CaptureEngine` asks of its thread.
-enum CaptureCommand: BitwiseCopyable {
-    case prepare
-    case unprepare
-    case start(burst: UInt32, at: Int64)
-    case stop(end: Int64)
-    case abort
-}
-
-/// One slot of the ring of outputs.
-struct CaptureSlot: BitwiseCopyable {
-    enum Kind: UInt8, BitwiseCopyable { case prepared, began, frame, ended, failed }
-
-    var kind: Kind
-    var isFirst = false
-    var isLast = false
-    var end = CaptureEnd.stopped.rawValue
-    var fault = AudioFault(.open, 0)
-    var burst: UInt32 = 0
-    var position: UInt32 = 0
-    /// Nanoseconds: a point in time, or for `.prepared` a span.
-    var time: Int64 = 0
-    var span: Int64 = 0
-}
-
 /// The part of the engine that the thread runs. After a burst began it allocates nothing and takes no lock.
 final class CaptureWorker: @unchecked Sendable {
-    /// Outputs that wait to be taken; 64 frames of 20 ms are 1.3 s.
-    static let outputsMax = 64
+    /// Outputs that wait to be taken; 128 frames of 10 ms are 1.3 s.
+    static let outputsMax = 128
     /// Slots that frames leave free, so that a burst's last frame and its end always fit.
     private static let outputsReserve = 8
     private static let commandsMax = 64
@@ -57,41 +31,35 @@ final class CaptureWorker: @unchecked Sendable {
     private let framesOut = Atomic<Int>(0)
     private let framesDropped = Atomic<Int>(0)
     private let overruns = Atomic<Int>(0)
+    private let returns = Atomic<Int>(0)
+    private let encoding = Atomic<Int64>(0)
     private let starts = Atomic<Int>(0)
     private let stops = Atomic<Int>(0)
 
     // The thread's own from here on.
     private let source: any CaptureSource
-    private let encoder: OpusEncoder
-    private let frameSamples: Int
-    private let pending: UnsafeMutablePointer<Float>
-    private var pendingCount = 0
+    private let framer: SpeechFramer
+    private let waitsForLevel: Bool
     private let scratch: UnsafeMutablePointer<Float>
-    private let packet: UnsafeMutableRawBufferPointer
     private var machine = CaptureStateMachine()
-    private var framePosition: Int64 = 0
-    private var isFirstFrame = true
+    private var hearing = MicrophoneHearing()
+    private var recovery = DeviceRecovery()
+    /// Whether the microphone has been heard since it was set running.
+    private var hasHeard = false
     private var lastSampleAt = Instant.zero
     private var recoveriesSeen = 0
 
-    init(source: any CaptureSource, encoder: OpusEncoder, frameSamples: Int) throws(AudioFault) {
+    init(source: any CaptureSource, framer: SpeechFramer, waitsForLevel: Bool) throws(AudioFault) {
         self.source = source
-        self.encoder = encoder
-        self.frameSamples = frameSamples
+        self.framer = framer
+        self.waitsForLevel = waitsForLevel
         outputReady = try WakeDescriptor()
         wake = try WakeDescriptor()
-        pending = .allocate(capacity: frameSamples)
-        pending.initialize(repeating: 0, count: frameSamples)
         scratch = .allocate(capacity: source.readMax)
         scratch.initialize(repeating: 0, count: source.readMax)
-        packet = .allocate(byteCount: opusPayloadMax, alignment: 16)
     }
 
-    deinit {
-        pending.deallocate()
-        scratch.deallocate()
-        packet.deallocate()
-    }
+    deinit { scratch.deallocate() }
 
     // MARK: The owner's side
 
@@ -105,6 +73,8 @@ final class CaptureWorker: @unchecked Sendable {
         wake.signal()
     }
 
+    func setExpectedLoss(percent: Int) { framer.setExpectedLoss(percent: percent) }
+
     var isRunning: Bool { running.load(ordering: .acquiring) }
 
     var statistics: CaptureStatistics {
@@ -112,27 +82,16 @@ final class CaptureWorker: @unchecked Sendable {
         counts.frames = framesOut.load(ordering: .relaxed)
         counts.framesDropped = framesDropped.load(ordering: .relaxed)
         counts.overruns = overruns.load(ordering: .relaxed)
+        counts.encoding = .nanoseconds(encoding.load(ordering: .relaxed))
+        counts.returns = returns.load(ordering: .relaxed)
         counts.deviceStops = stops.load(ordering: .acquiring)
         counts.deviceStarts = starts.load(ordering: .acquiring)
         return counts
     }
 
     func nextOutput(device: AudioDevice) -> CaptureOutput? {
-        outputs.pop { [frameSamples] slot, payload in
-            switch slot.kind {
-            case .prepared: .prepared(took: .nanoseconds(slot.span))
-            case .began:
-                .began(
-                    burst: slot.burst, firstSampleAt: Instant(nanoseconds: slot.time), after: .nanoseconds(slot.span))
-            case .frame:
-                .frame(
-                    EncodedFrame(
-                        payload: Array(payload), samplesPerFrame: frameSamples, position: slot.position,
-                        captureTime: Instant(nanoseconds: slot.time), burst: slot.burst, isFirst: slot.isFirst,
-                        isLast: slot.isLast))
-            case .ended: .ended(burst: slot.burst, CaptureEnd(rawValue: slot.end) ?? .deviceFailed)
-            case .failed: .failed(AudioError(slot.fault, device: device))
-            }
+        outputs.pop { [frameSamples = framer.frameSamples] slot, payload in
+            slot.output(payload: payload, frameSamples: frameSamples, device: device)
         }
     }
 
@@ -141,7 +100,9 @@ final class CaptureWorker: @unchecked Sendable {
     func run() {
         while !shutdown.load(ordering: .acquiring) {
             takeCommands()
-            if machine.isRunning {
+            if let next = recovery.nextAttempt {
+                waitToReopen(at: next)
+            } else if machine.isRunning {
                 capture()
             } else {
                 wake.wait()
@@ -160,8 +121,10 @@ final class CaptureWorker: @unchecked Sendable {
             switch command {
             case .prepare: if machine.prepare() { _ = open() }
             case .unprepare: if machine.unprepare() { source.close() }
-            case .start(let burst, let at): start(burst, at: Instant(nanoseconds: at))
-            case .stop(let end): _ = machine.stop(end: Instant(nanoseconds: end))
+            case .start(let burst, let at, let afterGoAhead):
+                start(burst, afterGoAhead: afterGoAhead, at: Instant(nanoseconds: at))
+            case .goAhead(let from): hearing.goAhead(from: Instant(nanoseconds: from))
+            case .stop(let end): stop(end: Instant(nanoseconds: end))
             case .abort: if machine.isRunning { end(.aborted) }
             }
         }
@@ -184,13 +147,12 @@ final class CaptureWorker: @unchecked Sendable {
         return true
     }
 
-    private func start(_ burst: UInt32, at now: Instant) {
+    private func start(_ burst: UInt32, afterGoAhead: Bool, at now: Instant) {
         if machine.isRunning { finish() }
-        let result = machine.start(burst: burst, at: now)
-        pendingCount = 0
-        framePosition = 0
-        isFirstFrame = true
-        encoder.reset()
+        if !machine.isRunning { hasHeard = false }
+        hearing.begin(waitsForLevel: waitsForLevel && !hasHeard, afterGoAhead: afterGoAhead, at: now)
+        let result = machine.start(burst: burst, at: now, goesOn: hearing.isPassed)
+        framer.begin()
         switch result {
         case .goOn(let finished):
             var slot = CaptureSlot(kind: .ended)
@@ -202,14 +164,26 @@ final class CaptureWorker: @unchecked Sendable {
         case .openAndRun: guard open() else { return }
         case .run: break
         }
-        starts.add(1, ordering: .releasing)
-        running.store(true, ordering: .releasing)
+        runDevice()
+    }
+
+    private func runDevice() {
+        if !running.load(ordering: .relaxed) {
+            starts.add(1, ordering: .releasing)
+            running.store(true, ordering: .releasing)
+        }
         lastSampleAt = .now
         do throws(AudioFault) {
             try source.start()
         } catch {
             failed(error)
         }
+    }
+
+    private func stop(end: Instant) {
+        guard machine.stop(end: end), !hearing.isPassed else { return }
+        // What was said before the go-ahead is nobody's.
+        self.end(.stopped)
     }
 
     private func capture() {
@@ -221,95 +195,90 @@ final class CaptureWorker: @unchecked Sendable {
             return
         }
         guard count > 0 else {
-            let now = Instant.now
-            if now - lastSampleAt > Self.stallMax {
-                failed(AudioFault(.stall, 0))
-            } else if machine.isOverdue(at: now, grace: Self.tailGrace) {
-                finish()
-                end(.stopped)
-            }
+            nothingCame(at: .now)
             return
         }
         lastSampleAt = .now
-        if machine.firstSampleAt == nil {
-            let first = source.nextSampleTime - CaptureStateMachine.duration(Int64(count))
-            machine.began(at: first)
-            announce(first)
-        } else if source.recoveries != recoveriesSeen {
-            bridgeGap(before: source.nextSampleTime - CaptureStateMachine.duration(Int64(count)))
+        let next = source.nextSampleTime
+        let first = next - CaptureStateMachine.duration(Int64(count))
+        if recovery.isLost { returned(at: first) }
+        var dropped = 0
+        if !hearing.isPassed {
+            guard let early = hear(count, first: first) else { return }
+            dropped = early
         }
-        append(scratch, machine.take(count))
+        if machine.firstSampleAt == nil {
+            recoveriesSeen = source.recoveries
+            let begin = first + CaptureStateMachine.duration(Int64(dropped))
+            machine.began(at: begin)
+            announce(begin)
+        } else if source.recoveries != recoveriesSeen {
+            overruns.add(source.recoveries - recoveriesSeen, ordering: .relaxed)
+            recoveriesSeen = source.recoveries
+            bridgeGap(before: first)
+        }
+        let taken = machine.take(count - dropped)
+        framer.append(scratch + dropped, taken, in: machine, put)
         if machine.isComplete {
             finish()
             end(.stopped)
         }
     }
 
-    /// Puts silence in the place of samples that an overrun lost: whole frames of it are not sent but skipped.
+    private func nothingCame(at now: Instant) {
+        if !hearing.isPassed {
+            // A Bluetooth microphone may give nothing at all until its link runs.
+            _ = hear(0, first: now)
+            if !hearing.isPassed { lastSampleAt = now }
+        } else if now - lastSampleAt > Self.stallMax {
+            failed(AudioFault(.stall, 0))
+        } else if machine.isOverdue(at: now, grace: Self.tailGrace) {
+            finish()
+            end(.stopped)
+        }
+    }
+
+    /// The samples of `scratch` while the microphone does not hear yet: how many come before the burst; nil: all.
+    private func hear(_ count: Int, first: Instant) -> Int? {
+        switch hearing.take(scratch, count: count, first: first, at: .now) {
+        case .wait: return nil
+        case .tell(let really):
+            hasHeard = true
+            var slot = CaptureSlot(kind: .hears)
+            slot.burst = machine.burst
+            slot.isHearing = really
+            slot.span = (Instant.now - machine.requestedAt).nanoseconds
+            put(slot)
+            return nil
+        case .pass(let dropping): return dropping
+        }
+    }
+
+    /// Counts samples that were lost as silence.
     private func bridgeGap(before next: Instant) {
-        overruns.add(source.recoveries - recoveriesSeen, ordering: .relaxed)
-        recoveriesSeen = source.recoveries
         guard let first = machine.firstSampleAt else { return }
         let lost = CaptureStateMachine.samples(next - first) - machine.position
         guard lost > 0 else { return }
-        var silent = machine.take(Int(min(lost, Int64(Int32.max))))
-        let skipped = max(0, silent - (frameSamples - pendingCount)) / frameSamples
-        silent -= skipped * frameSamples
-        let filling = min(silent, frameSamples - pendingCount)
-        appendSilence(filling)
-        framePosition += Int64(skipped * frameSamples)
-        appendSilence(silent - filling)
+        framer.appendGap(machine.take(Int(min(lost, Int64(Int32.max)))), in: machine, put)
     }
 
-    private func append(_ samples: UnsafePointer<Float>, _ count: Int) {
-        var taken = 0
-        while taken < count {
-            let part = min(count - taken, frameSamples - pendingCount)
-            memcpy(pending + pendingCount, samples + taken, part * MemoryLayout<Float>.stride)
-            pendingCount += part
-            taken += part
-            // A full frame of the tail waits when it may turn out to be the last: `finish` flags it.
-            if pendingCount == frameSamples { encode(isLast: false) }
-        }
-    }
+    private func finish() { framer.finish(in: machine, put) }
 
-    private func appendSilence(_ count: Int) {
-        memset(pending + pendingCount, 0, count * MemoryLayout<Float>.stride)
-        pendingCount += count
-        if pendingCount == frameSamples { encode(isLast: false) }
-    }
-
-    /// Sends what is left, and silence after it for as long as the encoder looks ahead, so that every sample arrives.
-    private func finish() {
-        guard machine.position > 0 else { return }
-        var left = pendingCount + encoder.lookahead
-        while left > 0 {
-            memset(pending + pendingCount, 0, (frameSamples - pendingCount) * MemoryLayout<Float>.stride)
-            left -= frameSamples
-            encode(isLast: left <= 0)
-        }
-    }
-
-    private func encode(isLast: Bool) {
-        if let end = machine.endPosition, framePosition + Int64(pendingCount) > end - CaptureStateMachine.fade {
-            for index in 0..<pendingCount { pending[index] *= machine.gain(at: framePosition + Int64(index)) }
-        }
-        let length = encoder.encode(pending, count: frameSamples, into: packet)
-        pendingCount = 0
+    private func put(_ frame: SpeechFramer.Frame) {
         var slot = CaptureSlot(kind: .frame)
         slot.burst = machine.burst
-        slot.isFirst = isFirstFrame
-        slot.isLast = isLast
-        slot.position = UInt32(truncatingIfNeeded: framePosition)
-        slot.time = ((machine.firstSampleAt ?? .now) + CaptureStateMachine.duration(framePosition)).nanoseconds
-        framePosition += Int64(frameSamples)
-        guard length > 0 else {
+        slot.isFirst = frame.isFirst
+        slot.isLast = frame.isLast
+        slot.level = frame.level
+        encoding.add(frame.took.nanoseconds, ordering: .relaxed)
+        slot.position = UInt32(truncatingIfNeeded: frame.position)
+        slot.time = ((machine.firstSampleAt ?? .now) + CaptureStateMachine.duration(frame.position)).nanoseconds
+        guard frame.length > 0 else {
             framesDropped.add(1, ordering: .relaxed)
             return
         }
-        isFirstFrame = false
-        let payload = UnsafeRawBufferPointer(rebasing: packet[..<Int(length)])
-        if outputs.push(slot, payload, reserve: isLast ? 0 : Self.outputsReserve) {
+        let payload = UnsafeRawBufferPointer(rebasing: framer.packet[..<Int(frame.length)])
+        if outputs.push(slot, payload, reserve: frame.isLast ? 0 : Self.outputsReserve) {
             framesOut.add(1, ordering: .relaxed)
             outputReady.signal()
         } else {
@@ -328,13 +297,14 @@ final class CaptureWorker: @unchecked Sendable {
     /// Stops the device, then says that the burst is over: who hears it may rely on I1.
     private func end(_ reason: CaptureEnd, deviceOpen: Bool = true) {
         let burst = machine.burst
+        let isOpen = deviceOpen && recovery.nextAttempt == nil
         if running.load(ordering: .relaxed) {
-            if deviceOpen { source.stop() } else { source.close() }
+            if isOpen { source.stop() } else { source.close() }
             stops.add(1, ordering: .releasing)
             running.store(false, ordering: .releasing)
         }
-        machine.ended(deviceOpen: deviceOpen)
-        pendingCount = 0
+        machine.ended(deviceOpen: isOpen)
+        recovery.settled()
         precondition(!machine.isRunning)
         var slot = CaptureSlot(kind: .ended)
         slot.burst = burst
@@ -344,6 +314,7 @@ final class CaptureWorker: @unchecked Sendable {
 
     private func failed(_ fault: AudioFault) {
         let wasRunning = machine.isRunning
+        if wasRunning, tryAgain(after: fault) { return }
         if wasRunning { finish() }
         var slot = CaptureSlot(kind: .failed)
         slot.fault = fault
@@ -360,5 +331,54 @@ final class CaptureWorker: @unchecked Sendable {
         // Events use the slots that frames leave free; an owner who takes nothing for many bursts loses them.
         if !outputs.push(slot) { framesDropped.add(1, ordering: .relaxed) }
         outputReady.signal()
+    }
+
+    // MARK: A device that is lost within a burst
+
+    /// Whether the burst waits for its device to come back.
+    private func tryAgain(after fault: AudioFault) -> Bool {
+        let isNew = !recovery.isLost
+        guard recovery.lost(fault, hasDelivered: machine.firstSampleAt != nil, at: .now) else { return false }
+        source.close()
+        hasHeard = false
+        guard isNew else { return true }
+        var slot = CaptureSlot(kind: .lost)
+        slot.fault = fault
+        put(slot)
+        return true
+    }
+
+    private func waitToReopen(at next: Instant) {
+        let now = Instant.now
+        if machine.isOverdue(at: now, grace: .zero) {
+            finish()
+            end(.stopped)
+            return
+        }
+        guard now >= next else {
+            var waited = pollfd(fd: wake.descriptor, events: Int16(POLLIN), revents: 0)
+            if poll(&waited, 1, Int32((next - now).milliseconds.rounded(.up))) > 0 { wake.clear() }
+            return
+        }
+        recovery.attempting()
+        do throws(AudioFault) {
+            try source.open()
+        } catch {
+            source.close()
+            failed(error)
+            return
+        }
+        runDevice()
+    }
+
+    /// Samples flow again, the first of which was at the microphone at `first`.
+    private func returned(at first: Instant) {
+        var slot = CaptureSlot(kind: .resumed)
+        slot.span = (first - recovery.lostAt).nanoseconds
+        put(slot)
+        if machine.firstSampleAt != nil { returns.add(1, ordering: .relaxed) }
+        recovery.settled()
+        recoveriesSeen = source.recoveries
+        if hearing.isPassed { bridgeGap(before: first) }
     }
 }

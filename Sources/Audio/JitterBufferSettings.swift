@@ -2,17 +2,21 @@
 
 /// How long received packets wait for later ones. All times are of the talker's audio.
 public struct JitterBufferSettings: Sendable, Equatable {
-    /// The wait before anything is known of the network.
-    public var targetInitial = Duration.milliseconds(40)
+    /// The wait before anything is known of the network; afterwards what was learned is kept from burst to burst.
+    public var targetInitial = Duration.milliseconds(20)
     /// The shortest wait.
-    public var targetMin = Duration.milliseconds(20)
-    /// The longest wait.
-    public var targetMax = Duration.milliseconds(200)
-    /// A burst without an announced end is over when nothing came for so long.
-    public var silenceEnd = Duration.milliseconds(500)
+    public var targetMin = Duration.milliseconds(10)
+    /// The longest wait, of networks whose delay varies by that much. Most need a tenth of it.
+    public var targetMax = Duration.milliseconds(400)
+    /// The longest wait for the sake of packets that are sent again, which is worth it while packets are being lost.
+    public var repairTargetMax = Duration.milliseconds(160)
+    /// A gap of more than 60 ms with packets behind it waits for repair so long; each repaired packet begins it anew.
+    public var repairWait = Duration.seconds(1)
+    /// A burst without an announced end is over when nothing came for so long: longer than a network that changes is away.
+    public var silenceEnd = Duration.seconds(3)
     /// A burst whose end was announced is over when what is missing did not come for so long.
     public var missingEnd = Duration.milliseconds(100)
 
-    /// 40 ms at first, then 20…200 ms.
+    /// 20 ms at first, then 10…400 ms.
     public init() {}
 }

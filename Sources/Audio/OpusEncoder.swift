@@ -15,17 +15,15 @@ public struct OpusSettings: Sendable, Equatable {
     }
 
     /// The length of every frame.
-    public var frameDuration = FrameDuration.milliseconds20
-    /// Bits per second, 6 000…128 000.
+    public var frameDuration = FrameDuration.milliseconds10
+    /// Bits per second while nothing is lost, 6 000…128 000.
     public var bitrate = 24_000
     /// Encoder effort, 0…10.
     public var complexity = 5
-    /// Whether each packet carries a coarse copy of the one before (in-band FEC).
-    public var forwardErrorCorrection = false
-    /// The loss, in percent, that forward error correction prepares for.
-    public var expectedLossPercent = 10
+    /// The loss, in percent, that listeners are taken to have at first: 0…100; see `LossProtection`.
+    public var expectedLossPercent = 0
 
-    /// 20 ms frames at 24 kbit/s, complexity 5, no forward error correction.
+    /// 10 ms frames at 24 kbit/s, complexity 5, no loss expected.
     public init() {}
 }
 
@@ -47,11 +45,6 @@ final class OpusEncoder {
             (OPUS_SET_BITRATE_REQUEST, min(128_000, max(6_000, settings.bitrate))),
             (OPUS_SET_COMPLEXITY_REQUEST, min(10, max(0, settings.complexity))),
             (OPUS_SET_SIGNAL_REQUEST, Int(OPUS_SIGNAL_VOICE)),
-            (OPUS_SET_INBAND_FEC_REQUEST, settings.forwardErrorCorrection ? 1 : 0),
-            (
-                OPUS_SET_PACKET_LOSS_PERC_REQUEST,
-                settings.forwardErrorCorrection ? min(100, max(0, settings.expectedLossPercent)) : 0
-            ),
         ]
         for (request, value) in options {
             let result = ptt_opus_encoder_set(state, request, Int32(value))
@@ -69,6 +62,18 @@ final class OpusEncoder {
 
     /// Forgets the sound so far.
     func reset() { _ = ptt_opus_encoder_reset(state) }
+
+    /// Encodes from the next frame on as `protection` says. Allocates nothing.
+    ///
+    /// libopus refuses none of these values: each is within its bounds by `LossProtection`.
+    func protect(_ protection: LossProtection.Encoding) {
+        _ = ptt_opus_encoder_set(state, OPUS_SET_BITRATE_REQUEST, Int32(protection.bitrate))
+        _ = ptt_opus_encoder_set(
+            state, OPUS_SET_MAX_BANDWIDTH_REQUEST,
+            protection.isWidebandAtMost ? OPUS_BANDWIDTH_WIDEBAND : OPUS_BANDWIDTH_FULLBAND)
+        _ = ptt_opus_encoder_set(state, OPUS_SET_INBAND_FEC_REQUEST, protection.lossPercent > 0 ? 1 : 0)
+        _ = ptt_opus_encoder_set(state, OPUS_SET_PACKET_LOSS_PERC_REQUEST, Int32(protection.lossPercent))
+    }
 
     /// Encodes `count` samples (one frame) into `output`.
     ///

@@ -12,9 +12,9 @@ import Musl
 /// How the speaker is used.
 public struct PlaybackConfiguration: Sendable {
     /// The device's period that is asked for; the device may give another.
-    public var period = Duration.milliseconds(5)
-    /// How much sound is kept queued in the device; it grows by a period with every underrun.
-    public var deviceQueue = Duration.milliseconds(15)
+    public var period = Duration.microseconds(2_500)
+    /// The least sound that is kept queued in the device; it grows by 2.5 ms with every underrun (`QueueDepth`).
+    public var deviceQueue = Duration.microseconds(7_500)
     /// How long received packets wait for later ones.
     public var jitter = JitterBufferSettings()
     /// Whether the device is closed, not just stopped, while nothing plays. Opening costs time at the next burst.
@@ -25,7 +25,7 @@ public struct PlaybackConfiguration: Sendable {
     /// The tones' loudness, 0…1.
     public var toneVolume: Float = 0.25
 
-    /// 5 ms periods, 15 ms queued, device kept open.
+    /// 2.5 ms periods, 7.5 ms queued, device kept open.
     public init() {}
 }
 
@@ -63,12 +63,20 @@ public struct PlaybackStatistics: Sendable, Equatable, BitwiseCopyable {
     public var dropped = 0
     /// Samples (48 kHz) invented in place of missing ones, or to wait for late ones.
     public var concealedSamples = 0
+    /// Packets among those received that were sent again.
+    public var repaired = 0
+    /// Gaps that were waited for, because repair could close them.
+    public var awaitedGaps = 0
     /// Samples taken out to catch up.
     public var acceleratedSamples = 0
+    /// Samples put in to wait longer for what follows.
+    public var expandedSamples = 0
     /// Times the device ran empty.
     public var underruns = 0
     /// The jitter buffer's present target, in milliseconds.
     public var targetMilliseconds = 0
+    /// How much faster the talker's sound card runs than the speaker's, in parts per million, as far as it is corrected.
+    public var driftPartsPerMillion = 0
 }
 
 /// What comes out of a `PlaybackEngine`, in order.
@@ -114,10 +122,10 @@ public final class PlaybackEngine: Sendable {
     {
         self.device = device
         self.logger = logger
-        let decoder = try OpusDecoder()
+        let speech = try SpeechRenderer(configuration.jitter, decoder: OpusDecoder())
         do throws(AudioFault) {
             let sink = try makePlaybackSink(device, configuration: configuration)
-            worker = try PlaybackWorker(sink: sink, decoder: decoder, configuration: configuration)
+            worker = try PlaybackWorker(sink: sink, speech: speech, configuration: configuration)
             let worker = self.worker
             thread = try RealTimeThread(name: "ptt-playback") { worker.run() }
         } catch {
@@ -172,6 +180,9 @@ public final class PlaybackEngine: Sendable {
     /// Counts since the engine was made. From any thread.
     public var statistics: PlaybackStatistics { worker.statistics }
 
+    /// The engine's thread, for who can give it real-time priority.
+    public var realTimeThread: RealTimeThreadInfo { thread.information }
+
     /// Whether the device runs at this moment. From any thread.
     public var isPlaying: Bool { worker.isRunning }
 
@@ -195,6 +206,7 @@ public final class PlaybackEngine: Sendable {
                 metadata: [
                     "t": "\(first.nanoseconds)", "burst": "\(burst)", "device_delay_ms": "\(delay.milliseconds)",
                     "after_packet_ms": "\((first - receivedAt).milliseconds)",
+                    "jitter_wait_ms": "\((first - receivedAt - delay).milliseconds)",
                 ])
         case .ended(let burst, let reason, let counts, let last):
             logger.info(
@@ -202,6 +214,10 @@ public final class PlaybackEngine: Sendable {
                 metadata: [
                     "t": "\(last.nanoseconds)", "burst": "\(burst)", "reason": "\(reason)",
                     "played": "\(counts.played)", "lost": "\(counts.lost)", "late": "\(counts.late)",
+                    "repaired": "\(counts.repaired)", "awaited_gaps": "\(counts.awaitedGaps)",
+                    "accelerated_ms": "\(counts.acceleratedSamples * 1000 / audioClockRate)",
+                    "expanded_ms": "\(counts.expandedSamples * 1000 / audioClockRate)",
+                    "drift_ppm": "\(counts.driftPartsPerMillion)",
                     "concealed_ms": "\(counts.concealedSamples * 1000 / audioClockRate)",
                     "target_ms": "\(counts.targetMilliseconds)",
                 ])

@@ -1,4 +1,4 @@
-// The playback thread: carries packets to the jitter buffer, its decisions to the decoder, sound and tones to the device.
+// The playback thread: carries packets to the renderer, and its sound and the tones to the device.
 import MonotonicTime
 import Synchronization
 
@@ -10,7 +10,7 @@ import Musl
 
 /// What the owner puts into the playback ring. A packet's payload is the slot's.
 enum PlaybackCommand: BitwiseCopyable {
-    case packet(sequence: UInt16, timestamp: UInt32, marker: Bool, receivedAt: Int64)
+    case packet(sequence: UInt16, timestamp: UInt32, marker: Bool, receivedAt: Int64, isRepaired: Bool)
     case end(lastSequence: UInt16)
     case flush
     case play(Tone)
@@ -34,8 +34,9 @@ struct PlaybackSlot: BitwiseCopyable {
 
 /// The part of the engine that the thread runs. While it plays it allocates nothing and takes no lock.
 final class PlaybackWorker: @unchecked Sendable {
-    /// Packets and commands that wait for the thread: it takes them every 5 ms, and later only while it opens a device.
-    static let commandsMax = 128
+    /// Packets and commands that wait for the thread: it takes them with every block, and later only while it opens a
+    /// device. As many packets as a repaired gap of 2 s and held speech of 1 s bring at once.
+    static let commandsMax = 320
     /// Slots that packets leave free for commands.
     private static let commandsReserve = 8
     private static let eventsMax = 64
@@ -59,14 +60,13 @@ final class PlaybackWorker: @unchecked Sendable {
 
     // The thread's own from here on.
     private let sink: any PlaybackSink
-    private let decoder: OpusDecoder
+    private let speech: SpeechRenderer
     private let closeWhenIdle: Bool
     private let tones: [[Float]]
     private var tonesPlaying: [(tone: Tone, position: Int)] = []
-    private var jitter: JitterBufferStateMachine
-    private let decoded: UnsafeMutablePointer<Float>
-    private var decodedPosition = 0
-    private var decodedCount = 0
+    /// The speaker's clock against this machine's.
+    private var speakerClock = ClockSlope()
+    private var samplesWritten: Int64 = 0
     private let block: UnsafeMutablePointer<Float>
     private var isOpen = false
     private var underrunsSeen = 0
@@ -76,25 +76,21 @@ final class PlaybackWorker: @unchecked Sendable {
     private var lastWriteAt = Instant.zero
     private var retryAt = Instant.zero
 
-    init(sink: any PlaybackSink, decoder: OpusDecoder, configuration: PlaybackConfiguration) throws(AudioFault) {
+    init(sink: any PlaybackSink, speech: SpeechRenderer, configuration: PlaybackConfiguration) throws(AudioFault) {
         self.sink = sink
-        self.decoder = decoder
+        self.speech = speech
         closeWhenIdle = configuration.closeWhenIdle
         recordingOrigin = sink.recordingOrigin
         eventReady = try WakeDescriptor()
         wake = try WakeDescriptor()
-        jitter = JitterBufferStateMachine(configuration.jitter)
         let volume = min(1, max(0, configuration.toneVolume))
         tones = Tone.allCases.map { $0.samples(volume: volume) }
         tonesPlaying.reserveCapacity(Self.tonesMax)
-        decoded = .allocate(capacity: OpusDecoder.samplesMax)
-        decoded.initialize(repeating: 0, count: OpusDecoder.samplesMax)
         block = .allocate(capacity: playbackBlock)
         block.initialize(repeating: 0, count: playbackBlock)
     }
 
     deinit {
-        decoded.deallocate()
         block.deallocate()
     }
 
@@ -103,7 +99,7 @@ final class PlaybackWorker: @unchecked Sendable {
     func enqueue(_ packet: ReceivedPacket) -> Bool {
         let command = PlaybackCommand.packet(
             sequence: packet.sequence, timestamp: packet.timestamp, marker: packet.marker,
-            receivedAt: packet.receivedAt.nanoseconds)
+            receivedAt: packet.receivedAt.nanoseconds, isRepaired: packet.isRepaired)
         let taken = packet.payload.withUnsafeBytes { commands.push(command, $0, reserve: Self.commandsReserve) }
         if !taken { refused.add(1, ordering: .relaxed) }
         wake.signal()
@@ -161,12 +157,13 @@ final class PlaybackWorker: @unchecked Sendable {
                 wake.wait()
             }
         }
-        if jitter.flush(at: .now) { ended(.flushed, at: .now) }
+        let burst = speech.jitter.burst
+        if speech.flush(at: .now) { ended(.flushed, burst: burst, at: .now) }
         if running.load(ordering: .relaxed) { stopDevice() }
         sink.close()
     }
 
-    private var hasSound: Bool { !jitter.isIdle || !tonesPlaying.isEmpty || decodedPosition < decodedCount }
+    private var hasSound: Bool { !speech.isIdle || !tonesPlaying.isEmpty }
 
     private func takeCommands() {
         while commands.pop({ command, payload in take(command, payload) }) != nil {}
@@ -174,18 +171,16 @@ final class PlaybackWorker: @unchecked Sendable {
 
     private func take(_ command: PlaybackCommand, _ payload: UnsafeRawBufferPointer) {
         switch command {
-        case .packet(let sequence, let timestamp, let marker, let receivedAt):
-            guard let samples = OpusDecoder.samples(in: payload) else {
-                counts.malformed += 1
-                published.store(total)
-                return
-            }
-            _ = jitter.insert(
-                sequence: sequence, timestamp: timestamp, marker: marker, samples: samples, payload: payload,
-                receivedAt: Instant(nanoseconds: receivedAt))
-        case .end(let lastSequence): jitter.end(lastSequence: lastSequence)
+        case .packet(let sequence, let timestamp, let marker, let receivedAt, let isRepaired):
+            let isOpus = speech.insert(
+                sequence: sequence, timestamp: timestamp, marker: marker, payload: payload,
+                receivedAt: Instant(nanoseconds: receivedAt), isRepaired: isRepaired)
+            guard !isOpus else { return }
+            counts.malformed += 1
+            published.store(total)
+        case .end(let lastSequence): speech.end(lastSequence: lastSequence)
         case .flush:
-            let burst = jitter.burst
+            let burst = speech.jitter.burst
             if discard() { ended(.flushed, burst: burst, at: .now) }
         case .play(let tone):
             if tonesPlaying.count < Self.tonesMax { tonesPlaying.append((tone, 0)) } else { counts.dropped += 1 }
@@ -217,6 +212,8 @@ final class PlaybackWorker: @unchecked Sendable {
             return
         }
         underrunsSeen = sink.underruns
+        speakerClock.restart()
+        samplesWritten = 0
         lastWriteAt = .now
         silentSince = .now
         running.store(true, ordering: .releasing)
@@ -239,6 +236,7 @@ final class PlaybackWorker: @unchecked Sendable {
         if sink.underruns != underrunsSeen {
             counts.underruns += sink.underruns - underrunsSeen
             underrunsSeen = sink.underruns
+            speakerClock.restart()
         }
         published.store(total)
         if hasSound {
@@ -263,64 +261,24 @@ final class PlaybackWorker: @unchecked Sendable {
         let now = Instant.now
         let deviceDelay = sink.delay
         let heardAt = now + deviceDelay
-        var filled = 0
-        while filled < playbackBlock {
-            if decodedPosition < decodedCount {
-                let part = min(playbackBlock - filled, decodedCount - decodedPosition)
-                (block + filled).update(from: decoded + decodedPosition, count: part)
-                decodedPosition += part
-                filled += part
-                continue
-            }
-            let offset = CaptureStateMachine.duration(Int64(filled))
-            let burst = jitter.burst
-            switch jitter.next(at: now + offset) {
-            case .idle: filled += silence(from: filled, playbackBlock)
-            case .wait(let samples): filled += silence(from: filled, samples)
-            case .decode(let slot, let isFirst, let accelerate):
-                decode(slot, isFirst: isFirst, accelerate: accelerate, heardAt: heardAt + offset, deviceDelay)
-            case .conceal(let samples): hold(decoder.conceal(samples, into: decoded), of: samples)
-            case .recover(let slot, let samples):
-                hold(jitter.withPayload(slot) { decoder.recover(samples, from: $0, into: decoded) }, of: samples)
-            case .ended(let reason): ended(reason, burst: burst, at: heardAt + offset)
+        speakerClock.observe(
+            heardAt.nanoseconds - CaptureStateMachine.duration(samplesWritten).nanoseconds, at: now.nanoseconds)
+        speech.speakerPartsPerMillion = -speakerClock.partsPerMillion
+        speech.render(into: block, count: playbackBlock, at: now) { event in
+            switch event {
+            case .began(let burst, let receivedAt, let offset):
+                var slot = PlaybackSlot(kind: .began)
+                slot.burst = burst
+                slot.time = (heardAt + CaptureStateMachine.duration(Int64(offset))).nanoseconds
+                slot.span = deviceDelay.nanoseconds
+                slot.receivedAt = receivedAt.nanoseconds
+                put(slot)
+            case .ended(let reason, let burst, let offset):
+                ended(reason, burst: burst, at: heardAt + CaptureStateMachine.duration(Int64(offset)))
             }
         }
         mixTones(heardAt)
-    }
-
-    private func silence(from start: Int, _ wanted: Int) -> Int {
-        let count = min(playbackBlock - start, wanted)
-        memset(block + start, 0, count * MemoryLayout<Float>.stride)
-        return count
-    }
-
-    private func decode(_ slot: Int, isFirst: Bool, accelerate: Bool, heardAt: Instant, _ deviceDelay: Duration) {
-        let packet = jitter.slots[slot]
-        if isFirst {
-            decoder.reset()
-            var event = PlaybackSlot(kind: .began)
-            event.burst = packet.burst
-            event.time = heardAt.nanoseconds
-            event.span = deviceDelay.nanoseconds
-            event.receivedAt = packet.receivedAt.nanoseconds
-            put(event)
-        }
-        let count = jitter.withPayload(slot) { decoder.decode($0, into: decoded) }
-        guard count > 0 else {
-            jitter.release(slot, decoded: false)
-            hold(decoder.conceal(packet.samples, into: decoded), of: packet.samples)
-            return
-        }
-        let left = accelerate ? TimeCompressor.shorten(decoded, count: count) : count
-        jitter.release(slot, decoded: true, removedByAcceleration: count - left)
-        hold(left, of: left)
-    }
-
-    /// Makes `count` decoded samples the next to be played; silence of `samples` where the decoder could not.
-    private func hold(_ count: Int, of samples: Int) {
-        if count <= 0 { memset(decoded, 0, samples * MemoryLayout<Float>.stride) }
-        decodedCount = count > 0 ? count : samples
-        decodedPosition = 0
+        samplesWritten += Int64(playbackBlock)
     }
 
     private func mixTones(_ heardAt: Instant) {
@@ -340,7 +298,7 @@ final class PlaybackWorker: @unchecked Sendable {
             if isOver {
                 tonesPlaying.remove(at: index)
                 slot.kind = .toneEnded
-                slot.time = (heardAt + .milliseconds(5)).nanoseconds
+                slot.time = (heardAt + CaptureStateMachine.duration(Int64(playbackBlock))).nanoseconds
                 put(slot)
             } else {
                 index += 1
@@ -349,15 +307,14 @@ final class PlaybackWorker: @unchecked Sendable {
     }
 
     private var total: PlaybackStatistics {
-        var sum = jitter.statistics
+        var sum = speech.statistics
         sum.malformed += counts.malformed
         sum.dropped += counts.dropped
         sum.underruns = counts.underruns
-        sum.targetMilliseconds = Int(jitter.target.milliseconds)
         return sum
     }
 
-    private func ended(_ reason: PlaybackEnd, burst: UInt32 = 0, at time: Instant) {
+    private func ended(_ reason: PlaybackEnd, burst: UInt32, at time: Instant) {
         var slot = PlaybackSlot(kind: .ended)
         slot.burst = burst
         slot.end = reason.rawValue
@@ -376,18 +333,16 @@ final class PlaybackWorker: @unchecked Sendable {
         var slot = PlaybackSlot(kind: .failed)
         slot.fault = fault
         put(slot)
-        let burst = jitter.burst
+        let burst = speech.jitter.burst
         if discard() { ended(.deviceFailed, burst: burst, at: .now) }
     }
 
     /// Drops all that was to be played; returns whether a burst was among it.
     @discardableResult
     private func discard() -> Bool {
-        decodedCount = 0
-        decodedPosition = 0
         counts.dropped += tonesPlaying.count
         tonesPlaying.removeAll(keepingCapacity: true)
-        let wasBurst = jitter.flush(at: .now)
+        let wasBurst = speech.flush(at: .now)
         published.store(total)
         return wasBurst
     }

@@ -14,6 +14,10 @@ final class PublishedStatistics: Sendable {
     private let concealed = Atomic<Int>(0)
     private let accelerated = Atomic<Int>(0)
     private let underruns = Atomic<Int>(0)
+    private let repaired = Atomic<Int>(0)
+    private let expanded = Atomic<Int>(0)
+    private let awaited = Atomic<Int>(0)
+    private let drift = Atomic<Int>(0)
     private let target = Atomic<Int>(0)
 
     func store(_ counts: PlaybackStatistics) {
@@ -27,6 +31,10 @@ final class PublishedStatistics: Sendable {
         dropped.store(counts.dropped, ordering: .relaxed)
         concealed.store(counts.concealedSamples, ordering: .relaxed)
         accelerated.store(counts.acceleratedSamples, ordering: .relaxed)
+        repaired.store(counts.repaired, ordering: .relaxed)
+        expanded.store(counts.expandedSamples, ordering: .relaxed)
+        awaited.store(counts.awaitedGaps, ordering: .relaxed)
+        drift.store(counts.driftPartsPerMillion, ordering: .relaxed)
         underruns.store(counts.underruns, ordering: .relaxed)
         target.store(counts.targetMilliseconds, ordering: .relaxed)
     }
@@ -43,6 +51,10 @@ final class PublishedStatistics: Sendable {
         counts.dropped = dropped.load(ordering: .relaxed)
         counts.concealedSamples = concealed.load(ordering: .relaxed)
         counts.acceleratedSamples = accelerated.load(ordering: .relaxed)
+        counts.repaired = repaired.load(ordering: .relaxed)
+        counts.expandedSamples = expanded.load(ordering: .relaxed)
+        counts.awaitedGaps = awaited.load(ordering: .relaxed)
+        counts.driftPartsPerMillion = drift.load(ordering: .relaxed)
         counts.underruns = underruns.load(ordering: .relaxed)
         counts.targetMilliseconds = target.load(ordering: .relaxed)
         return counts
@@ -50,7 +62,7 @@ final class PublishedStatistics: Sendable {
 }
 
 extension PlaybackStatistics {
-    /// What has been counted since `start`. The target is not a count.
+    /// What has been counted since `start`. Target and drift are no counts.
     func since(_ start: PlaybackStatistics) -> PlaybackStatistics {
         var counts = self
         counts.received -= start.received
@@ -63,6 +75,9 @@ extension PlaybackStatistics {
         counts.dropped -= start.dropped
         counts.concealedSamples -= start.concealedSamples
         counts.acceleratedSamples -= start.acceleratedSamples
+        counts.repaired -= start.repaired
+        counts.expandedSamples -= start.expandedSamples
+        counts.awaitedGaps -= start.awaitedGaps
         counts.underruns -= start.underruns
         return counts
     }

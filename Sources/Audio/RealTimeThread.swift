@@ -1,11 +1,37 @@
 // A POSIX thread with real-time priority where that is permitted.
 import CLinux
+import Synchronization
 
 #if canImport(Glibc)
 import Glibc
 #else
 import Musl
 #endif
+
+/// A thread of the audio path as who gives out real-time priorities (rtkit) needs to know it.
+public struct RealTimeThreadInfo: Equatable, Sendable {
+    /// The kernel's id of the thread (gettid(2)), within this process.
+    public let identifier: Int32
+    /// Whether it has run with real-time priority from its start, by RLIMIT_RTPRIO.
+    public let isRealTime: Bool
+    /// The priority that it has or wants, under SCHED_FIFO or SCHED_RR.
+    public let priority: Int32
+}
+
+/// The threads of this room that could not take real-time priority themselves.
+public enum AudioThreads {
+    private static let handler = Mutex<(@Sendable (RealTimeThreadInfo) -> Void)?>(nil)
+
+    /// Has `handler` called for every thread that is started without real-time priority from now on, by who starts it.
+    public static func whenOrdinary(_ handler: (@Sendable (RealTimeThreadInfo) -> Void)?) {
+        self.handler.withLock { $0 = handler }
+    }
+
+    static func started(_ thread: RealTimeThreadInfo) {
+        guard !thread.isRealTime, let handler = handler.withLock({ $0 }) else { return }
+        handler(thread)
+    }
+}
 
 /// A thread that runs a body to its end, under SCHED_FIFO when the process may (sched(7), RLIMIT_RTPRIO).
 final class RealTimeThread: @unchecked Sendable {
@@ -17,9 +43,14 @@ final class RealTimeThread: @unchecked Sendable {
     private final class Start {
         let name: String
         let finished: WakeDescriptor
+        let started: WakeDescriptor
+        let identifier = Atomic<Int32>(0)
         let body: @Sendable () -> Void
-        init(name: String, finished: WakeDescriptor, body: @escaping @Sendable () -> Void) {
+        init(
+            name: String, started: WakeDescriptor, finished: WakeDescriptor, body: @escaping @Sendable () -> Void
+        ) {
             self.name = name
+            self.started = started
             self.finished = finished
             self.body = body
         }
@@ -32,11 +63,13 @@ final class RealTimeThread: @unchecked Sendable {
     private let finished: WakeDescriptor
     /// Why the thread has no real-time priority: an errno, 0 when it has.
     let priorityError: Int32
+    private let identifier: Int32
 
     /// Starts a thread. - Parameter name: 15 characters at most are shown by ps(1).
     init(name: String, body: @escaping @Sendable () -> Void) throws(AudioFault) {
         finished = try WakeDescriptor()
-        let start = Start(name: name, finished: finished, body: body)
+        let started = try WakeDescriptor()
+        let start = Start(name: name, started: started, finished: finished, body: body)
         var attributes = pthread_attr_t()
         pthread_attr_init(&attributes)
         defer { pthread_attr_destroy(&attributes) }
@@ -48,6 +81,8 @@ final class RealTimeThread: @unchecked Sendable {
                 guard let argument else { return nil }
                 let start = Unmanaged<Start>.fromOpaque(argument).takeRetainedValue()
                 ptt_set_thread_name(start.name)
+                start.identifier.store(ptt_thread_id(), ordering: .releasing)
+                start.started.signal()
                 start.body()
                 start.finished.signal()
                 return nil
@@ -56,9 +91,16 @@ final class RealTimeThread: @unchecked Sendable {
             argument.release()
             throw AudioFault(.open, result)
         }
+        started.wait()
+        identifier = start.identifier.load(ordering: .acquiring)
         var parameter = sched_param()
         parameter.sched_priority = Self.priority
         priorityError = pthread_setschedparam(thread, SCHED_FIFO, &parameter)
+        AudioThreads.started(information)
+    }
+
+    var information: RealTimeThreadInfo {
+        RealTimeThreadInfo(identifier: identifier, isRealTime: priorityError == 0, priority: Self.priority)
     }
 
     /// Waits for the body's end. To be called once.

@@ -31,6 +31,8 @@ final class SPSCRing<Header: BitwiseCopyable>: @unchecked Sendable {
         // Touch every page now, so that the real-time side does not fault later.
         memset(payloads, 0, capacity * payloadCapacity)
         memset(UnsafeMutableRawPointer(headers), 0, capacity * MemoryLayout<Header>.stride)
+        LockedMemory.lock(payloads, capacity * payloadCapacity)
+        LockedMemory.lock(headers, capacity * MemoryLayout<Header>.stride)
     }
 
     deinit {

@@ -12,6 +12,8 @@ public enum Tone: UInt8, CaseIterable, Sendable, BitwiseCopyable {
     case micOn
     /// The microphone is closed, or the other party is done.
     case micOff
+    /// Somebody else speaks: the floor is waited for.
+    case wait
     /// The floor was refused.
     case deny
     /// Something needs attention: the talk time is nearly over, or the link is gone.
@@ -26,6 +28,7 @@ public enum Tone: UInt8, CaseIterable, Sendable, BitwiseCopyable {
         switch self {
         case .micOn: [(880, 45), (1_320, 65)]
         case .micOff: [(880, 45), (587, 65)]
+        case .wait: [(587, 90), (0, 60), (587, 90)]
         case .deny: [(311, 90), (0, 40), (311, 90), (0, 40), (311, 140)]
         case .warning: [(1_047, 80), (0, 60), (1_047, 80)]
         case .count: [(740, 60), (0, 90)]

@@ -19,29 +19,6 @@ public enum BridgeEvent: Sendable, Equatable {
     case failed(PTChannelError)
 }
 
-/// How a channel is joined with the channel service.
-public struct ChannelJoining: Hashable, Sendable {
-    /// How it is shown.
-    public var descriptor: PTChannelDescriptor
-    /// Why it is joined.
-    public var reason: PTChannelJoinReason
-    /// Who may talk when.
-    public var mode: PTTransmissionMode
-    /// Whose the media are, and the program behind it.
-    public var options: ChannelManagerStateMachine.JoinOptions
-
-    /// A joining, by default as Apple's.
-    public init(
-        descriptor: PTChannelDescriptor, reason: PTChannelJoinReason = .developerRequest,
-        mode: PTTransmissionMode = .halfDuplex, options: ChannelManagerStateMachine.JoinOptions = .init()
-    ) {
-        self.descriptor = descriptor
-        self.reason = reason
-        self.mode = mode
-        self.options = options
-    }
-}
-
 /// One channel for as long as it is joined: its talk key, the channel service and, where the media are the daemon's, its link.
 /// All of them live on one loop, so a press crosses no thread.
 public actor Bridge {
@@ -211,7 +188,7 @@ public actor Bridge {
     }
 
     private func captured(_ frame: EncodedFrame) {
-        // The straight line of every 20 ms: no queue, no rule.
+        // The straight line of every frame: no queue, no rule.
         let outgoing = OutgoingFrame(
             payload: frame.payload, samples: UInt32(clamping: frame.samplesPerFrame), capturedAt: frame.captureTime)
         link?.assumeIsolated { $0.send(outgoing) }
@@ -250,7 +227,7 @@ public actor Bridge {
 
     private func perform(_ action: BridgeStateMachine.Action) {
         switch action {
-        case .beginTransmitting(let source): begin(source)
+        case .beginTransmitting(let source, let floor): begin(source, floor)
         case .refuseBegin(let holder): refuseBegin(holder)
         case .answer(let holder, let error): begins.removeValue(forKey: holder)?(error)
         case .stopTransmitting(let source):
@@ -259,6 +236,9 @@ public actor Bridge {
         case .setServiceStatus(let status): request(.setServiceStatus(status, channelUUID: channelUUID))
         case .transmissionRefused(let error): channel.assumeIsolated { $0.transmissionRefused(error) }
         case .transmissionRevoked(let error): channel.assumeIsolated { $0.transmissionRevoked(error) }
+        case .floorQueued(let position): channel.assumeIsolated { $0.floorQueued(position: position) }
+        case .floorGranted: channel.assumeIsolated { $0.floorGranted() }
+        case .setExpectedLoss(let percent): channel.assumeIsolated { $0.setExpectedLoss(percent: percent) }
         case .beginReception(let participant): channel.assumeIsolated { $0.burstBegan(participant) }
         case .play(let frame): play(frame)
         case .endReception: channel.assumeIsolated { $0.burstEnded(lastSequence: nil) }
@@ -274,11 +254,13 @@ public actor Bridge {
         }
     }
 
-    private func begin(_ source: PTChannelTransmitRequestSource) {
+    private func begin(_ source: PTChannelTransmitRequestSource, _ floor: FloorOutlook) {
         let waiting = begins
         begins = [:]
         channel.assumeIsolated { channel in
-            channel.request(.beginTransmitting(channelUUID: channelUUID, source: source)) { [weak self] error in
+            let begin = ChannelManagerStateMachine.Request.beginTransmitting(
+                channelUUID: channelUUID, source: source, floor: floor)
+            channel.request(begin) { [weak self] error in
                 if let error { self?.assumeIsolated { $0.handle(.beginRefused(error)) } }
                 for answer in waiting.values { answer(error) }
             }
@@ -313,7 +295,7 @@ public actor Bridge {
     private func play(_ frame: ReceivedFrame) {
         let packet = ReceivedPacket(
             sequence: frame.sequence, timestamp: frame.timestamp, marker: frame.marker, payload: frame.payload,
-            receivedAt: frame.receivedAt)
+            receivedAt: frame.receivedAt, isRepaired: frame.isRepaired)
         channel.assumeIsolated { $0.received(packet) }
     }
 }

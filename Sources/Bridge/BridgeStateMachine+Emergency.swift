@@ -41,7 +41,7 @@ extension BridgeStateMachine {
             serviceStatus == .ready
         else { return }
         self.insistence?.isTrying = true
-        actions.append(.beginTransmitting(TalkKey.Holder.accessories.source))
+        actions.append(.beginTransmitting(TalkKey.Holder.accessories.source, floor: floorOutlook))
     }
 
     mutating func insistenceIsDue(at now: Instant) {

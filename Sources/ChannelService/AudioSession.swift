@@ -21,8 +21,11 @@ protocol AudioSession: AnyObject {
     func activate()
     /// `ChannelManagerStateMachine.Action.deactivateAudioSession`.
     func deactivate(_ playOut: ChannelManagerStateMachine.PlayOut)
-    /// `ChannelManagerStateMachine.Action.startCapture`.
-    func startCapture()
+    /// `ChannelManagerStateMachine.Action.startCapture`. `afterGoAhead`: the go-ahead tone sounds when the microphone
+    /// hears, and the transmission begins with it; `captureBegan` is told then.
+    func startCapture(_ start: CaptureStart)
+    /// Listeners miss so many percent of what is sent: own speech is encoded to bear it.
+    func setExpectedLoss(percent: Int)
     /// `ChannelManagerStateMachine.Action.stopCapture`.
     func stopCapture(_ stop: ChannelManagerStateMachine.CaptureStop)
     /// Sounds a tone over whatever is playing.
@@ -49,6 +52,8 @@ enum AudioSessionEvent {
     case captureBegan(firstSampleAt: Instant)
     /// A frame of the running transmission, its tail included.
     case frame(EncodedFrame)
+    /// How loud own speech is, in dBFS (`EncodedFrame.levelMin`…0): ten times a second at most while it is captured.
+    case level(Float)
     /// The tail is over, and its last frame has been delivered.
     case captureEnded
     /// The microphone failed; nothing more comes of this transmission.

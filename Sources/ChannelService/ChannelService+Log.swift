@@ -51,6 +51,9 @@ extension ChannelService {
             log("transmission's audio is done", ["erased": "\(erased)"], level: .debug)
         case .lastTransmissionNotCarried(let error):
             log("the last transmission was not carried: \(error)", level: .notice)
+        case .waitingForFloor(let position):
+            log("waiting for the floor", ["position": "\(position.map(String.init) ?? "-")"])
+        case .waitingEnded(let cause): log("no longer waiting for the floor: \(cause)")
         case .talkTimeWarning(let remaining): log("talk-time limit in \(remaining)")
         case .activeRemoteParticipantChanged(let participant):
             log(participant == nil ? "nobody is speaking" : "a participant is speaking", level: .debug)

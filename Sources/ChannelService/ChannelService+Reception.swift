@@ -24,6 +24,7 @@ extension ChannelService {
             return
         }
         keep(event)
+        if event == .cleared { replays.cutOff(reception.unheard(at: .now)) }
         for action in reception.handle(event, at: .now) {
             switch action {
             case .setParticipant(let participant): setParticipant(participant)
@@ -62,16 +63,6 @@ extension ChannelService {
         }
         receive(.replay(burst))
         return nil
-    }
-
-    /// What comes from the relay is kept, whether it is heard or not.
-    private func keep(_ event: ReceptionStateMachine.Event) {
-        switch event {
-        case .began(let participant): replays.began(participant)
-        case .packet(let packet): replays.append(packet)
-        case .ended: replays.ended()
-        default: break
-        }
     }
 
     private func setParticipant(_ participant: PTParticipant?) {
@@ -126,7 +117,9 @@ extension ChannelService {
                 isFirstFrame = false
                 log("first frame out", ["captured": "\(frame.captureTime.nanoseconds)"])
             }
+            keep(frame)
             frameHandler?(frame)
+        case .level(let level): inputLevel = level
         case .captureEnded: handle(.captureEnded)
         case .tonesFinished(let heard):
             if heard { audioProblem = nil }

@@ -33,10 +33,12 @@ public actor ChannelService {
     var replays = ReplayMemory()
     var statistics = ChannelServiceStatistics()
     var audioProblem: String?
+    var inputLevel = EncodedFrame.levelMin
 
     private var queue: [Event] = []
     private(set) var isHandling = false
     private var observers: [(token: ChannelObserverToken, handler: @Sendable (ChannelServiceEvent) -> Void)] = []
+    var speechHandler: (@Sendable (SpeechEvent) -> Void)?
     private(set) var frameHandler: (@Sendable (EncodedFrame) -> Void)?
     private var completions: [RequestIdentifier: @Sendable (PTChannelError?) -> Void] = [:]
     private var lastIdentifier: UInt64 = 0
@@ -70,10 +72,11 @@ public actor ChannelService {
         statistics.packetsDropped += reception.packetsDropped
         statistics.framesCut = audio.framesCut
         return ChannelServiceSnapshot(
-            channel: machine.channel, transmission: machine.transmission,
+            channel: machine.channel, transmission: machine.transmission, waiting: machine.waiting,
             activeRemoteParticipant: machine.activeRemoteParticipant, audioSession: machine.audioSession,
             isCapturing: machine.isCapturing, calls: machine.calls, program: machine.pushes.program,
             pushToken: machine.pushes.token, audioProblem: audioProblem,
+            inputLevel: machine.isCapturing ? inputLevel : nil,
             statistics: statistics)
     }
 
@@ -129,7 +132,7 @@ public actor ChannelService {
             completions[request] = completion
             identifier = request
         }
-        if case .beginTransmitting(_, let source) = request {
+        if case .beginTransmitting(_, let source, _) = request {
             log("press handled", ["source": "\(source)"])
             // Who wants to speak has heard enough of it.
             if reception.isReplaying { receive(.replayStopped) }
@@ -143,6 +146,12 @@ public actor ChannelService {
     /// The relay took the grant back: the transmission ends at once.
     public func transmissionRevoked(_ error: PTChannelError) { handle(.transmissionRevoked(error)) }
 
+    /// The relay lets the transmission wait, at this place from 1: what was captured is erased, and others are heard meanwhile.
+    public func floorQueued(position: Int) { handle(.floorQueued(position: position)) }
+
+    /// What waited has got the floor.
+    public func floorGranted() { handle(.floorGranted) }
+
     /// A call has the audio, by the word of `holder`; several may at the same time, and the last one's end frees it.
     ///
     /// - Parameters:
@@ -155,6 +164,9 @@ public actor ChannelService {
         guard !isHandling, !isClosed, !machine.calls.contains(where: { $0.holder == holder }) else { return }
         logger.warning("a call is not taken note of: there are \(ChannelManagerStateMachine.callsMax) already")
     }
+
+    /// Listeners miss so many percent of what is sent (0…100): own speech is encoded to bear it.
+    public func setExpectedLoss(percent: Int) { audio.setExpectedLoss(percent: percent) }
 
     /// Something about pushes, or the program behind the channel came or left; callable on the loop by `assumeIsolated`.
     public func push(_ event: ChannelManagerStateMachine.PushEvent) { handle(.push(event)) }
@@ -203,7 +215,7 @@ public actor ChannelService {
             switch callback {
             case .didJoinChannel: audio.prepare(for: machine.channel?.media)
             case .didLeaveChannel:
-                replays.erase()
+                forgetSpeech()
                 audio.prepare(for: nil)
             default: break
             }
@@ -212,6 +224,7 @@ public actor ChannelService {
             if case .didEndTransmitting = callback { receive(.transmissionEnded) }
         case .notice(let notice):
             note(notice)
+            if case .transmissionAudioFinished(let erased) = notice { keepOwn(erased: erased) }
             // Whoever ended it (a channel left, a shutdown): the burst is not listened to any more.
             if notice == .activeRemoteParticipantChanged(nil) { receive(.cleared) }
             // A call is not to end in the middle of what was said before it.
@@ -219,9 +232,12 @@ public actor ChannelService {
             tell(.notice(notice))
         case .activateAudioSession: audio.activate()
         case .deactivateAudioSession(let playOut): audio.deactivate(playOut)
-        case .startCapture:
+        case .startCapture(let start):
             isFirstFrame = true
-            audio.startCapture()
+            switch start {
+            case .atOnce: audio.startCapture(.atOnce)
+            case .afterGoAhead: audio.startCapture(.afterGoAhead)
+            }
         case .stopCapture(let stop): audio.stopCapture(stop)
         case .playTone(let tone): audio.play(tone)
         case .complete(let request, let error): completions.removeValue(forKey: request)?(error)

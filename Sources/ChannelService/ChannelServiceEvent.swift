@@ -18,6 +18,8 @@ public struct ChannelServiceSnapshot: Hashable, Sendable {
     public var channel: ChannelManagerStateMachine.Channel?
     /// The transmission in progress: its source and since when.
     public var transmission: ChannelManagerStateMachine.Transmission?
+    /// The begin that waits for the floor, and its place there.
+    public var waiting: ChannelManagerStateMachine.Waiting?
     /// Who is speaking.
     public var activeRemoteParticipant: PTParticipant?
     /// The sound device.
@@ -32,6 +34,8 @@ public struct ChannelServiceSnapshot: Hashable, Sendable {
     public var pushToken: PushToken?
     /// Why sound last failed, until it works again.
     public var audioProblem: String?
+    /// How loud own speech is, in dBFS (-96…0), at most a tenth of a second ago; nil while none is captured.
+    public var inputLevel: Float?
     /// Counts since the start.
     public var statistics: ChannelServiceStatistics
 

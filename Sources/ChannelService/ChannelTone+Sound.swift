@@ -12,6 +12,7 @@ extension Tone {
         switch tone {
         case .microphoneOn: [.micOn]
         case .microphoneOff: [.micOff]
+        case .waiting: [.wait]
         case .denied: [.deny]
         case .talkTimeWarning: [.warning]
         case .channel(let position): counting(min(max(1, position), positionMax))

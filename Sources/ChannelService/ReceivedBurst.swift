@@ -52,10 +52,11 @@ struct ReceivedBurst: Equatable, Sendable {
         begin(at: now)
     }
 
-    /// A packet came and waits.
+    /// A packet came and waits: in its place, when it was asked for again.
     mutating func append(_ packet: ReceivedPacket, at now: Instant) {
         passed(packet, at: now)
-        waiting.append(packet)
+        waiting.insert(
+            packet, at: packet.isRepaired ? waiting[handedOver...].placeBySequence(of: packet) : waiting.count)
     }
 
     /// A packet came and was handed over.
@@ -90,7 +91,8 @@ struct ReceivedBurst: Equatable, Sendable {
         while let nextDue, nextDue <= now {
             let packet = waiting[handedOver]
             position = nextPosition
-            lastTimestamp = packet.timestamp
+            // A repaired packet may be late even so: the next one's time is not counted from it.
+            if !packet.isRepaired || isLater(packet) { lastTimestamp = packet.timestamp }
             handedOver += 1
             due.append(packet)
         }
@@ -99,6 +101,10 @@ struct ReceivedBurst: Equatable, Sendable {
             handedOver = 0
         }
         return due
+    }
+
+    private func isLater(_ packet: ReceivedPacket) -> Bool {
+        lastTimestamp.map { Int32(bitPattern: packet.timestamp &- $0) > 0 } ?? true
     }
 
     private var nextPosition: Duration {
@@ -111,5 +117,16 @@ struct ReceivedBurst: Equatable, Sendable {
         let step = Int32(bitPattern: timestamp &- last)
         let duration = Duration.nanoseconds(Int64(step) * 1_000_000_000 / Int64(audioClockRate))
         return min(max(.zero, duration), packetMax)
+    }
+}
+
+extension RandomAccessCollection<ReceivedPacket> {
+    /// Where a packet belongs among packets in the order of their sequence numbers. Found from the end, near which nearly all belong.
+    func placeBySequence(of packet: ReceivedPacket) -> Index {
+        var place = endIndex
+        while place > startIndex, Int16(bitPattern: self[index(before: place)].sequence &- packet.sequence) > 0 {
+            place = index(before: place)
+        }
+        return place
     }
 }

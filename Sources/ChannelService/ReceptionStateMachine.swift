@@ -47,8 +47,8 @@ struct ReceptionStateMachine: Sendable {
 
     private enum State: Equatable, Sendable {
         case idle
-        /// The burst goes on unheard behind an own transmission.
-        case waiting(PTParticipant, lastHeard: Instant)
+        /// The burst goes on unheard behind an own transmission, and is kept: two pressed at once, and the relay chose the other one.
+        case waiting(ReceivedBurst)
         /// The burst is handed to the speaker, packet by packet.
         case receiving(ReceivedBurst)
         /// All of it has been handed over.
@@ -57,21 +57,24 @@ struct ReceptionStateMachine: Sendable {
 
     /// How long nothing may come of a burst before it counts as over (T1 of the relay is 5 s; this is behind it).
     static let silenceLimit = Duration.seconds(10)
-    /// How long playing out may take after the end.
-    static let drainLimit = Duration.seconds(3)
+    /// How long playing out may take after the end: two seconds of gap and one of speech that the talker held, hardly faster than
+    /// they were said.
+    static let drainLimit = Duration.seconds(6)
     /// Bursts that wait for the one that plays; a further one is dropped.
     static let burstsQueuedMax = 8
-    /// Packets of bursts that wait or are being caught up with: a minute of 20 ms frames. Further ones are dropped.
-    static let packetsQueuedMax = 3_000
+    /// Packets of bursts that wait or are being caught up with: a minute of 10 ms frames. Further ones are dropped.
+    static let packetsQueuedMax = 6_000
 
     private var state = State.idle
     /// Bursts that wait, the oldest first.
-    private var queue: [ReceivedBurst] = []
+    private(set) var queue: [ReceivedBurst] = []
     /// What comes belongs to a burst that found no place.
     private var isDropping = false
     /// Packets that were dropped: they came outside of a burst, behind an own transmission, or found no place.
     private(set) var packetsDropped = 0
 
+    /// When the first packet of the burst whose turn it is was handed to the speaker.
+    var playedSince: Instant?
     /// Whether a message is being heard again.
     private(set) var isReplaying = false
 
@@ -83,7 +86,10 @@ struct ReceptionStateMachine: Sendable {
 
     private var packetsQueued: Int {
         var count = queue.reduce(0) { $0 + $1.waitingCount }
-        if case .receiving(let burst) = state { count += burst.waitingCount }
+        switch state {
+        case .receiving(let burst), .waiting(let burst): count += burst.waitingCount
+        case .idle, .draining: break
+        }
         return count
     }
 
@@ -91,13 +97,19 @@ struct ReceptionStateMachine: Sendable {
     var nextDeadline: Instant? {
         switch state {
         case .idle: nil
-        case .waiting(_, let lastHeard): lastHeard + Self.silenceLimit
+        case .waiting(let burst): burst.hasEnded ? nil : burst.lastHeard + Self.silenceLimit
         case .receiving(let burst): burst.nextDue ?? burst.lastHeard + Self.silenceLimit
         case .draining(_, let until): until
         }
     }
 
     mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+        let actions = handled(event, at: now)
+        for action in actions { follow(action, at: now) }
+        return actions
+    }
+
+    private mutating func handled(_ event: Event, at now: Instant) -> [Action] {
         if isReplaying, let actions = interruptReplay(event, at: now) { return actions }
         return switch event {
         case .replay(let burst): replay(burst, at: now)
@@ -119,6 +131,11 @@ struct ReceptionStateMachine: Sendable {
         isDropping = false
         let burst = ReceivedBurst(participant, at: now)
         switch state {
+        case .waiting(var earlier) where earlier.waitingCount > 0:
+            earlier.end(nil)
+            state = .waiting(earlier)
+            enqueue(burst)
+            return []
         case .idle, .waiting:
             state = .receiving(burst)
             return [.setParticipant(participant)]
@@ -127,13 +144,14 @@ struct ReceptionStateMachine: Sendable {
             let actions = ended(nil, at: now)
             // Nothing had come of it, so this one's turn is now.
             if case .idle = state { return actions + began(participant, at: now) }
-            guard queue.count < Self.burstsQueuedMax else {
-                isDropping = true
-                return actions
-            }
-            queue.append(burst)
+            enqueue(burst)
             return actions
         }
+    }
+
+    private mutating func enqueue(_ burst: ReceivedBurst) {
+        isDropping = queue.count >= Self.burstsQueuedMax
+        if !isDropping { queue.append(burst) }
     }
 
     private mutating func received(_ packet: ReceivedPacket, at now: Instant) -> [Action] {
@@ -165,9 +183,13 @@ struct ReceptionStateMachine: Sendable {
             state = .receiving(burst)
             return actions
         case .draining: return [.play(packet)]
-        case .waiting(let participant, _):
-            state = .waiting(participant, lastHeard: now)
-            packetsDropped += 1
+        case .waiting(var burst):
+            if packetsQueued < Self.packetsQueuedMax {
+                burst.append(packet, at: now)
+                state = .waiting(burst)
+            } else {
+                packetsDropped += 1
+            }
             return []
         case .idle:
             packetsDropped += 1
@@ -189,8 +211,9 @@ struct ReceptionStateMachine: Sendable {
             burst.end(lastSequence)
             state = .receiving(burst)
             return drainIfAllIsHandedOver(at: now)
-        case .waiting:
-            state = .idle
+        case .waiting(var burst):
+            burst.end(lastSequence)
+            state = burst.waitingCount == 0 ? .idle : .waiting(burst)
             return []
         case .idle, .draining: return []
         }
@@ -264,16 +287,17 @@ struct ReceptionStateMachine: Sendable {
     private mutating func refused(at now: Instant) -> [Action] {
         guard case .receiving(let burst) = state else { return [] }
         isReplaying = false
-        packetsDropped += burst.isReplay ? 0 : burst.waitingCount
-        state = burst.hasEnded ? .idle : .waiting(burst.participant, lastHeard: now)
+        let isOver = burst.isReplay || (burst.hasEnded && burst.waitingCount == 0)
+        state = isOver ? .idle : .waiting(burst)
         return []
     }
 
     private mutating func transmissionEnded(at now: Instant) -> [Action] {
-        // Two pressed at once and the relay chose the other one: the rest of their burst is heard.
-        guard case .waiting(let participant, _) = state else { return [] }
-        state = .receiving(ReceivedBurst(participant, at: now))
-        return [.setParticipant(participant)]
+        guard case .waiting(var burst) = state else { return [] }
+        burst.begin(at: now)
+        state = .receiving(burst)
+        // Its packets are due, but only when the channel manager has taken the participant.
+        return [.setParticipant(burst.participant)]
     }
 
     private mutating func cleared() -> [Action] {
@@ -292,8 +316,7 @@ struct ReceptionStateMachine: Sendable {
         switch state {
         case .idle: return []
         case .waiting:
-            state = .idle
-            return []
+            return ended(nil, at: now)
         case .receiving(let burst) where burst.nextDue != nil: return catchUp(at: now)
         case .receiving, .draining: return [.dropPlayback] + finish(at: now)
         }

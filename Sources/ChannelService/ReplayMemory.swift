@@ -13,8 +13,12 @@ struct ReplayMemory: Equatable, Sendable {
     static let durationMax = Duration.seconds(60)
     /// The most bytes of all of them together: a minute at 32 kbit/s, and as much for what is above that.
     static let byteCountMax = 480_000
-    /// The most packets of all of them: a minute of packets of 20 ms.
-    static let packetsMax = 3_000
+    /// The most packets of all of them: a minute of packets of 10 ms.
+    static let packetsMax = 6_000
+    /// What a press has cut off is heard from so long before: the speaker may have stood still for a gap of the network.
+    static let repeatedBeforeCut = Duration.seconds(2)
+    /// Less than that is not missed by who answers a little early: they ask for the whole.
+    static let missedMin = Duration.seconds(1)
 
     /// A kept message.
     struct Message: Equatable, Sendable {
@@ -22,6 +26,8 @@ struct ReplayMemory: Equatable, Sendable {
         fileprivate(set) var packets: [ReceivedPacket] = []
         fileprivate(set) var duration = Duration.zero
         fileprivate(set) var byteCount = 0
+        /// How much of it was heard when a press cut it off; nil: it was not, or what was cut off has been heard since.
+        fileprivate(set) var heard: Duration?
 
         fileprivate init(_ participant: PTParticipant) { self.participant = participant }
     }
@@ -52,10 +58,15 @@ struct ReplayMemory: Equatable, Sendable {
         position = nil
     }
 
-    /// A packet of it came.
+    /// A packet of it came: it gets its place by its number, for one that was asked for again comes late. One that is there already is
+    /// nothing.
     mutating func append(_ packet: ReceivedPacket) {
-        guard isGoingOn, !isFull, let last = messages.indices.last else { return }
-        let step = ReceivedBurst.step(from: messages[last].packets.last?.timestamp, to: packet.timestamp)
+        guard isGoingOn, !isFull, let last = messages.last else { return }
+        let place = last.packets.placeBySequence(of: packet)
+        let before = place > 0 ? last.packets[place - 1] : nil
+        guard before?.sequence != packet.sequence else { return }
+        let after = place < last.packets.count ? last.packets[place] : nil
+        let step = Self.added(by: packet, between: before, and: after)
         while exceeds(adding: step, packet.payload.count) {
             guard messages.count > 1 else {
                 // Its beginning is worth more than its end: who calls, and whom.
@@ -65,7 +76,7 @@ struct ReplayMemory: Equatable, Sendable {
             messages.removeFirst()
         }
         let index = messages.count - 1
-        messages[index].packets.append(packet)
+        messages[index].packets.insert(packet, at: place)
         messages[index].duration = messages[index].duration + step
         messages[index].byteCount += packet.payload.count
     }
@@ -77,24 +88,65 @@ struct ReplayMemory: Equatable, Sendable {
         isFull = false
     }
 
+    /// A press has ended the listening: what was not heard is what is asked for first.
+    ///
+    /// - Parameter unheard: What the speaker was at; nil: everything was heard.
+    mutating func cutOff(_ unheard: UnheardSpeech?) {
+        guard let unheard else { return }
+        for (age, index) in messages.indices.reversed().enumerated() {
+            if age < unheard.burstsWaiting {
+                messages[index].heard = .zero
+            } else {
+                // Some had been cut off before.
+                if age == unheard.burstsWaiting, unheard.heard + Self.missedMin <= messages[index].duration {
+                    messages[index].heard = unheard.heard
+                }
+                break
+            }
+        }
+    }
+
     /// Forgets everything.
     mutating func erase() { self = ReplayMemory(replays: replays) }
 
-    /// The message to be heard now: the last one, and each time that it is asked for during a replay the one before, in a circle.
+    /// The message to be heard now: first what a press has cut off, the oldest first and each once; then the last message, and each
+    /// time that it is asked for during a replay the one before, in a circle.
     ///
     /// - Parameter again: A replay goes on.
     mutating func next(again: Bool, at now: Instant) -> ReceivedBurst? {
         ended()
         guard !messages.isEmpty else { return nil }
+        if let index = messages.firstIndex(where: { $0.heard != nil }) {
+            let message = messages[index]
+            messages[index].heard = nil
+            // Asked for once more, it is heard whole.
+            position = nil
+            return replay(message, from: (message.heard ?? .zero) - Self.repeatedBeforeCut, at: now)
+        }
         position = again ? ((position ?? -1) + 1) % messages.count : 0
         let message = messages[messages.count - 1 - (position ?? 0)]
-        replays &+= 1
-        return ReceivedBurst(replaying: message.participant, renumbered(message.packets, at: now), at: now)
+        return replay(message, from: .zero, at: now)
     }
 
     init() {}
 
     private init(replays: UInt32) { self.replays = replays }
+
+    private mutating func replay(_ message: Message, from start: Duration, at now: Instant) -> ReceivedBurst {
+        replays &+= 1
+        return ReceivedBurst(
+            replaying: message.participant, renumbered(message.packets(from: start), at: now), at: now)
+    }
+
+    /// How much longer a message is with this packet between two others.
+    private static func added(
+        by packet: ReceivedPacket, between before: ReceivedPacket?, and after: ReceivedPacket?
+    ) -> Duration {
+        let step = ReceivedBurst.step(from: before?.timestamp, to: packet.timestamp)
+        guard let after else { return step }
+        let without = before.map { ReceivedBurst.step(from: $0.timestamp, to: after.timestamp) } ?? .zero
+        return step + ReceivedBurst.step(from: packet.timestamp, to: after.timestamp) - without
+    }
 
     private func exceeds(adding step: Duration, _ bytes: Int) -> Bool {
         duration + step > Self.durationMax || byteCount + bytes > Self.byteCountMax
@@ -105,15 +157,37 @@ struct ReplayMemory: Equatable, Sendable {
     /// of the next one.
     private func renumbered(_ packets: [ReceivedPacket], at now: Instant) -> [ReceivedPacket] {
         guard let first = packets.first else { return [] }
-        // Half of the range away from the real ones, and further away from the last replays than a message is long.
-        let sequences = UInt16(truncatingIfNeeded: 0x8000 &+ replays &* 4_096)
-        let timestamps = 0x8000_0000 &+ replays &* 0x0400_0000
+        // Far from the real ones, and further from the last replays than a message is long.
+        let sequences = UInt16(0x6000 + replays % 3 * 0x2000)
+        let timestamps = 0x6000_0000 + replays % 16 * 0x0400_0000
         return packets.map { packet in
             let offset = Int32(bitPattern: packet.timestamp &- first.timestamp)
             return ReceivedPacket(
                 sequence: packet.sequence &+ sequences, timestamp: packet.timestamp &+ timestamps,
-                marker: packet.marker, payload: packet.payload,
+                marker: packet.sequence == first.sequence, payload: packet.payload,
                 receivedAt: now + .nanoseconds(Int64(offset) * 1_000_000_000 / Int64(audioClockRate)))
         }
     }
+}
+
+extension ReplayMemory.Message {
+    /// Its packets from that time of it on.
+    fileprivate func packets(from start: Duration) -> [ReceivedPacket] {
+        var position = Duration.zero
+        var last: UInt32?
+        let index = packets.firstIndex { packet in
+            position = position + ReceivedBurst.step(from: last, to: packet.timestamp)
+            last = packet.timestamp
+            return position >= start
+        }
+        return Array(packets[(index ?? 0)...])
+    }
+}
+
+/// What the speaker was at when a press ended the listening.
+struct UnheardSpeech: Equatable, Sendable {
+    /// For how long the burst had been heard.
+    var heard: Duration
+    /// How many bursts waited for their turn.
+    var burstsWaiting: Int
 }

@@ -1,17 +1,17 @@
 // Which counters were seen: each may pass once.
 
-/// Remembers which of the last 256 counters were accepted, so that nothing is accepted twice.
+/// Remembers which of the last 1024 counters were accepted, so that nothing is accepted twice.
 ///
-/// The highest counter accepted is the window's right edge; what lies 256 or more below it is too old to tell and is
-/// refused (the method of RFC 4303, section 3.4.3). Ask `allows` before the MAC is checked, `accept` after.
+/// The highest counter accepted is the window's right edge; what lies 1024 or more below it is too old to tell and is
+/// refused (the method of RFC 4303, section 3.4.3). It is wide enough for a packet that comes again 10 s later. Ask `allows` before the MAC is checked, `accept` after.
 public struct ReplayWindow: Sendable {
     /// How far below the highest counter an unseen one is still accepted.
-    public static let size: UInt64 = 256
+    public static let size: UInt64 = 1_024
 
     private var highest: UInt64 = 0
     private var isEmpty = true
-    /// Bit `counter % 256` tells whether that counter was seen.
-    private var seen: (UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0)
+    /// Bit `counter % 1024` tells whether that counter was seen.
+    private var seen = InlineArray<16, UInt64>(repeating: 0)
 
     /// A window that has seen nothing.
     public init() {}
@@ -38,7 +38,7 @@ public struct ReplayWindow: Sendable {
 
     private mutating func advance(to counter: UInt64) {
         if isEmpty || counter - highest >= Self.size {
-            seen = (0, 0, 0, 0)
+            seen = InlineArray(repeating: 0)
         } else {
             for skipped in (highest + 1)...counter {
                 setWord(skipped, word(skipped) & ~bit(skipped))
@@ -50,21 +50,7 @@ public struct ReplayWindow: Sendable {
 
     private func bit(_ counter: UInt64) -> UInt64 { 1 << (counter & 63) }
 
-    private func word(_ counter: UInt64) -> UInt64 {
-        switch counter >> 6 & 3 {
-        case 0: seen.0
-        case 1: seen.1
-        case 2: seen.2
-        default: seen.3
-        }
-    }
+    private func word(_ counter: UInt64) -> UInt64 { seen[Int(counter >> 6 & 15)] }
 
-    private mutating func setWord(_ counter: UInt64, _ value: UInt64) {
-        switch counter >> 6 & 3 {
-        case 0: seen.0 = value
-        case 1: seen.1 = value
-        case 2: seen.2 = value
-        default: seen.3 = value
-        }
-    }
+    private mutating func setWord(_ counter: UInt64, _ value: UInt64) { seen[Int(counter >> 6 & 15)] = value }
 }

@@ -13,21 +13,25 @@ extension ChannelManagerStateMachine {
         public var settleLimit: Duration
         /// How long the tone before a program gets the audio may take before it counts as heard.
         public var toneLimit: Duration
+        /// How long whoever spoke last may go on being heard when a begin that waited has got the floor.
+        public var playOutLimit: Duration
         /// The numbers in the rules of pushes.
         public var pushes: PushStateMachine.Configuration
 
         /// The defaults: 60 s of talk with a warning 5 s before; 5 s for the sound device to open, 3 s to settle, 2 s for
-        /// a tone.
+        /// a tone, 2 s to play out.
         public init(
             talkTimeLimit: Duration? = .seconds(60), talkTimeWarning: Duration = .seconds(5),
             activationLimit: Duration = .seconds(5), settleLimit: Duration = .seconds(3),
-            toneLimit: Duration = .seconds(2), pushes: PushStateMachine.Configuration = .init()
+            toneLimit: Duration = .seconds(2), playOutLimit: Duration = .seconds(2),
+            pushes: PushStateMachine.Configuration = .init()
         ) {
             self.talkTimeLimit = talkTimeLimit
             self.talkTimeWarning = talkTimeWarning
             self.activationLimit = activationLimit
             self.settleLimit = settleLimit
             self.toneLimit = toneLimit
+            self.playOutLimit = playOutLimit
             self.pushes = pushes
         }
     }

@@ -34,6 +34,10 @@ extension ChannelManagerStateMachine {
         case transmissionRefused(PTChannelError)
         /// The relay took the grant back during the transmission (floor revoked).
         case transmissionRevoked(PTChannelError)
+        /// The relay did not grant what began, or is to begin, but lets it wait, at this place from 1.
+        case floorQueued(position: Int)
+        /// The floor is this device's: what waited for it begins.
+        case floorGranted
         /// Something else needs the audio (suspend, a device taken away).
         case audioSessionInterrupted(reason: String)
         /// The audio may be used again.
@@ -81,8 +85,9 @@ extension ChannelManagerStateMachine {
             mode: PTTransmissionMode = .halfDuplex, status: PTServiceStatus = .ready, options: JoinOptions = .init())
         /// Leave the active channel, ending what goes on there.
         case leave(channelUUID: UUID, reason: PTChannelLeaveReason = .developerRequest)
-        /// Begin transmitting.
-        case beginTransmitting(channelUUID: UUID, source: PTChannelTransmitRequestSource)
+        /// Begin transmitting; `floor`: what the asker knows of whether others do.
+        case beginTransmitting(
+            channelUUID: UUID, source: PTChannelTransmitRequestSource, floor: FloorOutlook = .unknown)
         /// End the transmission.
         case stopTransmitting(channelUUID: UUID, source: PTChannelTransmitRequestSource)
         /// Show another name or picture.
@@ -109,7 +114,7 @@ extension ChannelManagerStateMachine {
         /// Close the sound device; answered by `audioSessionDeactivated`. It supersedes an activation likewise.
         case deactivateAudioSession(PlayOut)
         /// Record; the session is active. Answered by `captureBegan` or `captureFailed`.
-        case startCapture
+        case startCapture(CaptureStart)
         /// Stop recording.
         case stopCapture(CaptureStop)
         /// Sound a tone; the session is active.
@@ -124,6 +129,14 @@ extension ChannelManagerStateMachine {
         case finish
         /// It is dropped.
         case drop
+    }
+
+    /// How recording starts.
+    public enum CaptureStart: Hashable, Sendable {
+        /// With what is at the microphone now: somebody speaks already. The tone follows `captureBegan`.
+        case atOnce
+        /// With the tone that tells the person to speak, sounded as soon as the microphone hears; `captureBegan` is told then.
+        case afterGoAhead
     }
 
     /// How recording stops.
@@ -145,6 +158,10 @@ extension ChannelManagerStateMachine {
         case transmissionAudioFinished(erased: Bool)
         /// The relay refused the last transmission when it had ended already: (some of) it was not heard.
         case lastTransmissionNotCarried(PTChannelError)
+        /// A begin waits for the floor, at this place from 1; nil: the relay has not told one yet. Told anew whenever it moves.
+        case waitingForFloor(position: Int?)
+        /// It does not wait any more, and does not begin.
+        case waitingEnded(TransmissionEndCause)
         /// The transmission will reach the talk-time limit in this time.
         case talkTimeWarning(remaining: Duration)
         /// The channel is shown differently.
@@ -175,40 +192,14 @@ extension ChannelManagerStateMachine {
     }
 }
 
-/// Why a transmission ended.
-public enum TransmissionEndCause: Hashable, Sendable {
-    /// Somebody released the button or asked for the end.
-    case stopped(PTChannelTransmitRequestSource)
-    /// The talk-time limit was reached.
-    case talkTimeLimit
-    /// The relay did not grant it.
-    case refused(PTChannelError)
-    /// The relay took the grant back.
-    case revoked(PTChannelError)
-    /// The service stopped being ready.
-    case serviceStatus(PTServiceStatus)
-    /// The channel's mode no longer allows it.
-    case transmissionMode(PTTransmissionMode)
-    /// The channel is being left.
-    case leftChannel
-    /// A call began.
-    case callActive
-    /// Something else took the audio.
-    case interrupted(reason: String)
-    /// The sound device or the microphone failed.
-    case audioFailed(reason: String)
-    /// The program that captured, or that had asked for it, left.
-    case programLeft
-    /// The daemon ends.
-    case shutdown
-}
-
 /// The tones of the channel manager.
 public enum ChannelTone: Hashable, Sendable {
     /// The microphone is on.
     case microphoneOn
     /// The microphone is off.
     case microphoneOff
+    /// Somebody else speaks: the begin waits until the floor is free.
+    case waiting
     /// Not allowed: a begin or something else was refused, or the system ended the transmission.
     case denied
     /// Another of several channels is the active one: this one of them, from 1.

@@ -75,11 +75,12 @@ extension ChannelManagerStateMachine {
     }
 
     private mutating func startCapture(at now: Instant) {
+        guard let begun = transmission else { return }
         let beginsBy = now + configuration.activationLimit
         transmission?.captureStarted = true
         transmission?.captureBeginsBy = beginsBy
         capture = .running
-        actions.append(.startCapture)
+        actions.append(.startCapture(begun.captureStart))
     }
 
     private mutating func activate(at now: Instant) {

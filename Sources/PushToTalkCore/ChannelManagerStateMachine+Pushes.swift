@@ -62,7 +62,7 @@ extension ChannelManagerStateMachine {
             endTransmission(.programLeft, capture: .immediately, at: now)
             clearParticipant()
         case .daemon:
-            guard transmission?.source == .developerRequest else { return }
+            guard (transmission?.source ?? waiting?.source) == .developerRequest else { return }
             endTransmission(.programLeft, capture: .immediately, at: now)
         }
     }

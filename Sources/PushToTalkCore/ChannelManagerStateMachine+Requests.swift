@@ -16,8 +16,8 @@ extension ChannelManagerStateMachine {
             let error = leave(uuid, reason, at: now)
             if let error { tell(.failedToLeaveChannel(uuid, error)) }
             complete(identifier, error)
-        case .beginTransmitting(let uuid, let source):
-            beginTransmitting(uuid, source, identifier, at: now)
+        case .beginTransmitting(let uuid, let source, let floor):
+            beginTransmitting(uuid, source, floor, identifier, at: now)
         case .stopTransmitting(let uuid, let source):
             stopTransmitting(uuid, source, identifier, at: now)
         case .setChannelDescriptor(let descriptor, let uuid):

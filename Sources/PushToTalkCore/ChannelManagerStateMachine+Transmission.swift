@@ -7,7 +7,8 @@ extension ChannelManagerStateMachine {
     // MARK: Begin and stop
 
     mutating func beginTransmitting(
-        _ uuid: UUID, _ source: PTChannelTransmitRequestSource, _ identifier: RequestIdentifier?, at now: Instant
+        _ uuid: UUID, _ source: PTChannelTransmitRequestSource, _ floor: FloorOutlook, _ identifier: RequestIdentifier?,
+        at now: Instant
     ) {
         if source == .handsfreeButton, channel?.uuid == uuid, channel?.accessoryButtonEventsEnabled == false {
             // Switched off means that the button does nothing: no callback, no tone.
@@ -16,7 +17,7 @@ extension ChannelManagerStateMachine {
                 PTChannelError(.transmissionNotAllowed, explanation: "accessory buttons are switched off here"))
             return
         }
-        if let refusal = refusalToBegin(uuid) {
+        if let refusal = refusalToBegin(uuid, floor) {
             if refusal.isHeard { pendingTone = .denied }
             if channel?.uuid == uuid, isProgramMissing { wantProgram(at: now) }
             tell(.failedToBeginTransmitting(uuid, refusal.error))
@@ -26,6 +27,18 @@ extension ChannelManagerStateMachine {
         cutTail()
         pendingTone = nil
         activationBlocked = false
+        if floor == .queueable { return wait(source, identifier, position: nil, at: now) }
+        // Who speaks no more is only heard still: that gives way to who speaks now.
+        if channel?.transmissionMode == .halfDuplex { clearParticipant() }
+        begin(source, identifier, .atOnce, at: now)
+    }
+
+    /// The begin is allowed, and nobody else is heard but in full duplex.
+    mutating func begin(
+        _ source: PTChannelTransmitRequestSource, _ identifier: RequestIdentifier?, _ captureStart: CaptureStart,
+        at now: Instant
+    ) {
+        guard let uuid = channel?.uuid else { return }
         if sessionTold, activeRemoteParticipant == nil {
             // Left over from the transmission or reception before: every transmission gets its own activation,
             // or a program that waits for it, as Apple tells it to, would wait for ever.
@@ -39,7 +52,8 @@ extension ChannelManagerStateMachine {
             warnsAt = now + (limit - configuration.talkTimeWarning)
         }
         transmission = Transmission(
-            source: source, begunAt: now, endsAt: endsAt, warnsAt: warnsAt, request: identifier)
+            source: source, begunAt: now, captureStart: captureStart, endsAt: endsAt, warnsAt: warnsAt,
+            request: identifier)
         audioUnfinished = true
         tell(.didBeginTransmitting(uuid, source: source))
     }
@@ -47,7 +61,8 @@ extension ChannelManagerStateMachine {
     mutating func stopTransmitting(
         _ uuid: UUID, _ source: PTChannelTransmitRequestSource, _ identifier: RequestIdentifier?, at now: Instant
     ) {
-        let error = errorUnlessActive(uuid) ?? (transmission == nil ? PTChannelError(.transmissionNotFound) : nil)
+        let isUnderWay = transmission != nil || waiting != nil
+        let error = errorUnlessActive(uuid) ?? (isUnderWay ? nil : PTChannelError(.transmissionNotFound))
         if let error {
             tell(.failedToStopTransmitting(uuid, error))
             complete(identifier, error)
@@ -57,7 +72,7 @@ extension ChannelManagerStateMachine {
         complete(identifier)
     }
 
-    private func refusalToBegin(_ uuid: UUID) -> (error: PTChannelError, isHeard: Bool)? {
+    private func refusalToBegin(_ uuid: UUID, _ floor: FloorOutlook) -> (error: PTChannelError, isHeard: Bool)? {
         if let error = errorUnlessActive(uuid) { return (error, false) }
         guard let channel else { return nil }
         if let call = calls.first {
@@ -66,6 +81,10 @@ extension ChannelManagerStateMachine {
         }
         if transmission != nil {
             return (PTChannelError(.transmissionInProgress, explanation: "this device is transmitting already"), false)
+        }
+        if waiting != nil {
+            let explanation = "this device waits for the floor already"
+            return (PTChannelError(.transmissionInProgress, explanation: explanation), false)
         }
         if isInterrupted {
             let explanation = "something else has the audio; try again when it is free"
@@ -86,30 +105,9 @@ extension ChannelManagerStateMachine {
             let explanation = "the channel's service is \(channel.serviceStatus); try again when it is ready"
             return (PTChannelError(.transmissionNotAllowed, explanation: explanation), true)
         }
-        if channel.transmissionMode == .halfDuplex, let activeRemoteParticipant {
+        if floor == .unknown, channel.transmissionMode == .halfDuplex, let activeRemoteParticipant {
             let explanation = "\(activeRemoteParticipant.name) is speaking; try again afterwards"
             return (PTChannelError(.transmissionInProgress, explanation: explanation), true)
-        }
-        return nil
-    }
-
-    /// Why a message cannot be played again now; nil: it can.
-    public func refusalToReplay(_ uuid: UUID) -> PTChannelError? {
-        if let error = errorUnlessActive(uuid) { return error }
-        if let call = calls.first {
-            let explanation = "a call is active (\(call.description)); try again when it is over"
-            return PTChannelError(.callActive, explanation: explanation)
-        }
-        if isInterrupted {
-            let explanation = "something else has the audio; try again when it is free"
-            return PTChannelError(.transmissionNotAllowed, explanation: explanation)
-        }
-        guard channel?.media == .daemon else {
-            let explanation = "what is heard on this channel is its program's, and pttd keeps nothing of it"
-            return PTChannelError(.transmissionNotAllowed, explanation: explanation)
-        }
-        if transmission != nil {
-            return PTChannelError(.transmissionInProgress, explanation: "this device is transmitting; stop that first")
         }
         return nil
     }
@@ -119,12 +117,12 @@ extension ChannelManagerStateMachine {
 
     // MARK: End
 
-    /// Ends the transmission, if there is one: every end goes through here.
+    /// Ends the transmission, or the waiting for one, if there is any: every end goes through here.
     mutating func endTransmission(
         _ cause: TransmissionEndCause, by source: PTChannelTransmitRequestSource = .unknown, capture stop: CaptureStop,
         at now: Instant
     ) {
-        guard let ended = transmission, let uuid = channel?.uuid else { return }
+        guard let ended = transmission, let uuid = channel?.uuid else { return endWaiting(cause) }
         actions.append(.notice(.transmissionEnding(cause)))
         transmission = nil
         pendingTone = tone(after: cause, captureBegan: ended.captureBegan)
@@ -140,13 +138,14 @@ extension ChannelManagerStateMachine {
 
     mutating func endTransmissionIfModeForbidsIt(at now: Instant) {
         guard let mode = channel?.transmissionMode else { return }
-        let forbidden = mode == .listenOnly || (mode == .halfDuplex && activeRemoteParticipant != nil)
+        let isBothWays = transmission != nil && activeRemoteParticipant != nil
+        let forbidden = mode == .listenOnly || (mode == .halfDuplex && isBothWays)
         if forbidden { endTransmission(.transmissionMode(mode), capture: .immediately, at: now) }
     }
 
     /// The relay does not carry the transmission, or, when it has ended already, did not carry it.
     mutating func refused(_ error: PTChannelError, _ cause: TransmissionEndCause, at now: Instant) {
-        guard transmission == nil else {
+        guard transmission == nil, waiting == nil else {
             endTransmission(cause, capture: .discarding, at: now)
             return
         }
@@ -190,7 +189,8 @@ extension ChannelManagerStateMachine {
         self.transmission?.captureBegan = true
         self.transmission?.captureBeginsBy = nil
         self.transmission?.request = nil
-        actions.append(.playTone(.microphoneOn))
+        // Who waited has heard it already, with the begin of the recording.
+        if transmission.captureStart == .atOnce { actions.append(.playTone(.microphoneOn)) }
         complete(transmission.request)
     }
 
@@ -213,31 +213,11 @@ extension ChannelManagerStateMachine {
         actions.append(.notice(.transmissionAudioFinished(erased: erased)))
     }
 
-    private func tone(after cause: TransmissionEndCause, captureBegan: Bool) -> ChannelTone? {
+    func tone(after cause: TransmissionEndCause, captureBegan: Bool) -> ChannelTone? {
         switch cause {
         case .stopped: captureBegan ? .microphoneOff : nil
         case .talkTimeLimit, .refused, .revoked, .serviceStatus, .transmissionMode, .audioFailed, .programLeft: .denied
-        case .leftChannel, .callActive, .interrupted, .shutdown: nil
-        }
-    }
-}
-
-extension TransmissionEndCause {
-    /// What to tell whoever wanted to transmit, and could not or no longer; nil after a plain stop.
-    public var error: PTChannelError? {
-        switch self {
-        case .stopped: nil
-        case .refused(let error), .revoked(let error): error
-        case .talkTimeLimit: PTChannelError(.unknown, explanation: "the talk-time limit was reached")
-        case .serviceStatus(let status):
-            PTChannelError(.transmissionNotAllowed, explanation: "the channel's service became \(status)")
-        case .transmissionMode(let mode):
-            PTChannelError(.transmissionNotAllowed, explanation: "the channel's mode became \(mode)")
-        case .leftChannel: PTChannelError(.channelNotFound, explanation: "the channel was left")
-        case .callActive: PTChannelError(.callActive)
-        case .programLeft: PTChannelError(.unknown, explanation: "the program that was talking ended")
-        case .interrupted(let reason), .audioFailed(let reason): PTChannelError(.unknown, explanation: reason)
-        case .shutdown: PTChannelError(.unknown, explanation: "the push-to-talk service is stopping")
+        case .queued, .leftChannel, .callActive, .interrupted, .shutdown: nil
         }
     }
 }

@@ -32,8 +32,10 @@ public struct ChannelManagerStateMachine: Sendable {
     public struct Transmission: Hashable, Sendable {
         /// Who began it.
         public let source: PTChannelTransmitRequestSource
-        /// When the begin was requested.
+        /// When the begin was requested, or granted after waiting.
         public let begunAt: Instant
+        /// How recording starts.
+        public let captureStart: CaptureStart
         /// Whether recording has been asked for.
         public internal(set) var captureStarted = false
         /// Whether the microphone is known to record.
@@ -73,6 +75,8 @@ public struct ChannelManagerStateMachine: Sendable {
     public internal(set) var channel: Channel?
     /// The transmission in progress; its tail is not part of it.
     public internal(set) var transmission: Transmission?
+    /// The begin that waits for the floor; never beside a transmission.
+    public internal(set) var waiting: Waiting?
     /// The remote participant who is speaking.
     public internal(set) var activeRemoteParticipant: PTParticipant?
     /// What the sound device is doing.
@@ -98,7 +102,7 @@ public struct ChannelManagerStateMachine: Sendable {
     /// The tone before a program gets the audio is sounding; it counts as heard after this time.
     var tonesUntil: Instant?
     var actions: [Action] = []
-    private var order = DelegateCallbackOrder()
+    var order = DelegateCallbackOrder()
 
     /// Where tokens come from.
     var generator: any RandomNumberGenerator & Sendable
@@ -134,6 +138,7 @@ public struct ChannelManagerStateMachine: Sendable {
             if let endsAt = transmission.endsAt { deadlines.append(endsAt) }
             if let beginsBy = transmission.captureBeginsBy { deadlines.append(beginsBy) }
         }
+        if let beginsBy = waiting?.beginsBy { deadlines.append(beginsBy) }
         switch audioSession {
         case .activating(let until), .deactivating(let until): deadlines.append(until)
         case .active, .inactive: break
@@ -159,6 +164,8 @@ public struct ChannelManagerStateMachine: Sendable {
             actions.append(.notice(.audioSessionFailed(reason: reason)))
         case .transmissionRefused(let error): refused(error, .refused(error), at: now)
         case .transmissionRevoked(let error): refused(error, .revoked(error), at: now)
+        case .floorQueued(let position): floorQueued(position, at: now)
+        case .floorGranted: floorGranted(at: now)
         case .audioSessionInterrupted(let reason): interrupted(reason, at: now)
         case .audioSessionInterruptionEnded: interruptionEnded()
         case .callBegan(let call): callBegan(call, at: now)
@@ -169,6 +176,7 @@ public struct ChannelManagerStateMachine: Sendable {
         case .deadlineReached: deadlineReached(at: now)
         case .shutdown: shutdown(at: now)
         }
+        beginIfFloorIsFree(at: now)
         settle(at: now)
         checkInvariants()
         defer { actions.removeAll(keepingCapacity: true) }
@@ -185,6 +193,7 @@ public struct ChannelManagerStateMachine: Sendable {
             endTransmission(.audioFailed(reason: reason), capture: .discarding, at: now)
         }
         if case .tail(let until) = capture, until <= now { cutTail() }
+        if let beginsBy = waiting?.beginsBy, beginsBy <= now { clearParticipant() }
         if let tonesUntil, tonesUntil <= now { self.tonesUntil = nil }
         handlePushes(.deadlineReached, at: now)
         switch audioSession {
@@ -213,44 +222,5 @@ public struct ChannelManagerStateMachine: Sendable {
     mutating func complete(_ request: RequestIdentifier?, _ error: PTChannelError? = nil) {
         guard let request else { return }
         actions.append(.complete(request, error))
-    }
-
-    // MARK: Invariants
-
-    /// The design's invariants, checked after every event. They hold whatever the adapters report, so a violation is
-    /// a bug in this file's neighbours; ending the process then is what turns the microphone off.
-    private func checkInvariants() {
-        switch capture {
-        case .idle: break
-        case .running:
-            precondition(audioSession == .active, "I1: recording outside an active session")
-            precondition(transmission?.captureStarted == true, "I1: recording without a press")
-        case .tail:
-            precondition(audioSession == .active, "I1: recording a tail outside an active session")
-            precondition(transmission == nil && audioUnfinished, "I1: a tail without a release")
-        }
-        precondition(order.isTransmitting == (transmission != nil), "I2: a begin or an end was not told")
-        precondition(audioUnfinished == (transmission != nil || capture != .idle), "I2: audio without an end")
-        precondition(order.isSessionActive == sessionTold, "I6: the session was not told")
-        if transmission != nil {
-            precondition(channel != nil && !isSuspended && !isShutDown, "I2: a transmission that had to end")
-            precondition(
-                channel?.transmissionMode != .listenOnly && channel?.serviceStatus == .ready, "I2: not allowed")
-            precondition(
-                channel?.transmissionMode == .fullDuplex || activeRemoteParticipant == nil,
-                "I4: both ways in half duplex"
-            )
-        }
-        if sessionTold {
-            precondition(channel != nil && !isSuspended, "I6: a session that had to end")
-            switch audioSession {
-            case .active, .deactivating: break
-            case .inactive, .activating: preconditionFailure("I6: a session without a device")
-            }
-        }
-        precondition(channel != nil || activeRemoteParticipant == nil, "a participant without a channel")
-        precondition(tonesUntil == nil || audioSession == .active, "a tone without a device")
-        precondition(channel != nil || pushes.token == nil, "a token without a channel")
-        precondition(channel?.media != .application || capture == .idle, "I1: recording for a program that records")
     }
 }

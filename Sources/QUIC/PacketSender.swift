@@ -117,11 +117,13 @@ final class PacketSender {
 
     /// Forgets what was meant for `socket`, which is being closed.
     func abandon(_ socket: UDPSocket) {
-        if blocked === socket { blocked = nil }
-        send()
+        if blocked == nil { send() }
+        // What waits behind it is at most a batch, and lost as packets are.
         if head < count, sockets[head..<count].contains(where: { $0 === socket }) {
+            for index in 0..<count { sockets[index] = nil }
             head = 0
             count = 0
         }
+        if blocked === socket { resume() }
     }
 }

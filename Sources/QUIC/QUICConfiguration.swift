@@ -64,6 +64,12 @@ public struct ServerKeys: Sendable, Equatable {
         return ServerKeys(valid: bytes)
     }
 
+    /// The same secrets but for a fresh key of the tickets: what was sealed with the old one is no good any more, while
+    /// address tokens and stateless resets stay valid.
+    public func withFreshTicketKey() -> ServerKeys {
+        ServerKeys(valid: ServerKeys.generate().ticketKey + tokenKey)
+    }
+
     private init(valid bytes: [UInt8]) {
         ticketKey = Array(bytes.prefix(Self.ticketKeyLength))
         tokenKey = Array(bytes.suffix(Self.tokenKeyLength))
@@ -144,8 +150,16 @@ public struct QUICConfiguration: Sendable {
     public var streamSendBuffer = 65_536
     /// Streams that the peer may have open at once.
     public var maximumPeerStreams = 16
-    /// Datagrams that wait for the congestion window; the oldest is dropped for a new one.
-    public var datagramSendQueue = 128
+    /// Datagrams that wait for the congestion window; the oldest is dropped for a new one. Beyond the window, room for a
+    /// gap of 2 s with a packet every 5 ms.
+    public var datagramSendQueue = 512
+    /// Bytes that may be on their way however much is lost: the congestion controller never goes below. 64 KiB are 3 s of
+    /// voice with a packet every 10 ms, so that it is the packets themselves that find out when a dead path works again.
+    public var congestionWindowFloor = 65_536
+    /// While nothing is acknowledged that should be, a packet goes out at least so often…
+    public var probeInterval: Duration = .milliseconds(200)
+    /// …for so long; then only as the transport's own back-off has it.
+    public var probeTime: Duration = .seconds(10)
     /// Datagrams received within one turn of the loop and not yet handed over; further ones are dropped.
     public var datagramReceiveQueue = 256
     /// The largest datagram accepted from the peer, bytes; 0 takes none.
@@ -169,17 +183,21 @@ public struct QUICClientOptions: Sendable {
     public var keepAlive: Duration?
     /// From an earlier connection to the same server, to send early data with the first packet.
     public var resumption: ResumptionState?
+    /// The round trip to expect, from an earlier connection (RFC 9002, section 6.2.2): what gets lost before the first
+    /// answer is repeated the sooner. Values outside 0.1…0.333 s count as those.
+    public var expectedRoundTrip: Duration?
     /// The name sent to the server (SNI); not needed where keys are pinned.
     public var serverName: String?
 
     /// A client's wishes; see the properties.
     public init(
         verification: PeerVerification, keepAlive: Duration? = .seconds(20), resumption: ResumptionState? = nil,
-        serverName: String? = nil
+        expectedRoundTrip: Duration? = nil, serverName: String? = nil
     ) {
         self.verification = verification
         self.keepAlive = keepAlive
         self.resumption = resumption
+        self.expectedRoundTrip = expectedRoundTrip
         self.serverName = serverName
     }
 }

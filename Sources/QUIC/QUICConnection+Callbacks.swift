@@ -94,6 +94,14 @@ extension QUICConnection {
                 UnsafeBufferPointer(start: bytes, count: length), isEarly: flags & NGTCP2_DATAGRAM_FLAG_EARLY != 0)
             return 0
         }
+        callbacks.ack_datagram = { _, id, data in
+            QUICConnection.of(data)?.post(.datagramAcknowledged(id))
+            return 0
+        }
+        callbacks.lost_datagram = { _, id, data in
+            QUICConnection.of(data)?.post(.datagramLost(id))
+            return 0
+        }
     }
 
     private static func addPathCallbacks(_ callbacks: inout ngtcp2_callbacks) {
@@ -120,8 +128,8 @@ extension QUICConnection {
             else { return 0 }
             if result == NGTCP2_PATH_VALIDATION_RESULT_SUCCESS {
                 connection.validatedPath = (remote, local)
-            } else if connection.migrationTarget?.localAddress == local {
-                connection.migrationFailed = true
+            } else if connection.migration?.target.localAddress == local {
+                connection.migration?.hasFailed = true
             }
             return 0
         }

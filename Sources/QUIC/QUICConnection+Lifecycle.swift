@@ -18,6 +18,8 @@ extension QUICConnection {
     /// Takes one packet that came for this connection.
     func receive(_ packet: PacketReceiver.Packet, on socket: UDPSocket) {
         guard let conn else { return }
+        if silentSince != nil { silentSince = endpoint.timestamp() }
+        lastHeard = .now
         var info = ngtcp2_pkt_info()
         // A client's own address changes with the route, unseen; a server's is part of the path.
         let status = socket.withPath(from: isServer ? packet.local : nil, to: packet.remote) {
@@ -41,7 +43,7 @@ extension QUICConnection {
             return
         }
         followPath()
-        if migrationFailed { endMigration() }
+        if migration?.hasFailed == true { endMigration(succeeded: false) }
         if resumptionChanged { postResumption() }
         endpoint.markDirty(self)
     }
@@ -61,15 +63,8 @@ extension QUICConnection {
         UnsafeMutableRawPointer(remoteStorage).copyMemory(from: path.remote.addr, byteCount: Int(remoteLength))
         remoteAddress = remote
         setLocal(isServer ? NetworkEnd(address: path.local.addr, length: path.local.addrlen) : nil)
-        if migrationTarget === socket { endMigration() }
+        if let migration, migration.target === socket { endMigration(succeeded: true) }
         if remote != old { post(.moved(from: old)) }
-    }
-
-    /// The move is done, or did not work.
-    private func endMigration() {
-        migrationTarget = nil
-        migrationFailed = false
-        endpoint.closeUnusedSockets()
     }
 
     private func postResumption() {
@@ -86,6 +81,26 @@ extension QUICConnection {
             session: data, transportParameters: Array(encoded.prefix(length)), token: addressToken,
             serverKeySHA256: key)
         if state.isStorable { post(.resumption(state)) }
+    }
+
+    /// While something is unanswered, asks again after a moment of silence. Without it datagrams alone would never be asked
+    /// about, and the back-off of probe time-outs (RFC 9002, section 6.2.1) would let seconds pass after a gap of seconds.
+    func probe(_ conn: OpaquePointer, at time: UInt64) {
+        guard isReady else { return }
+        var statistics = ngtcp2_conn_stat()
+        ngtcp2_conn_get_conn_stat_versioned(conn, NGTCP2_CONN_STAT_VERSION_V1, &statistics)
+        guard statistics.bytes_in_flight > 0 || silentSince != nil else { return }
+        let configuration = endpoint.configuration
+        let since = silentSince ?? time
+        silentSince = statistics.bytes_in_flight > 0 ? since : nil
+        var interval: UInt64 = 0
+        if silentSince != nil, time &- since < UInt64(clamping: configuration.probeTime.nanoseconds) {
+            // On a long path the answer may still be on its way.
+            interval = max(UInt64(clamping: configuration.probeInterval.nanoseconds), statistics.smoothed_rtt * 3 / 2)
+        } else if case .client(let options) = role, let keepAlive = options.keepAlive {
+            interval = UInt64(clamping: keepAlive.nanoseconds)
+        }
+        ngtcp2_conn_set_keep_alive_timeout(conn, interval)
     }
 
     func updateDeadline() {
@@ -138,7 +153,10 @@ extension QUICConnection {
         case .streamClosed(let stream, let code): delegate?.connection(self, didClose: stream, errorCode: code)
         case .datagram(let bytes, let early):
             delegate?.connection(self, didReceiveDatagram: bytes, isEarlyData: early)
+        case .datagramAcknowledged(let id): delegate?.connection(self, didAcknowledgeDatagram: id)
+        case .datagramLost(let id): delegate?.connection(self, didLoseDatagram: id)
         case .moved(let old): delegate?.connection(self, didMoveFrom: old)
+        case .migrated(let succeeded): delegate?.connection(self, didEndMigration: succeeded)
         case .resumption(let state): delegate?.connection(self, didReceive: state)
         case .closed(let reason): delegate?.connection(self, didClose: reason)
         }
@@ -221,7 +239,7 @@ extension QUICConnection {
         sendQueue = []
         datagrams = []
         isReady = false
-        migrationTarget = nil
+        migration = nil
         closeReason = reason
         post(.closed(reason))
     }

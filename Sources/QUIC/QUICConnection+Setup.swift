@@ -61,6 +61,10 @@ extension QUICConnection {
     /// Creates the client's side; its first packet goes out with the next flush, and early data with it.
     func startClient(_ options: QUICClientOptions) throws(QUICError) {
         var settings = makeSettings()
+        if let expected = options.expectedRoundTrip {
+            // Not less: the way to a network that was just joined takes longer at first.
+            settings.initial_rtt = min(settings.initial_rtt, max(100_000_000, UInt64(clamping: expected.nanoseconds)))
+        }
         var parameters = makeParameters()
         var source = ngtcp2_cid()
         let own = endpoint.makeConnectionID(&source)
@@ -122,6 +126,10 @@ extension QUICConnection {
         settings.rand_ctx.native_handle = UnsafeMutableRawPointer(reference)
         // Voice packets are small; probing for more would only wake radios.
         settings.no_pmtud = 1
+        // The congestion controller's unit only, as packets are neither probed for nor shaped to it: it never goes below two
+        // of them. Half of what the controller calls congestion is a radio that loses packets, and voice is thin.
+        settings.max_tx_udp_payload_size = max(
+            settings.max_tx_udp_payload_size, endpoint.configuration.congestionWindowFloor / 2)
         return settings
     }
 
@@ -133,6 +141,7 @@ extension QUICConnection {
         parameters.initial_max_stream_data_bidi_remote = UInt64(configuration.streamReceiveWindow)
         parameters.initial_max_data = UInt64(configuration.connectionReceiveWindow)
         parameters.initial_max_streams_bidi = UInt64(configuration.maximumPeerStreams)
+        // The library never forgets a unidirectional stream of the peer (0.12).
         parameters.initial_max_streams_uni = 0
         parameters.max_idle_timeout = UInt64(clamping: configuration.idleTimeout.nanoseconds)
         parameters.max_udp_payload_size = UInt64(PacketReceiver.largestPacket)

@@ -68,6 +68,7 @@ extension QUICConnection {
             return
         }
         if packets == Self.packetsPerFlush { endpoint.markDirty(self) }
+        probe(conn, at: pass.time)
         updateDeadline()
     }
 
@@ -87,18 +88,18 @@ extension QUICConnection {
     private func writeDatagram(
         _ conn: OpaquePointer, _ buffer: UnsafeMutableRawBufferPointer, _ pass: inout Pass, maximum: Int
     ) -> Step {
-        guard datagrams[0].count <= maximum else {
-            datagrams.removeFirst()
-            statistics.datagramsDroppedSending += 1
+        guard datagrams[0].bytes.count <= maximum else {
+            dropFirstDatagram()
             return .more
         }
         var accepted: Int32 = 0
-        let written = datagrams[0].withUnsafeMutableBufferPointer { datagram in
+        let id = datagrams[0].id
+        let written = datagrams[0].bytes.withUnsafeMutableBufferPointer { datagram in
             // The library asserts that a piece is not empty: an empty datagram has none.
             var vector = ngtcp2_vec(base: datagram.baseAddress, len: datagram.count)
             return ngtcp2_conn_writev_datagram_versioned(
                 conn, &pass.path.path, NGTCP2_PKT_INFO_VERSION_V1, &pass.info, buffer.bytes, buffer.count, &accepted,
-                NGTCP2_WRITE_DATAGRAM_FLAG_MORE, 0, &vector, datagram.isEmpty ? 0 : 1, pass.time)
+                NGTCP2_WRITE_DATAGRAM_FLAG_MORE, id, &vector, datagram.isEmpty ? 0 : 1, pass.time)
         }
         if accepted != 0 { datagrams.removeFirst() }
         if written > 0 { return .packet(written) }
@@ -107,8 +108,7 @@ extension QUICConnection {
         case NGTCP2_ERR_WRITE_MORE: return .more
         case NGTCP2_ERR_INVALID_STATE, NGTCP2_ERR_INVALID_ARGUMENT:
             // The peer's limits were checked above, so this is the library's view of them: drop what it refuses.
-            datagrams.removeFirst()
-            statistics.datagramsDroppedSending += 1
+            dropFirstDatagram()
             return .more
         case let status: return .failed(status)
         }

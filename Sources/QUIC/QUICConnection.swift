@@ -42,7 +42,10 @@ public final class QUICConnection: @unchecked Sendable {
         case writable(QUICStream)
         case streamClosed(QUICStream, errorCode: UInt64?)
         case datagram([UInt8], early: Bool)
+        case datagramAcknowledged(UInt64)
+        case datagramLost(UInt64)
         case moved(from: SocketAddress)
+        case migrated(Bool)
         case resumption(ResumptionState)
         case closed(QUICCloseReason)
     }
@@ -66,6 +69,8 @@ public final class QUICConnection: @unchecked Sendable {
     public internal(set) var peerKeySHA256: [UInt8]?
     /// A client: what became of early data.
     public internal(set) var earlyData = EarlyData.notOffered
+    /// When a packet of this connection came last.
+    public internal(set) var lastHeard: Instant?
     /// Why it ended; nil while it has not.
     public internal(set) var closeReason: QUICCloseReason?
     /// Counters.
@@ -87,7 +92,10 @@ public final class QUICConnection: @unchecked Sendable {
     lazy var deadline = Deadline { [unowned self] in self.handleExpiry() }
     var streams: [Int64: QUICStream] = [:]
     var sendQueue: [QUICStream] = []
-    var datagrams: [[UInt8]] = []
+    var datagrams: [(id: UInt64, bytes: [UInt8])] = []
+    var nextDatagramID: UInt64 = 0
+    /// Since when nothing came, while something is unanswered.
+    var silentSince: UInt64?
     var events: [Event] = []
     var queuedDatagramEvents = 0
     var isEventful = false
@@ -99,6 +107,7 @@ public final class QUICConnection: @unchecked Sendable {
     var resetReceived = false
     var earlyDataStreamsLost = false
     var validatedPath: (remote: SocketAddress, local: SocketAddress)?
+    var migration: Migration?
     var resumptionChanged = false
     var hasTicket = false
     var addressToken: [UInt8] = []
@@ -186,10 +195,12 @@ public final class QUICConnection: @unchecked Sendable {
     }
 
     /// Queues a datagram (RFC 9221): it arrives whole, late, twice never, or not at all. When the queue is full the
-    /// oldest one goes.
+    /// oldest one goes, and is told of as lost.
     ///
+    /// - Returns: The datagram's number on this connection, by which the delegate is told what became of it.
     /// - Throws: `QUICError.datagramTooLarge`; `.datagramsNotSupported`; `.closed`.
-    public func sendDatagram(_ datagram: [UInt8]) throws(QUICError) {
+    @discardableResult
+    public func sendDatagram(_ datagram: [UInt8]) throws(QUICError) -> UInt64 {
         checkLoop()
         guard isOpen else { throw QUICError.closed }
         if let maximum = maximumDatagramLength {
@@ -199,11 +210,18 @@ public final class QUICConnection: @unchecked Sendable {
             throw QUICError.datagramTooLarge(maximum: Self.packetRoomForDatagram)
         }
         if datagrams.count >= endpoint.configuration.datagramSendQueue {
-            datagrams.removeFirst()
-            statistics.datagramsDroppedSending += 1
+            dropFirstDatagram()
         }
-        datagrams.append(datagram)
+        defer { nextDatagramID += 1 }
+        datagrams.append((nextDatagramID, datagram))
         endpoint.markDirty(self)
+        return nextDatagramID
+    }
+
+    /// The first in the queue is not sent; its owner is told.
+    func dropFirstDatagram() {
+        statistics.datagramsDroppedSending += 1
+        post(.datagramLost(datagrams.removeFirst().id))
     }
 
     /// The longest datagram that can be sent; 0 when the peer takes none, nil while its limits are not known.
@@ -244,32 +262,6 @@ public final class QUICConnection: @unchecked Sendable {
         guard statistics.first_rtt_sample_ts != UInt64.max else { return nil }
         return .nanoseconds(Int64(clamping: statistics.smoothed_rtt))
     }
-
-    /// A client: moves the connection to a new local socket (on another network, say) after validating that path
-    /// (RFC 9000, section 9). Until then, and when it fails, the old one stays in use.
-    ///
-    /// - Parameter local: The address to bind; port 0 lets the kernel choose.
-    /// - Throws: `QUICError.invalidState` when the handshake is not confirmed, the server is out of spare connection
-    ///   ids or this is a server; `.socket`; `.closed`.
-    public func migrate(to local: SocketAddress) throws(QUICError) {
-        checkLoop()
-        guard let conn, isOpen else { throw QUICError.closed }
-        guard !isServer else { throw QUICError.invalidState("only a client can move a connection") }
-        guard migrationTarget == nil else { throw QUICError.invalidState("a move is under way") }
-        let new = try endpoint.openSocket(local, like: socket)
-        let status = new.withPath(to: remoteEnd) {
-            ngtcp2_conn_initiate_migration(conn, $0, endpoint.timestamp())
-        }
-        guard status == 0 else {
-            endpoint.closeUnusedSockets()
-            throw QUICError.invalidState("cannot move now: \(String(cString: ngtcp2_strerror(status)))")
-        }
-        migrationTarget = new
-        endpoint.markDirty(self)
-    }
-
-    var migrationTarget: UDPSocket?
-    var migrationFailed = false
 }
 
 extension QUICError {

@@ -44,8 +44,15 @@ public protocol QUICConnectionDelegate: AnyObject {
     func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?)
     /// A datagram (RFC 9221) came; `isEarlyData` when it may be a replay.
     func connection(_ connection: QUICConnection, didReceiveDatagram datagram: [UInt8], isEarlyData: Bool)
+    /// The peer has the datagram that `sendDatagram` gave this number.
+    func connection(_ connection: QUICConnection, didAcknowledgeDatagram id: UInt64)
+    /// That datagram was not sent, or is taken for lost: later packets arrived, or nothing did for too long. In the latter
+    /// case it may have arrived all the same.
+    func connection(_ connection: QUICConnection, didLoseDatagram id: UInt64)
     /// The peer has moved and its new address is validated: `connection.remoteAddress`.
     func connection(_ connection: QUICConnection, didMoveFrom oldAddress: SocketAddress)
+    /// A client's move by `migrate` is over: the new path is validated and in use, or (false) nobody answered there.
+    func connection(_ connection: QUICConnection, didEndMigration succeeded: Bool)
     /// A client got something to resume with; the newest replaces the older ones.
     func connection(_ connection: QUICConnection, didReceive resumption: ResumptionState)
     /// The connection is over; the last call about it.
@@ -66,7 +73,13 @@ extension QUICConnectionDelegate {
     /// By default nothing.
     public func connection(_ connection: QUICConnection, didReceiveDatagram datagram: [UInt8], isEarlyData: Bool) {}
     /// By default nothing.
+    public func connection(_ connection: QUICConnection, didAcknowledgeDatagram id: UInt64) {}
+    /// By default nothing.
+    public func connection(_ connection: QUICConnection, didLoseDatagram id: UInt64) {}
+    /// By default nothing.
     public func connection(_ connection: QUICConnection, didMoveFrom oldAddress: SocketAddress) {}
+    /// By default nothing.
+    public func connection(_ connection: QUICConnection, didEndMigration succeeded: Bool) {}
     /// By default nothing.
     public func connection(_ connection: QUICConnection, didReceive resumption: ResumptionState) {}
 }

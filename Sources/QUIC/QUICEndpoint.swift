@@ -334,7 +334,7 @@ public final class QUICEndpoint: @unchecked Sendable {
     func closeUnusedSockets() {
         guard sockets.count > 1 else { return }
         for socket in sockets.dropFirst()
-        where !connections.values.contains(where: { $0.socket === socket || $0.migrationTarget === socket }) {
+        where !connections.values.contains(where: { $0.socket === socket || $0.migration?.target === socket }) {
             sender.abandon(socket)
             socket.watch?.cancel()
             sockets.removeAll { $0 === socket }

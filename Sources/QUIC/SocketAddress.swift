@@ -99,6 +99,9 @@ public struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
     /// "192.0.2.1:4433" or "[2001:db8::1]:4433".
     public var description: String { isIPv4 ? "\(host):\(port)" : "[\(host)]:\(port)" }
 
+    /// The same address with port 0.
+    var withoutPort: SocketAddress { SocketAddress(high: high, low: low, scope: scope, port: 0) }
+
     /// "Every address" as IPv4 writes it; others stay as they are.
     var asIPv4: SocketAddress {
         isUnspecified ? SocketAddress(high: 0, low: Self.mappedPrefix << 32, scope: 0, port: port) : self

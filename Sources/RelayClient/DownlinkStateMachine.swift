@@ -8,18 +8,22 @@ import RelayProtocol
 /// that `FloorTaken` bound; it is opened by SFrame then, and the burst begins with the first frame that opens.
 ///
 /// Media go by plain UDP and may overtake the `FloorTaken` on the control stream; so packets of an unbound source
-/// are kept, a few and not for long, until it comes. A burst ends when `FloorIdle` has come and everything up to
-/// the last sequence number that it names, or `stragglerTime` after it; also with the link, with the next burst, or
-/// after `silenceTimeout` without a packet, which is longer than the relay itself waits for its talker.
+/// are kept, a few and not for long, until it comes. What does not come is asked for again (`RepairPlanner`). A burst ends when
+/// `FloorIdle` has come and everything up to the last sequence number that it names, or nothing more can come, or
+/// `completionTime` after it; also with the link, `supersedingTime` after the next burst has begun, or after
+/// `silenceTimeout` without a packet, which is longer than the relay itself waits for its talker.
 public struct DownlinkStateMachine: Sendable {
     /// What may happen.
     public enum Event: Sendable, Equatable {
-        /// A member has the floor; its media carry this source and key id.
-        case floorTaken(RelayMember, ssrc: SSRC, keyID: UInt64)
+        /// A member has the floor; its media carry this source and key id. `isLate`: it had it before this end joined, which
+        /// hears it from now on.
+        case floorTaken(RelayMember, ssrc: SSRC, keyID: UInt64, isLate: Bool = false)
         /// Nobody has the floor; the last burst was of that source.
         case floorIdle(ssrc: SSRC, lastSequence: UInt16?)
         /// A packet that `admit` let pass was opened.
-        case opened(RTPHeader, payload: [UInt8], receivedAt: Instant)
+        case opened(RTPHeader, payload: [UInt8], receivedAt: Instant, isRepaired: Bool = false)
+        /// All that the relay had of a request has come, and was opened.
+        case answered(request: UInt32)
         /// The link is gone.
         case linkLost
         /// `nextDeadline` has come, or may have.
@@ -32,6 +36,8 @@ public struct DownlinkStateMachine: Sendable {
         case tell(RelayLinkEvent)
         /// Tell the relay what was received.
         case report(ClientMessage.ReceptionReport)
+        /// Ask the relay for these packets.
+        case ask(ClientMessage.RepairRequest)
         /// Take these packets now, in this order, as if they had just come.
         case retry([HeldPacket])
     }
@@ -68,30 +74,70 @@ public struct DownlinkStateMachine: Sendable {
         case notOpened
     }
 
-    /// How long a burst that is over waits for packets on their way.
-    public static let stragglerTime: Duration = .milliseconds(200)
+    /// How long a burst that is over waits for packets on their way, or sent again.
+    public static let completionTime: Duration = .seconds(3)
+    /// How long it does so while the next one waits for its end.
+    public static let supersedingTime: Duration = .seconds(1)
     /// How long a burst may be silent.
     public static let silenceTimeout: Duration = .seconds(6)
     /// How often reception is reported while a burst runs.
     public static let reportInterval: Duration = .seconds(2)
-    /// How many early packets are kept: a second of them, sent as fast as held audio is.
-    public static let heldPacketsMaximum = 64
+    /// How many early packets are kept: what is said while the burst before is completed, with a second of held audio.
+    public static let heldPacketsMaximum = 256
     /// How long early packets are kept.
-    public static let heldPacketTime: Duration = .seconds(1)
+    public static let heldPacketTime: Duration = .seconds(2)
 
     private struct Burst: Sendable {
         let talker: RelayMember
         let ssrc: SSRC
         let keyID: UInt64
+        /// Whether what was said before the first packet that comes is to be heard.
+        let wantsBeginning: Bool
         var hasBegun = false
         var sequences = SequenceRecord()
+        /// Those of them that had to be asked for.
+        var repaired = 0
+        var planner = RepairPlanner()
         var lastPacketAt: Instant
         var nextReportAt: Instant
         /// Set once the floor is idle: the last sequence number and how long it is waited for.
         var ending: (last: UInt16, deadline: Instant)?
+
+        /// Notices what is missing around a packet that has come; `highest` was the highest number before it.
+        mutating func notice(_ header: RTPHeader, highest: UInt16?, at now: Instant) {
+            let sequence = header.sequence
+            planner.arrived(sequence, at: now)
+            if let highest {
+                if sequence.sequenceDistance(from: highest) > 1 {
+                    planner.miss(highest &+ 1, before: sequence, mayBeLate: false, at: now)
+                }
+            } else if !header.marker, wantsBeginning, !planner.lacksBeginning {
+                planner.missBeginning(before: sequence, at: now)
+            }
+            if header.marker { planner.foundBeginning() }
+        }
+
+        /// The burst's last number is known.
+        mutating func expect(through last: UInt16, at now: Instant) {
+            if let highest = sequences.highest {
+                if last.sequenceDistance(from: highest) > 0 {
+                    planner.miss(highest &+ 1, before: last &+ 1, mayBeLate: true, at: now)
+                }
+            } else if wantsBeginning {
+                planner.missBeginning(before: last &+ 1, at: now)
+            }
+            planner.finish(at: now)
+        }
     }
 
+    /// The round-trip time to the relay, by which late packets are told from lost ones.
+    public var roundTripTime: Duration = .milliseconds(100) {
+        didSet { burst?.planner.roundTripTime = roundTripTime }
+    }
     private var burst: Burst?
+    /// The next one, while the one before is being completed.
+    private var waiting: (talker: RelayMember, ssrc: SSRC, keyID: UInt64)?
+    private var lastRequest: UInt32 = 0
     private var held: [HeldPacket] = []
     private var statistics: [SSRC: TalkerStatistics] = [:]
     private var drops = [Int](repeating: 0, count: Drop.allCases.count)
@@ -109,18 +155,24 @@ public struct DownlinkStateMachine: Sendable {
         var due = min(burst.lastPacketAt + Self.silenceTimeout, heldUntil ?? Instant(nanoseconds: .max))
         if let ending = burst.ending { due = min(due, ending.deadline) }
         if burst.hasBegun { due = min(due, burst.nextReportAt) }
+        if let repair = burst.planner.nextDeadline { due = min(due, repair) }
         return due
     }
 
     /// Takes an event and says what is to be done.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
         switch event {
-        case .floorTaken(let talker, let ssrc, let keyID): return taken(talker, ssrc: ssrc, keyID: keyID, at: now)
+        case .floorTaken(let talker, let ssrc, let keyID, let isLate):
+            return taken(talker, ssrc: ssrc, keyID: keyID, isLate: isLate, at: now)
         case .floorIdle(let ssrc, let lastSequence): return idle(ssrc, lastSequence: lastSequence, at: now)
-        case .opened(let header, let payload, let receivedAt):
-            return opened(header, payload: payload, receivedAt: receivedAt, at: now)
+        case .opened(let header, let payload, let receivedAt, let isRepaired):
+            return opened(header, payload: payload, receivedAt: receivedAt, isRepaired: isRepaired, at: now)
+        case .answered(let request):
+            burst?.planner.answered(request, at: now)
+            return endIfDone(at: now) + ask(at: now)
         case .linkLost:
-            let actions = end(.linkLost)
+            waiting = nil
+            let actions = close(.linkLost)
             held = []
             statistics = [:]
             return actions
@@ -130,11 +182,12 @@ public struct DownlinkStateMachine: Sendable {
 
     // MARK: Packets
 
-    /// Decides on a packet with the right MAC and counter. It changes nothing but a counter.
-    public mutating func admit(ssrc: SSRC, keyID: UInt64, sequence: UInt16) -> Admission {
+    /// Decides on a packet that came from the relay: with the right MAC and counter, or over QUIC (`isRepaired`). It changes
+    /// nothing but a counter.
+    public mutating func admit(ssrc: SSRC, keyID: UInt64, sequence: UInt16, isRepaired: Bool = false) -> Admission {
         guard let burst, burst.ssrc == ssrc, burst.keyID == keyID else {
             // Another source or key id: the burst that the next FloorTaken will tell of, or nothing we know.
-            guard held.count < Self.heldPacketsMaximum else { return drop(.unbound) }
+            guard !isRepaired, held.count < Self.heldPacketsMaximum else { return drop(.unbound) }
             return .hold
         }
         return burst.sequences.wasSeen(sequence) ? drop(.duplicate) : .open
@@ -155,9 +208,10 @@ public struct DownlinkStateMachine: Sendable {
     }
 
     private mutating func opened(
-        _ header: RTPHeader, payload: [UInt8], receivedAt: Instant, at now: Instant
+        _ header: RTPHeader, payload: [UInt8], receivedAt: Instant, isRepaired: Bool, at now: Instant
     ) -> [Action] {
         guard var burst, burst.ssrc == header.ssrc else { return [] }
+        let highest = burst.sequences.highest
         guard burst.sequences.insert(header.sequence) == .new else {
             count(.duplicate)
             return []
@@ -169,26 +223,64 @@ public struct DownlinkStateMachine: Sendable {
             actions.append(.tell(.burstBegan(burst.talker)))
         }
         burst.lastPacketAt = now
+        burst.notice(header, highest: highest, at: now)
+        if isRepaired { burst.repaired += 1 }
         self.burst = burst
-        statistics[burst.ssrc, default: TalkerStatistics()].note(header, at: receivedAt)
+        if !isRepaired { statistics[burst.ssrc, default: TalkerStatistics()].note(header, at: receivedAt) }
         actions.append(
             .tell(
                 .frame(
                     ReceivedFrame(
                         sequence: header.sequence, timestamp: header.timestamp, marker: header.marker,
-                        payload: payload, receivedAt: receivedAt))))
-        if let last = burst.ending?.last, burst.sequences.isComplete(through: last) { actions += end(.completed) }
-        return actions
+                        payload: payload, receivedAt: receivedAt, isRepaired: isRepaired))))
+        return actions + endIfDone(at: now) + ask(at: now)
+    }
+
+    // MARK: What is missing
+
+    /// Asks for what is due.
+    private mutating func ask(at now: Instant) -> [Action] {
+        guard let ranges = burst?.planner.request(lastRequest &+ 1, at: now), let burst, !ranges.isEmpty else {
+            return []
+        }
+        lastRequest &+= 1
+        return [.ask(.init(id: lastRequest, ssrc: burst.ssrc, keyID: burst.keyID, ranges: ranges))]
+    }
+
+    /// Ends a burst that is over when all of it is there, or nothing more can come.
+    private mutating func endIfDone(at now: Instant) -> [Action] {
+        guard let burst, burst.ending != nil, burst.planner.isDone else { return [] }
+        return end(.completed, at: now)
     }
 
     // MARK: The floor
 
-    private mutating func taken(_ talker: RelayMember, ssrc: SSRC, keyID: UInt64, at now: Instant) -> [Action] {
+    private mutating func taken(
+        _ talker: RelayMember, ssrc: SSRC, keyID: UInt64, isLate: Bool, at now: Instant
+    ) -> [Action] {
         if let burst, burst.ssrc == ssrc, burst.keyID == keyID, burst.ending == nil { return [] }
-        var actions = end(.superseded)
-        burst = Burst(
-            talker: talker, ssrc: ssrc, keyID: keyID, lastPacketAt: now, nextReportAt: now + Self.reportInterval)
-        actions.append(.tell(.floorTaken(by: talker)))
+        var actions: [Action] = []
+        if var burst, let ending = burst.ending, waiting == nil {
+            // What is missing of it is on its way: the new burst can wait for so long.
+            burst.ending = (ending.last, min(ending.deadline, now + Self.supersedingTime))
+            self.burst = burst
+            waiting = (talker, ssrc, keyID)
+            return []
+        }
+        waiting = nil
+        actions += end(.superseded, at: now)
+        return actions + begin(talker, ssrc: ssrc, keyID: keyID, isLate: isLate, at: now)
+    }
+
+    private mutating func begin(
+        _ talker: RelayMember, ssrc: SSRC, keyID: UInt64, isLate: Bool, at now: Instant
+    ) -> [Action] {
+        var burst = Burst(
+            talker: talker, ssrc: ssrc, keyID: keyID, wantsBeginning: !isLate, lastPacketAt: now,
+            nextReportAt: now + Self.reportInterval)
+        burst.planner.roundTripTime = roundTripTime
+        self.burst = burst
+        var actions: [Action] = [.tell(.floorTaken(by: talker))]
         if !held.isEmpty {
             actions.append(.retry(held))
             held = []
@@ -197,17 +289,29 @@ public struct DownlinkStateMachine: Sendable {
     }
 
     private mutating func idle(_ ssrc: SSRC, lastSequence: UInt16?, at now: Instant) -> [Action] {
-        let actions: [Action] = [.tell(.floorIdle)]
-        guard var burst, burst.ssrc == ssrc, burst.ending == nil else { return actions }
-        guard let lastSequence, !burst.sequences.isComplete(through: lastSequence) else {
-            return end(.completed) + actions
+        let told: [Action] = [.tell(.floorIdle)]
+        if let next = waiting, next.ssrc == ssrc {
+            // Two bursts are over: the older one has had its time.
+            let actions = end(.completed, at: now)
+            return actions + idle(ssrc, lastSequence: lastSequence, at: now)
         }
-        burst.ending = (lastSequence, now + Self.stragglerTime)
+        guard var burst, burst.ssrc == ssrc, burst.ending == nil else { return told }
+        guard let lastSequence else { return end(.completed, at: now) + told }
+        burst.expect(through: lastSequence, at: now)
+        burst.ending = (lastSequence, now + Self.completionTime)
         self.burst = burst
-        return actions
+        let actions = endIfDone(at: now)
+        return actions + told + ask(at: now)
     }
 
-    private mutating func end(_ reason: ReceptionEnd) -> [Action] {
+    private mutating func end(_ reason: ReceptionEnd, at now: Instant) -> [Action] {
+        let actions = close(reason)
+        guard let next = waiting else { return actions }
+        waiting = nil
+        return actions + begin(next.talker, ssrc: next.ssrc, keyID: next.keyID, isLate: false, at: now)
+    }
+
+    private mutating func close(_ reason: ReceptionEnd) -> [Action] {
         guard let burst else { return [] }
         self.burst = nil
         var report = ReceptionReport()
@@ -216,7 +320,8 @@ public struct DownlinkStateMachine: Sendable {
         if let last = burst.ending?.last, let highest = burst.sequences.highest {
             report.lost += max(0, last.sequenceDistance(from: highest))
         }
-        statistics[burst.ssrc, default: TalkerStatistics()].close(lost: report.lost)
+        // What had to be asked for was lost on the way, whatever became of it.
+        statistics[burst.ssrc, default: TalkerStatistics()].close(lost: report.lost + burst.repaired)
         forgetOldStatistics(keeping: burst.ssrc)
         guard burst.hasBegun else { return [] }
         let told: Action = .tell(.burstEnded(burst.talker, reason, report))
@@ -230,12 +335,16 @@ public struct DownlinkStateMachine: Sendable {
             drops[Drop.unbound.rawValue] += expired
         }
         guard var burst else { return [] }
-        if let ending = burst.ending, ending.deadline <= now { return end(.completed) }
-        if burst.lastPacketAt + Self.silenceTimeout <= now { return end(.silent) }
-        guard burst.hasBegun, burst.nextReportAt <= now else { return [] }
-        burst.nextReportAt = now + Self.reportInterval
+        if let ending = burst.ending, ending.deadline <= now { return end(.completed, at: now) }
+        if burst.lastPacketAt + Self.silenceTimeout <= now { return end(.silent, at: now) }
+        burst.planner.giveUp(at: now)
+        var actions: [Action] = []
+        if burst.hasBegun, burst.nextReportAt <= now {
+            burst.nextReportAt = now + Self.reportInterval
+            actions.append(.report(receptionReport(burst.ssrc, lostNow: burst.sequences.lost + burst.repaired)))
+        }
         self.burst = burst
-        return [.report(receptionReport(burst.ssrc, lostNow: burst.sequences.lost))]
+        return actions + endIfDone(at: now) + ask(at: now)
     }
 
     // MARK: Reports
@@ -247,41 +356,5 @@ public struct DownlinkStateMachine: Sendable {
     private mutating func forgetOldStatistics(keeping ssrc: SSRC) {
         guard statistics.count > TalkerStatistics.talkersMaximum else { return }
         if let other = statistics.keys.first(where: { $0 != ssrc }) { statistics[other] = nil }
-    }
-}
-
-/// What was received of one talker since this end joined, for the reports (RFC 3550, section 6.4.1).
-struct TalkerStatistics: Sendable {
-    /// For how many talkers it is kept.
-    static let talkersMaximum = 32
-
-    private var received: UInt32 = 0
-    private var lost: UInt32 = 0
-    private var sequences = SequenceExtender()
-    private var jitter = 0.0
-    private var lastTransit: Double?
-
-    mutating func note(_ header: RTPHeader, at now: Instant) {
-        received &+= 1
-        _ = sequences.extend(header.sequence)
-        // Interarrival jitter of RFC 3550, section 6.4.1, in units of the 48 kHz clock.
-        let transit = Double(now.nanoseconds) * 48e-6 - Double(header.timestamp)
-        if let lastTransit, !header.marker {
-            let difference = abs(transit - lastTransit)
-            // A wrapped time stamp or a pause is no jitter.
-            if difference < 48_000 { jitter += (difference - jitter) / 16 }
-        }
-        lastTransit = transit
-    }
-
-    mutating func close(lost: Int) {
-        self.lost &+= UInt32(clamping: lost)
-        lastTransit = nil
-    }
-
-    func report(_ ssrc: SSRC, lostNow: Int) -> ClientMessage.ReceptionReport {
-        ClientMessage.ReceptionReport(
-            ssrc: ssrc, received: received, lost: lost &+ UInt32(clamping: lostNow),
-            highestSequence: UInt32(truncatingIfNeeded: sequences.highest ?? 0), jitter: UInt32(jitter))
     }
 }

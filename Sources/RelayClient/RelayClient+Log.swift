@@ -49,7 +49,11 @@ extension RelayClient {
                     "talker": "\(member.name)", "end": "\(end)", "received": "\(report.received)",
                     "lost": "\(report.lost)", "t": time,
                 ])
-        case .members, .memberJoined, .memberLeft, .floorTaken, .floorIdle, .frame: break
+        case .floorQueued(let burst, let position):
+            logger.info(
+                "waiting for the floor", metadata: ["burst": "\(burst.number)", "position": "\(position)", "t": time])
+        case .members, .memberJoined, .memberLeft, .floorQueueOffered, .floorTaken, .floorIdle, .frame, .listenerLoss:
+            break
         }
     }
 }

@@ -16,8 +16,10 @@ public actor RelayClient: RelayLink, PushLink {
         public internal(set) var dropped: [DownlinkStateMachine.Drop: Int] = [:]
         /// Frames that were sent without a burst.
         public internal(set) var strayFrames = 0
-        /// Media datagrams that the transport did not take.
+        /// Media packets that the transport did not take.
         public internal(set) var datagramsNotSent = 0
+        /// Media packets that were lost on the way to the relay, and sent again.
+        public internal(set) var packetsRepaired = 0
     }
 
     /// Gives the addresses of a host name.
@@ -29,13 +31,20 @@ public actor RelayClient: RelayLink, PushLink {
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
     let invitation: InvitationLink
-    private let identity: Identity
+    let identity: Identity
+    let resumption: ResumptionMemory
     let logger: Logger
     private let resolve: Resolver
     private var addressTurns = AddressTurns()
     private var core: RelayClientCore
-    private var transport: RelayTransport?
-    private var attempt: UInt64 = 0
+    private(set) var transport: RelayTransport?
+    private(set) var attempt: UInt64 = 0
+    /// Of the connection before, for a first guess.
+    var lastRoundTrip: Duration?
+    /// Where the newest attempt went, and by which way.
+    var lastAddress: SocketAddress?
+    var lastRoute: NetworkRoute?
+    var networkChanges: NetworkChanges?
     private var lastBurst: UInt32 = 0
     private var timer: (deadline: Instant, timer: EventLoop.Timer)?
     private var datagramsNotSent = 0
@@ -58,22 +67,24 @@ public actor RelayClient: RelayLink, PushLink {
     ///   - identity: This end's key, by which the relay knows it again; one for each machine.
     ///   - displayName: What other members read.
     ///   - mode: Whether to be a member of the channel, or to get pushes only.
+    ///   - resumption: Where the relay's tickets are kept, by which a connection begins a round trip sooner.
     ///   - loop: What it lives on.
     public init(
         invitation: InvitationLink, identity: Identity, displayName: DisplayName, mode: RelayClientMode = .member,
-        loop: EventLoop, logger: Logger
+        resumption: ResumptionMemory = ResumptionMemory(), loop: EventLoop, logger: Logger
     ) {
         self.init(
-            invitation: invitation, identity: identity, displayName: displayName, mode: mode, loop: loop,
-            logger: logger, resolve: SocketAddress.resolve)
+            invitation: invitation, identity: identity, displayName: displayName, mode: mode, resumption: resumption,
+            loop: loop, logger: logger, resolve: SocketAddress.resolve)
     }
 
     init(
         invitation: InvitationLink, identity: Identity, displayName: DisplayName, mode: RelayClientMode = .member,
-        loop: EventLoop, logger: Logger, resolve: @escaping Resolver
+        resumption: ResumptionMemory = ResumptionMemory(), loop: EventLoop, logger: Logger, resolve: @escaping Resolver
     ) {
         self.invitation = invitation
         self.identity = identity
+        self.resumption = resumption
         self.loop = loop
         self.logger = logger
         self.resolve = resolve
@@ -82,8 +93,12 @@ public actor RelayClient: RelayLink, PushLink {
 
     deinit {
         // Who forgets a link leaves it.
-        guard let transport else { return }
-        loop.execute { transport.close(.none) }
+        let (transport, changes) = (transport, networkChanges)
+        if transport == nil, changes == nil { return }
+        loop.execute {
+            transport?.close(.none)
+            changes?.cancel()
+        }
     }
 
     // MARK: RelayLink
@@ -94,7 +109,10 @@ public actor RelayClient: RelayLink, PushLink {
     }
 
     /// Connects and joins, until `leave`.
-    public func join() { call(.join) }
+    public func join() {
+        followNetwork()
+        call(.join)
+    }
 
     /// Begins a burst.
     @discardableResult
@@ -116,7 +134,10 @@ public actor RelayClient: RelayLink, PushLink {
     public func abortBurst() { call(.abort) }
 
     /// Leaves the channel.
-    public func leave() { call(.leave) }
+    public func leave() {
+        leaveNetwork()
+        call(.leave)
+    }
 
     // MARK: PushLink
 
@@ -139,6 +160,7 @@ public actor RelayClient: RelayLink, PushLink {
         }
         counters.strayFrames = core.strayFrames
         counters.datagramsNotSent = datagramsNotSent
+        counters.packetsRepaired = core.packetsRepaired
         return counters
     }
 
@@ -163,7 +185,7 @@ public actor RelayClient: RelayLink, PushLink {
     }
 
     /// Something came from the relay or the clock: the user is told at once.
-    private func take(_ event: RelayClientCore.Event) {
+    func take(_ event: RelayClientCore.Event) {
         let now = Instant.now
         carryOut(core.handle(event, at: now), at: now)
         arm()
@@ -193,6 +215,8 @@ public actor RelayClient: RelayLink, PushLink {
             switch action {
             case .connect: connect()
             case .close(let code): close(code)
+            case .send(.mediaRepair(let packet)):
+                if transport?.sendRepair(packet) != true { datagramsNotSent += 1 }
             case .send(let message):
                 guard let transport else { continue }
                 if !transport.send(message) {
@@ -200,12 +224,15 @@ public actor RelayClient: RelayLink, PushLink {
                     carryOut(core.handle(.connectionEnded(.lost("control messages are not taken")), at: now), at: now)
                 }
             case .sendMedia(let datagram):
-                guard let transport, transport.send(datagram) else {
+                if let number = transport?.send(datagram) {
+                    carryOut(core.handle(.mediaSent(number, datagram), at: now), at: now)
+                } else {
                     datagramsNotSent += 1
-                    continue
+                    carryOut(core.handle(.mediaRefused(datagram), at: now), at: now)
                 }
             case .tell(let event):
                 note(event, at: now)
+                doubt(after: event, at: now)
                 if handler != nil { events.append(.link(event)) }
             case .tellOfPushes(let event):
                 note(event, at: now)
@@ -239,9 +266,14 @@ public actor RelayClient: RelayLink, PushLink {
     }
 
     private func connect(to address: SocketAddress) {
+        noteAttempt(at: address)
         do throws(QUICError) {
-            transport = try RelayTransport(
-                address: address, pin: invitation.pin, identity: identity, client: self, logger: logger)
+            let transport = try RelayTransport(
+                address: address, pin: invitation.pin, identity: identity, returning: returning(to: address),
+                client: self, logger: logger)
+            self.transport = transport
+            let now = Instant.now
+            if transport.offersEarlyData { carryOut(core.handle(.earlyDataOffered, at: now), at: now) }
         } catch {
             // Not at once: this may be within `carryOut`.
             let attempt = attempt
@@ -285,7 +317,12 @@ public actor RelayClient: RelayLink, PushLink {
 extension RelayClient {
     func transport(_ sender: RelayTransport, _ event: RelayClientCore.Event) {
         guard sender === transport else { return }
-        if case .connected = event { addressTurns.succeeded() }
+        switch event {
+        case .connected: addressTurns.succeeded()
+        case .message: lastRoundTrip = sender.connection.roundTripTime ?? lastRoundTrip
+        default: break
+        }
+        if case .message(.floorTaken) = event, let roundTripTime { core.roundTripTime = roundTripTime }
         take(event)
     }
 

@@ -16,13 +16,27 @@ public struct RelayClientCore {
         case join
         /// The user does not want it any more.
         case leave
+        /// The first packet to the relay of the invitation can carry early data, which only that relay can read.
+        case earlyDataOffered
         /// The handshake with the relay of the invitation is complete.
         case connected
         /// There is no connection, or none any more.
         case connectionEnded(RelayLinkError)
+        /// This machine's network has changed while there was no connection.
+        case networkChanged
         /// A control message came.
         case message(ServerMessage)
-        /// Something came on the control stream that is no message.
+        /// The transport took a media datagram under this number.
+        case mediaSent(UInt64, [UInt8])
+        /// The transport did not take a media datagram.
+        case mediaRefused([UInt8])
+        /// The relay has that datagram.
+        case mediaAcknowledged(UInt64)
+        /// That datagram is lost.
+        case mediaLost(UInt64)
+        /// Packets came in answer to a repair request; `isEnd`: all that the relay had.
+        case repaired(request: UInt32, packets: [[UInt8]], isEnd: Bool)
+        /// Something came on a stream of the relay that is none of the protocol's.
         case violation(String)
         /// The user begins a burst.
         case begin(BurstID, priority: UInt8)
@@ -73,6 +87,7 @@ public struct RelayClientCore {
     private let mode: RelayClientMode
     private var link = RelayClientStateMachine()
     private var uplink: UplinkStateMachine
+    private var uplinkRepair = UplinkRepairStateMachine()
     private var downlink = DownlinkStateMachine()
     private var pushes = PushRegistrations()
     private var session: Session?
@@ -101,6 +116,15 @@ public struct RelayClientCore {
     /// Packets from the relay that were dropped for `reason`.
     public func dropped(_ reason: DownlinkStateMachine.Drop) -> Int { downlink.dropped(reason) }
 
+    /// Packets of this end that were lost on the way to the relay, and sent again.
+    public var packetsRepaired: Int { uplinkRepair.repaired }
+
+    /// The round-trip time to the relay, as the transport measures it.
+    public var roundTripTime: Duration {
+        get { downlink.roundTripTime }
+        set { downlink.roundTripTime = newValue }
+    }
+
     /// Frames that the user sent without a burst.
     public var strayFrames: Int { uplink.strayFrames }
 
@@ -114,10 +138,18 @@ public struct RelayClientCore {
         switch event {
         case .join: return steer(.join, at: now)
         case .leave: return steer(.leave, at: now)
+        case .earlyDataOffered: return steer(.earlyDataOffered, at: now)
         case .connected: return steer(.connected, at: now)
         case .connectionEnded(let error): return steer(.connectionEnded(error), at: now)
+        case .networkChanged: return steer(.networkChanged, at: now)
         case .violation(let what): return steer(.violation(what), at: now)
         case .message(let message): return receive(message, at: now)
+        case .mediaSent(let number, let packet): return repair(.sent(datagram: number, packet: packet), at: now)
+        case .mediaRefused(let packet): return repair(.refused(packet: packet), at: now)
+        case .mediaAcknowledged(let number): return repair(.acknowledged(datagram: number), at: now)
+        case .mediaLost(let number): return repair(.lost(datagram: number), at: now)
+        case .repaired(let request, let packets, let isEnd):
+            return receiveRepaired(packets, request: request, isEnd: isEnd, at: now)
         case .begin(let id, let priority): return speak(.begin(id, priority: priority), at: now)
         case .frame(let frame): return speak(.frame(frame), at: now)
         case .end: return speak(.end, at: now)
@@ -152,7 +184,9 @@ public struct RelayClientCore {
                 session = nil
                 actions.append(.close(code))
             case .linkLost:
-                actions += speak(.linkLost, at: now) + listen(.linkLost, at: now) + push(.linkLost, at: now)
+                actions +=
+                    repair(.linkLost, at: now) + speak(.linkLost, at: now) + listen(.linkLost, at: now)
+                    + push(.linkLost, at: now)
                 members = [:]
             case .tell(let state):
                 switch state {
@@ -213,8 +247,9 @@ public struct RelayClientCore {
         let others = welcome.members.map { RelayMember(id: $0.id.description, name: $0.displayName.text) }
         var actions = steer(.welcomed(channelName: welcome.channelName.text), at: now)
         actions.append(.tell(.members([own] + others, own: own)))
+        actions.append(.tell(.floorQueueOffered(welcome.hasFloorQueue)))
         actions += speak(.linkReady, at: now) + push(.linkReady, at: now)
-        if let taken = welcome.floor { actions += floorTaken(taken, at: now) }
+        if let taken = welcome.floor { actions += floorTaken(taken, isLate: true, at: now) }
         return actions
     }
 
@@ -246,6 +281,9 @@ public struct RelayClientCore {
             session?.mediaKey = key
             session?.frameOpener.setEpoch(key.epoch, baseKey: key.baseKey, at: now)
             return []
+        case .floorQueuePosition(let place):
+            return speak(.queued(place.requestID, position: place.position), at: now)
+        case .listenerLoss(let percent): return [.tell(.listenerLoss(percent: percent))]
         case .welcome, .pushWelcome, .joinRefused, .pushRegistered, .pushRefused, .push:
             return unexpected("a second answer to the join", at: now)
         }
@@ -269,11 +307,13 @@ public struct RelayClientCore {
         return known
     }
 
-    private mutating func floorTaken(_ taken: ServerMessage.FloorTaken, at now: Instant) -> [Action] {
+    private mutating func floorTaken(
+        _ taken: ServerMessage.FloorTaken, isLate: Bool = false, at now: Instant
+    ) -> [Action] {
         // A talker that was not announced is heard nevertheless, under its identifier.
         let talker =
             members[taken.talker] ?? RelayMember(id: taken.talker.description, name: taken.talker.description)
-        return listen(.floorTaken(talker, ssrc: taken.ssrc, keyID: taken.keyID), at: now)
+        return listen(.floorTaken(talker, ssrc: taken.ssrc, keyID: taken.keyID, isLate: isLate), at: now)
     }
 
     // MARK: Talking
@@ -308,7 +348,9 @@ public struct RelayClientCore {
         } catch {
             return speak(.denied(requestID, .refused("this machine cannot encrypt: \(error)")), at: now)
         }
-        return [.send(.floorRequest(.init(requestID: requestID, priority: priority, keyID: keyID.rawValue)))]
+        let request = ClientMessage.FloorRequest(
+            requestID: requestID, priority: priority, keyID: keyID.rawValue, mayQueue: true)
+        return [.send(.floorRequest(request))]
     }
 
     /// The RTP packet with the frame sealed in it (RFC 9605), its header authenticated.
@@ -330,7 +372,27 @@ public struct RelayClientCore {
         return packet.isEmpty ? nil : packet
     }
 
+    private mutating func repair(_ event: UplinkRepairStateMachine.Event, at now: Instant) -> [Action] {
+        uplinkRepair.handle(event, at: now).map { action in
+            switch action {
+            case .repair(let packet): .send(.mediaRepair(packet))
+            }
+        }
+    }
+
     // MARK: Listening
+
+    /// Takes packets that were asked for. They came over QUIC, from the relay: there is no trailer to check.
+    private mutating func receiveRepaired(
+        _ packets: [[UInt8]], request: UInt32, isEnd: Bool, at now: Instant
+    ) -> [Action] {
+        guard session != nil else { return [] }
+        var actions: [Action] = []
+        for packet in packets {
+            actions += packet.withUnsafeBytes { receivePacket($0, receivedAt: now, isRepaired: true, at: now) }
+        }
+        return isEnd ? actions + listen(.answered(request: request), at: now) : actions
+    }
 
     /// Takes a datagram that came, not through QUIC, from the relay's address.
     public mutating func receive(_ datagram: UnsafeRawBufferPointer, at now: Instant) -> [Action] {
@@ -346,7 +408,7 @@ public struct RelayClientCore {
     }
 
     private mutating func receivePacket(
-        _ packet: UnsafeRawBufferPointer, receivedAt: Instant, at now: Instant
+        _ packet: UnsafeRawBufferPointer, receivedAt: Instant, isRepaired: Bool = false, at now: Instant
     ) -> [Action] {
         guard let header = try? RTPHeader(parsing: packet) else {
             downlink.count(.malformed)
@@ -358,7 +420,9 @@ public struct RelayClientCore {
             downlink.count(.malformed)
             return []
         }
-        switch downlink.admit(ssrc: header.ssrc, keyID: sealed.keyID.rawValue, sequence: header.sequence) {
+        switch downlink.admit(
+            ssrc: header.ssrc, keyID: sealed.keyID.rawValue, sequence: header.sequence, isRepaired: isRepaired)
+        {
         case .drop: return []
         case .hold:
             downlink.hold(Array(packet), at: now)
@@ -371,7 +435,9 @@ public struct RelayClientCore {
                 return []
             }
             return listen(
-                .opened(header, payload: Array(plaintext.buffer[..<opened.byteCount]), receivedAt: receivedAt), at: now)
+                .opened(
+                    header, payload: Array(plaintext.buffer[..<opened.byteCount]), receivedAt: receivedAt,
+                    isRepaired: isRepaired), at: now)
         }
     }
 
@@ -381,6 +447,7 @@ public struct RelayClientCore {
             switch action {
             case .tell(let event): actions.append(.tell(event))
             case .report(let report): if session != nil { actions.append(.send(.receptionReport(report))) }
+            case .ask(let request): if session != nil { actions.append(.send(.repairRequest(request))) }
             case .retry(let packets):
                 for packet in packets {
                     actions += packet.bytes.withUnsafeBytes {

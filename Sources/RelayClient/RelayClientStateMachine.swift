@@ -13,6 +13,8 @@ public struct RelayClientStateMachine: Sendable {
         case join
         /// The user does not want it any more.
         case leave
+        /// The first packet can carry early data (0-RTT).
+        case earlyDataOffered
         /// The handshake is complete and the relay is the one the invitation names.
         case connected
         /// The relay let this end in, to the channel of that name.
@@ -21,6 +23,8 @@ public struct RelayClientStateMachine: Sendable {
         case refused(ServerMessage.JoinRefused)
         /// There is no connection, or none any more.
         case connectionEnded(RelayLinkError)
+        /// This machine's network has changed: what failed before may work now.
+        case networkChanged
         /// The relay broke the protocol.
         case violation(String)
         /// `nextDeadline` has come, or may have.
@@ -52,7 +56,7 @@ public struct RelayClientStateMachine: Sendable {
 
     private enum State: Sendable, Equatable {
         case stopped
-        case connecting(deadline: Instant)
+        case connecting(deadline: Instant, joinSent: Bool)
         case joining(deadline: Instant)
         case ready
         case waiting(until: Instant)
@@ -77,7 +81,7 @@ public struct RelayClientStateMachine: Sendable {
     public var nextDeadline: Instant? {
         switch state {
         case .stopped, .ready, .halted: nil
-        case .connecting(let deadline), .joining(let deadline): deadline
+        case .connecting(let deadline, _), .joining(let deadline): deadline
         case .waiting(let until): until
         }
     }
@@ -96,18 +100,26 @@ public struct RelayClientStateMachine: Sendable {
             return lost + [.sayGoodbye, .tell(.stopped)]
         case (.halted, _):
             return []
-        case (.connecting, .connected):
-            state = .joining(deadline: now + Self.joinTimeout)
+        case (.connecting(let deadline, false), .earlyDataOffered):
+            // When the relay does not take it so early, the transport sends it again after the handshake.
+            state = .connecting(deadline: deadline, joinSent: true)
             return [.sendJoin]
+        case (.connecting(_, let joinSent), .connected):
+            state = .joining(deadline: now + Self.joinTimeout)
+            return joinSent ? [] : [.sendJoin]
         case (.joining, .welcomed(let name)):
             state = .ready
             failures = 0
             return [.tell(.ready(channelName: name))]
         case (.joining, .refused(let refusal)):
             return refused(refusal, at: now)
+        case (.waiting(let until), .networkChanged):
+            failures = 0
+            state = .waiting(until: min(until, now + .milliseconds(Self.backoffMilliseconds[0])))
+            return []
         case (.waiting(let until), .deadline):
             return now >= until ? connect(at: now) : []
-        case (.connecting(let deadline), .deadline):
+        case (.connecting(let deadline, _), .deadline):
             guard now >= deadline else { return [] }
             return lose(.unreachable("no answer within \(Self.connectTimeout.components.seconds) s"), at: now)
         case (.joining(let deadline), .deadline):
@@ -118,13 +130,15 @@ public struct RelayClientStateMachine: Sendable {
         case (.connecting, .violation(let what)), (.joining, .violation(let what)), (.ready, .violation(let what)):
             return lose(.protocolViolation(what), closing: .protocolViolation, at: now)
         case (.joining, .connected), (.ready, .connected), (.ready, .deadline), (.ready, .welcomed),
-            (.ready, .refused), (.connecting, .welcomed), (.connecting, .refused), (.waiting, _):
+            (.ready, .refused), (.connecting, .welcomed), (.connecting, .refused), (_, .earlyDataOffered),
+            (_, .networkChanged),
+            (.waiting, _):
             return []
         }
     }
 
     private mutating func connect(at now: Instant) -> [Action] {
-        state = .connecting(deadline: now + Self.connectTimeout)
+        state = .connecting(deadline: now + Self.connectTimeout, joinSent: false)
         return [.tell(.connecting), .connect]
     }
 

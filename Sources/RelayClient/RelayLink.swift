@@ -19,6 +19,8 @@ public protocol RelayLink: Actor {
 
     /// Begins a burst: asks for the floor and holds the frames sent until it is granted.
     ///
+    /// When `floorQueued` is told instead, what was sent is erased, and the burst waits for `floorGranted`, for as long as it is
+    /// not ended: record no more until then, for what was captured before the grant is erased as well.
     /// Exactly one `transmissionEnded` follows for the returned burst, whatever happens.
     ///
     /// - Parameter priority: `FloorPriority`; it holds for all of the burst.
@@ -88,9 +90,15 @@ public struct ReceivedFrame: Sendable, Equatable {
     public var payload: [UInt8]
     /// When its packet was read from the socket.
     public var receivedAt: Instant
+    /// Whether it was asked for again: when it came says nothing about the network's delay.
+    public var isRepaired: Bool
 
     /// A received frame.
-    public init(sequence: UInt16, timestamp: UInt32, marker: Bool, payload: [UInt8], receivedAt: Instant) {
+    public init(
+        sequence: UInt16, timestamp: UInt32, marker: Bool, payload: [UInt8], receivedAt: Instant,
+        isRepaired: Bool = false
+    ) {
+        self.isRepaired = isRepaired
         self.sequence = sequence
         self.timestamp = timestamp
         self.marker = marker
@@ -258,14 +266,20 @@ public enum RelayLinkEvent: Sendable, Equatable {
     /// A member left.
     case memberLeft(RelayMember)
 
+    /// Whether requests for the floor wait while another member talks, and are not refused; upon joining.
+    case floorQueueOffered(Bool)
     /// This end has the floor and may talk for `limit` from its first packet.
     case floorGranted(BurstID, limit: Duration)
+    /// Another member has the floor, and this end's request waits for it, at this place from 1.
+    case floorQueued(BurstID, position: Int)
     /// Another member has the floor.
     case floorTaken(by: RelayMember)
     /// Nobody has the floor.
     case floorIdle
     /// The first packet of a burst of this end was handed to the network.
     case firstPacketSent(BurstID, at: Instant)
+    /// The listener with the worst reception misses so much of this end's burst: 0…100.
+    case listenerLoss(percent: Int)
     /// A burst of this end is over; denial and revocation included. Exactly one for each `beginBurst`.
     case transmissionEnded(BurstID, TransmissionEnd, TransmissionReport)
 

@@ -10,34 +10,43 @@ import RelayProtocol
 final class RelayTransport: @unchecked Sendable {
     let connection: QUICConnection
     private let endpoint: QUICEndpoint
-    private let address: SocketAddress
-    private weak let client: RelayClient?
-    private let logger: Logger
+    let address: SocketAddress
+    let loop: EventLoop
+    weak let client: RelayClient?
+    let logger: Logger
     private var stream: QUICStream?
     private var decoder = MessageDecoder()
-    private var isClosed = false
+    private(set) var isClosed = false
+    var path: TransportPath?
 
     /// Begins to connect to `address`, which must have the key of `pin`.
     init(
-        address: SocketAddress, pin: PublicKeyPin, identity: Identity, client: RelayClient, logger: Logger
+        address: SocketAddress, pin: PublicKeyPin, identity: Identity, returning: Returning, client: RelayClient,
+        logger: Logger
     ) throws(QUICError) {
-        let configuration = QUICConfiguration(
+        var configuration = QUICConfiguration(
             applicationProtocol: RelayProtocolLimits.applicationProtocol,
             identity: QUICIdentity(
                 certificate: identity.certificateDER, privateKey: identity.privateKeyDER, encoding: .der))
+        configuration.streamSendBuffer = Self.controlBufferBytes
         endpoint = try QUICEndpoint(loop: client.loop, bind: .any(), configuration: configuration, logger: logger)
         do {
             connection = try endpoint.connect(
-                to: address, options: QUICClientOptions(verification: .pinned([pin.bytes])))
+                to: address,
+                options: QUICClientOptions(
+                    verification: .pinned([pin.bytes]), resumption: returning.state,
+                    expectedRoundTrip: returning.roundTripTime))
         } catch {
             endpoint.close()
             throw error
         }
         self.address = address
+        loop = client.loop
         self.client = client
         self.logger = logger
         endpoint.delegate = self
         connection.delegate = self
+        followPath()
     }
 
     /// Sends a control message; false when the relay has not taken the ones before it.
@@ -53,22 +62,35 @@ final class RelayTransport: @unchecked Sendable {
         }
     }
 
-    /// Sends a media datagram; false when the transport does not take it.
-    func send(_ datagram: [UInt8]) -> Bool {
-        guard !isClosed else { return false }
-        return (try? connection.sendDatagram(datagram)) != nil
+    /// Sends a media datagram, and tells later what became of the number that this gives; `nil` when the transport does not
+    /// take it.
+    func send(_ datagram: [UInt8]) -> UInt64? {
+        guard !isClosed else { return nil }
+        return try? connection.sendDatagram(datagram)
     }
+
+    /// Sends a packet again, on the control stream; false when that has too much to carry. There stays room for what matters more.
+    func sendRepair(_ packet: [UInt8]) -> Bool {
+        guard !isClosed, let stream, stream.availableCapacity >= Self.reservedControlBytes else { return false }
+        return send(.mediaRepair(packet))
+    }
+
+    /// Of the control stream's buffer, what packets sent again leave free.
+    private static let reservedControlBytes = 16 * 1_024
+    /// The control stream's buffer: what may be lost in a gap of seconds, and has to be sent again.
+    private static let controlBufferBytes = 256 * 1_024
 
     /// Closes the connection and the socket. Nothing is told after it.
     func close(_ code: RelayCloseCode) {
         guard !isClosed else { return }
         isClosed = true
+        leavePath()
         connection.delegate = nil
         endpoint.delegate = nil
         endpoint.close(code: code.rawValue)
     }
 
-    private func tell(_ event: RelayClientCore.Event) {
+    func tell(_ event: RelayClientCore.Event) {
         guard !isClosed else { return }
         client?.assumeIsolated { $0.transport(self, event) }
     }
@@ -103,14 +125,19 @@ extension RelayTransport: QUICEndpointDelegate {
 }
 
 extension RelayTransport: QUICConnectionDelegate {
-    func connectionDidBecomeReady(_ connection: QUICConnection) { tell(.connected) }
+    func connectionDidBecomeReady(_ connection: QUICConnection) {
+        noteEarlyData()
+        tell(.connected)
+    }
+
+    func connection(_ connection: QUICConnection, didReceive resumption: ResumptionState) { keep(resumption) }
 
     func connection(_ connection: QUICConnection, didOpen stream: QUICStream) {
-        tell(.violation("the relay opened a stream"))
+        beginAnswer(on: stream)
     }
 
     func connection(_ connection: QUICConnection, streamDidBecomeReadable stream: QUICStream) {
-        guard stream === self.stream else { return }
+        guard stream === self.stream else { return readAnswer(on: stream) }
         let (bytes, isEnd) = stream.read()
         var messages: [[UInt8]] = []
         var failure: MessageDecoder.Failure?
@@ -135,8 +162,15 @@ extension RelayTransport: QUICConnectionDelegate {
     }
 
     func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?) {
+        guard stream === self.stream else { return endAnswer(on: stream) }
         tell(.connectionEnded(.closedByRelay("the control stream was closed")))
     }
+
+    func connection(_ connection: QUICConnection, didEndMigration succeeded: Bool) { moveEnded(succeeded) }
+
+    func connection(_ connection: QUICConnection, didAcknowledgeDatagram id: UInt64) { tell(.mediaAcknowledged(id)) }
+
+    func connection(_ connection: QUICConnection, didLoseDatagram id: UInt64) { tell(.mediaLost(id)) }
 
     func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason) {
         tell(.connectionEnded(Self.error(reason)))

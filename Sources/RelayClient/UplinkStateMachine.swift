@@ -9,56 +9,6 @@ import RelayProtocol
 /// again over the next connection, within the same bounds. Whatever happens, each burst ends with exactly one
 /// `transmissionEnded` (invariant I2), and each of its frames is sent, erased or dropped, and counted (I5).
 public struct UplinkStateMachine: Sendable {
-    /// What may happen.
-    public enum Event: Sendable, Equatable {
-        /// The link can carry bursts.
-        case linkReady
-        /// The link is gone and may come back: a burst on the floor ends, one that waits for it goes on waiting.
-        case linkLost
-        /// The link is gone for good: every burst ends.
-        case linkClosed
-        /// A burst begins.
-        case begin(BurstID, priority: UInt8)
-        /// The next frame of the burst begun last.
-        case frame(OutgoingFrame)
-        /// The burst begun last has got its last frame.
-        case end
-        /// What is not sent of the burst begun last is to be erased.
-        case abort
-        /// The floor is this end's.
-        case granted(FloorRequestID, duration: Duration)
-        /// The floor is not this end's.
-        case denied(FloorRequestID, FloorDenial)
-        /// The floor is not this end's any more.
-        case revoked(FloorRequestID, FloorRevocation)
-        /// `nextDeadline` has come, or may have.
-        case deadline
-    }
-
-    /// What is to be done.
-    public enum Action: Sendable, Equatable {
-        /// Ask for the floor, with a key id that was never used before.
-        case requestFloor(FloorRequestID, priority: UInt8)
-        /// Seal the frame under that request's key id and send it.
-        case sendMedia(FloorRequestID, MediaFrame)
-        /// Give the floor, or the wish for it, back.
-        case releaseFloor(FloorRequestID, lastSequence: UInt16?)
-        /// Tell the user.
-        case tell(RelayLinkEvent)
-    }
-
-    /// A frame with its place in the RTP stream.
-    public struct MediaFrame: Sendable, Equatable {
-        /// RTP sequence number.
-        public var sequence: UInt16
-        /// RTP time stamp, 48 kHz.
-        public var timestamp: UInt32
-        /// Whether it is the first of its burst.
-        public var marker: Bool
-        /// One Opus packet.
-        public var payload: [UInt8]
-    }
-
     /// The most audio held for a burst that waits for the floor: 1 s at 48 kHz.
     public static let heldSamplesMaximum: UInt32 = 48_000
     /// The most frames held, whatever their length.
@@ -67,14 +17,17 @@ public struct UplinkStateMachine: Sendable {
     public static let answerTimeout: Duration = .seconds(2)
     /// The most bursts on their way at one time.
     public static let burstsMaximum = 4
-    /// Held frames are sent this many at a time…
-    public static let catchUpPackets = 2
-    /// …and then so much later the next: 8 times faster than real time with frames of 20 ms.
+    /// Held frames are sent this much at a time: 40 ms of audio at 48 kHz…
+    public static let catchUpSamples: UInt32 = 1_920
+    /// …and then so much later the next: 8 times faster than real time, whatever their length.
     public static let catchUpInterval: Duration = .milliseconds(5)
 
     private enum Phase: Sendable, Equatable {
-        case queued
+        /// Not asked for yet: another burst is before it, or there is no link.
+        case pending
         case asked
+        /// The relay has put it into its queue.
+        case waiting
         case granted
     }
 
@@ -82,15 +35,19 @@ public struct UplinkStateMachine: Sendable {
         let id: BurstID
         let priority: UInt8
         var requestID = FloorRequestID(rawValue: 0)
-        var phase = Phase.queued
+        var phase = Phase.pending
         /// Since when it is the first in the row.
         var waitingSince = Instant.zero
         var held: [OutgoingFrame] = []
         var heldSamples: UInt32 = 0
         var hasEnded = false
+        /// It had to wait: what was captured before its grant is not to be heard.
+        var hasWaited = false
+        /// What was captured earlier is not part of it.
+        var capturedFrom = Instant.zero
         var lastSequence: UInt16?
         var windowStart = Instant.zero
-        var sentInWindow = 0
+        var sentInWindow: UInt32 = 0
         var report = TransmissionReport()
 
         init(id: BurstID, priority: UInt8) {
@@ -125,7 +82,8 @@ public struct UplinkStateMachine: Sendable {
     public var nextDeadline: Instant? {
         guard let burst = bursts.first else { return nil }
         switch burst.phase {
-        case .queued, .asked: return burst.waitingSince + Self.answerTimeout
+        case .pending, .asked: return burst.waitingSince + Self.answerTimeout
+        case .waiting: return nil
         case .granted: return burst.held.isEmpty ? nil : burst.windowStart + Self.catchUpInterval
         }
     }
@@ -143,6 +101,7 @@ public struct UplinkStateMachine: Sendable {
         case .end: return end(at: now)
         case .abort: return abort(at: now)
         case .granted(let requestID, let duration): return granted(requestID, duration, at: now)
+        case .queued(let requestID, let position): return queued(requestID, position, at: now)
         case .denied(let requestID, let denial):
             guard isCurrent(requestID) else { return [] }
             return finishCurrent(.denied(denial), at: now)
@@ -178,6 +137,10 @@ public struct UplinkStateMachine: Sendable {
             bursts[last].report.dropped += 1
             return []
         }
+        if bursts[last].hasWaited, bursts[last].phase != .granted || frame.capturedAt < bursts[last].capturedFrom {
+            bursts[last].report.erased += 1
+            return []
+        }
         bursts[last].held.append(frame)
         bursts[last].heldSamples += frame.samples
         if bursts[last].heldSamples > Self.heldSamplesMaximum || bursts[last].held.count > Self.heldFramesMaximum {
@@ -193,8 +156,8 @@ public struct UplinkStateMachine: Sendable {
             return [ended(burst, .notAnswered)]
         }
         switch bursts[0].phase {
-        case .queued: return finishCurrent(isLinkReady ? .notAnswered : .linkUnavailable, at: now)
-        case .asked, .granted: return [release(0)] + finishCurrent(.notAnswered, at: now)
+        case .pending: return finishCurrent(isLinkReady ? .notAnswered : .linkUnavailable, at: now)
+        case .asked, .waiting, .granted: return [release(0)] + finishCurrent(.notAnswered, at: now)
         }
     }
 
@@ -207,8 +170,8 @@ public struct UplinkStateMachine: Sendable {
         }
         guard bursts[0].held.isEmpty else { return sendHeld(at: now) }
         switch bursts[0].phase {
-        case .queued: return finishCurrent(.completed, at: now)
-        case .asked: return [release(0)] + finishCurrent(.completed, at: now)
+        case .pending: return finishCurrent(.completed, at: now)
+        case .asked, .waiting: return [release(0)] + finishCurrent(.completed, at: now)
         case .granted: return sendHeld(at: now)
         }
     }
@@ -216,30 +179,49 @@ public struct UplinkStateMachine: Sendable {
     private mutating func abort(at now: Instant) -> [Action] {
         guard let last = bursts.indices.last, !bursts[last].hasEnded else { return [] }
         guard last == 0 else { return [ended(bursts.removeLast(), .aborted)] }
-        let release = bursts[0].phase == .queued ? [] : [release(0)]
+        let release = bursts[0].phase == .pending ? [] : [release(0)]
         return release + finishCurrent(.aborted, at: now)
     }
 
     // MARK: The relay's side
 
     private func isCurrent(_ requestID: FloorRequestID) -> Bool {
-        guard let burst = bursts.first, burst.phase != .queued else { return false }
+        guard let burst = bursts.first, burst.phase != .pending else { return false }
         return burst.requestID == requestID
     }
 
     private mutating func granted(_ requestID: FloorRequestID, _ duration: Duration, at now: Instant) -> [Action] {
         guard isCurrent(requestID), bursts[0].phase != .granted else { return [] }
         bursts[0].phase = .granted
+        if bursts[0].hasWaited { bursts[0].capturedFrom = now }
         return [.tell(.floorGranted(bursts[0].id, limit: duration))] + sendHeld(at: now)
+    }
+
+    /// What was said until now was said to a floor that another has: it is erased, and the microphone to be stopped.
+    private mutating func queued(_ requestID: FloorRequestID, _ position: Int, at now: Instant) -> [Action] {
+        guard isCurrent(requestID), bursts[0].phase != .granted else { return [] }
+        // Whoever let go has said all of it already, and is not there for the grant.
+        guard !bursts[0].hasEnded else { return [release(0)] + finishCurrent(.denied(.taken), at: now) }
+        bursts[0].phase = .waiting
+        bursts[0].hasWaited = true
+        bursts[0].report.erased += bursts[0].held.count
+        bursts[0].held = []
+        bursts[0].heldSamples = 0
+        return [.tell(.floorQueued(bursts[0].id, position: position))]
     }
 
     private mutating func linkLost(at now: Instant) -> [Action] {
         isLinkReady = false
         guard let burst = bursts.first else { return [] }
         switch burst.phase {
-        case .queued: return []
+        case .pending: return []
         case .asked:
-            bursts[0].phase = .queued
+            bursts[0].phase = .pending
+            return []
+        case .waiting:
+            // Asked again over the next connection, for which it has the time of a press.
+            bursts[0].phase = .pending
+            bursts[0].waitingSince = now
             return []
         case .granted: return finishCurrent(.linkUnavailable, at: now)
         }
@@ -254,8 +236,9 @@ public struct UplinkStateMachine: Sendable {
     private mutating func deadline(at now: Instant) -> [Action] {
         guard let due = nextDeadline, due <= now, let burst = bursts.first else { return [] }
         switch burst.phase {
-        case .queued: return finishCurrent(.linkUnavailable, at: now)
+        case .pending: return finishCurrent(.linkUnavailable, at: now)
         case .asked: return [release(0)] + finishCurrent(.notAnswered, at: now)
+        case .waiting: return []
         case .granted: return sendHeld(at: now)
         }
     }
@@ -263,7 +246,7 @@ public struct UplinkStateMachine: Sendable {
     // MARK: Sending
 
     private mutating func askForNext(at now: Instant) -> [Action] {
-        guard let burst = bursts.first, burst.phase == .queued else { return [] }
+        guard let burst = bursts.first, burst.phase == .pending else { return [] }
         if burst.waitingSince == .zero { bursts[0].waitingSince = now }
         guard isLinkReady else { return [] }
         lastRequestID = lastRequestID.next
@@ -279,10 +262,10 @@ public struct UplinkStateMachine: Sendable {
             bursts[0].windowStart = now
             bursts[0].sentInWindow = 0
         }
-        while !bursts[0].held.isEmpty, bursts[0].sentInWindow < Self.catchUpPackets {
+        while !bursts[0].held.isEmpty, bursts[0].sentInWindow < Self.catchUpSamples {
             let frame = bursts[0].held.removeFirst()
             bursts[0].heldSamples -= frame.samples
-            bursts[0].sentInWindow += 1
+            bursts[0].sentInWindow += frame.samples
             bursts[0].report.sent += 1
             let isFirst = bursts[0].lastSequence == nil
             bursts[0].lastSequence = nextSequence

@@ -14,7 +14,7 @@ extension ClientMessage {
                 FloorRequest(
                     requestID: try requestID(request.requestID),
                     priority: try valid(UInt8(exactly: request.priority), "priority", "is above 255"),
-                    keyID: request.keyID))
+                    keyID: request.keyID, mayQueue: request.mayQueue))
         case .floorRelease(let release):
             self = .floorRelease(
                 FloorRelease(
@@ -32,6 +32,8 @@ extension ClientMessage {
                 PushReceipt(
                     id: PushID(rawValue: receipt.pushID),
                     outcome: PushOutcome(rawValue: receipt.outcome.rawValue) ?? .other))
+        case .mediaRepair(let repair): self = .mediaRepair(try repairPacket(repair.packet))
+        case .repairRequest(let request): self = .repairRequest(try RepairRequest(request))
         case nil: throw .unknownKind
         }
     }
@@ -45,6 +47,7 @@ extension ClientMessage {
             wire.floorRequest.requestID = request.requestID.rawValue
             wire.floorRequest.priority = UInt32(request.priority)
             wire.floorRequest.keyID = request.keyID
+            wire.floorRequest.mayQueue = request.mayQueue
         case .floorRelease(let release):
             wire.floorRelease.requestID = release.requestID.rawValue
             if let last = release.lastSequence { wire.floorRelease.lastSequence = UInt32(last) }
@@ -59,6 +62,8 @@ extension ClientMessage {
         case .pushReceipt(let receipt):
             wire.pushReceipt.pushID = receipt.id.rawValue
             wire.pushReceipt.outcome = .init(rawValue: receipt.outcome.rawValue) ?? .other
+        case .mediaRepair(let packet): wire.mediaRepair.packet = Data(packet)
+        case .repairRequest(let request): wire.repairRequest = request.wire
         }
         return wire
     }

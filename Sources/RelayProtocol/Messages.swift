@@ -34,6 +34,10 @@ public enum ClientMessage: Sendable, Hashable {
     case pushUnregister(PushToken)
     /// What became of a push.
     case pushReceipt(PushReceipt)
+    /// A packet of the own burst whose datagram was lost: the RTP packet.
+    case mediaRepair([UInt8])
+    /// Packets of a talker did not come: send them again.
+    case repairRequest(RepairRequest)
 
     /// Asks to enter a channel.
     public struct Join: Sendable, Hashable {
@@ -69,12 +73,15 @@ public enum ClientMessage: Sendable, Hashable {
         public var priority: UInt8
         /// The SFrame key id of the coming burst.
         public var keyID: UInt64
+        /// Whether it may wait while somebody else talks.
+        public var mayQueue: Bool
 
         /// A request for a burst sealed under `keyID`.
-        public init(requestID: FloorRequestID, priority: UInt8 = 0, keyID: UInt64) {
+        public init(requestID: FloorRequestID, priority: UInt8 = 0, keyID: UInt64, mayQueue: Bool = false) {
             self.requestID = requestID
             self.priority = priority
             self.keyID = keyID
+            self.mayQueue = mayQueue
         }
     }
 
@@ -146,6 +153,10 @@ public enum ServerMessage: Sendable, Hashable {
     case pushRefused(PushRefused)
     /// A push for one of your tokens.
     case push(Push)
+    /// You wait for the floor.
+    case floorQueuePosition(FloorQueuePosition)
+    /// How much of your burst the listener with the worst reception is missing, in percent.
+    case listenerLoss(percent: Int)
 
     /// The answer to a join that succeeded.
     public struct Welcome: Sendable, Hashable {
@@ -165,6 +176,8 @@ public enum ServerMessage: Sendable, Hashable {
         public var memberID: MemberID
         /// The longest burst that will be granted; nil when the relay does not say.
         public var talkTimeLimit: Duration?
+        /// Whether requests for the floor can wait until it is free.
+        public var hasFloorQueue = false
 
         /// An answer with all it tells. `members` beyond the maximum are a programming error.
         public init(

@@ -15,14 +15,16 @@ public struct SequenceRecord: Sendable, Equatable {
         case tooOld
     }
 
-    /// How far behind the highest sequence number a packet may arrive, in packets.
-    public static let window = 64
+    /// How far behind the highest sequence number a packet may arrive, in packets: 10 s of those of 10 ms, as lost ones are
+    /// sent again.
+    public static let window = 1_024
 
     /// Packets that arrived, without duplicates.
     public private(set) var received = 0
     private var lowest: Int64 = 0
     private var top: Int64 = 0
-    private var seen: UInt64 = 0
+    /// Bit `number % window` tells whether that one was seen, for the last `window` numbers.
+    private var seen = InlineArray<16, UInt64>(repeating: 0)
 
     /// Nothing seen yet.
     public init() {}
@@ -44,24 +46,19 @@ public struct SequenceRecord: Sendable, Equatable {
         guard received > 0 else {
             lowest = Int64(sequence)
             top = lowest
-            seen = 1
+            mark(lowest)
             received = 1
             return .new
         }
         let extended = extend(sequence)
         if extended > top {
-            let ahead = extended - top
-            seen = ahead >= Int64(Self.window) ? 0 : seen << UInt64(ahead)
-            seen |= 1
-            top = extended
+            advance(to: extended)
         } else {
-            let behind = top - extended
-            guard behind < Int64(Self.window) else { return .tooOld }
-            let bit = UInt64(1) << UInt64(behind)
-            guard seen & bit == 0 else { return .duplicate }
-            seen |= bit
+            guard top - extended < Int64(Self.window) else { return .tooOld }
+            guard !isMarked(extended) else { return .duplicate }
             lowest = min(lowest, extended)
         }
+        mark(extended)
         received += 1
         return .new
     }
@@ -69,10 +66,30 @@ public struct SequenceRecord: Sendable, Equatable {
     /// Whether `sequence` was seen, or is too old to tell.
     public func wasSeen(_ sequence: UInt16) -> Bool {
         guard received > 0 else { return false }
-        let behind = top - extend(sequence)
-        guard behind >= 0 else { return false }
-        return behind >= Int64(Self.window) || seen & UInt64(1) << UInt64(behind) != 0
+        let extended = extend(sequence)
+        guard extended <= top else { return false }
+        return top - extended >= Int64(Self.window) || isMarked(extended)
     }
+
+    /// Whether both have seen the same.
+    public static func == (lhs: Self, rhs: Self) -> Bool {
+        lhs.received == rhs.received && lhs.lowest == rhs.lowest && lhs.top == rhs.top
+            && lhs.seen.indices.allSatisfy { lhs.seen[$0] == rhs.seen[$0] }
+    }
+
+    private mutating func advance(to extended: Int64) {
+        if extended - top >= Int64(Self.window) {
+            seen = InlineArray(repeating: 0)
+        } else {
+            for skipped in (top + 1)...extended { seen[Self.word(skipped)] &= ~Self.bit(skipped) }
+        }
+        top = extended
+    }
+
+    private mutating func mark(_ extended: Int64) { seen[Self.word(extended)] |= Self.bit(extended) }
+    private func isMarked(_ extended: Int64) -> Bool { seen[Self.word(extended)] & Self.bit(extended) != 0 }
+    private static func word(_ extended: Int64) -> Int { Int(extended >> 6 & 15) }
+    private static func bit(_ extended: Int64) -> UInt64 { 1 << UInt64(extended & 63) }
 
     /// Whether `sequence` lies after `other` in the order of serial numbers (RFC 1982).
     public static func isAfter(_ sequence: UInt16, _ other: UInt16) -> Bool {

@@ -44,6 +44,11 @@ extension ServerMessage {
                     token: try pushToken(refused.token), cause: PushRefusal(rawValue: refused.cause.rawValue) ?? .other,
                     phrase: phrase(refused.phrase)))
         case .push(let push): self = .push(try Push(push))
+        case .floorQueuePosition(let position): self = .floorQueuePosition(try FloorQueuePosition(position))
+        case .listenerLoss(let loss):
+            self = .listenerLoss(
+                percent: try valid(
+                    (0...100).contains(loss.percent) ? Int(loss.percent) : nil, "percent", "is above 100"))
         case nil: throw .unknownKind
         }
     }
@@ -81,6 +86,8 @@ extension ServerMessage {
             wire.pushRefused.cause = .init(rawValue: refused.cause.rawValue) ?? .other
             wire.pushRefused.phrase = phrase(refused.phrase)
         case .push(let push): wire.push = push.wire
+        case .floorQueuePosition(let position): wire.floorQueuePosition = position.wire
+        case .listenerLoss(let percent): wire.listenerLoss.percent = UInt32(min(max(0, percent), 100))
         }
         return wire
     }
@@ -112,6 +119,7 @@ extension ServerMessage.Welcome {
             floor: wire.hasFloor ? try ServerMessage.FloorTaken(wire.floor) : nil,
             memberID: try RelayProtocol.memberID(wire.memberID),
             talkTimeLimit: wire.talkTimeLimitMs == 0 ? nil : .milliseconds(wire.talkTimeLimitMs))
+        hasFloorQueue = wire.hasFloorQueue_p
     }
 
     fileprivate var wire: Pttd_Relay_V1_Welcome {
@@ -124,6 +132,7 @@ extension ServerMessage.Welcome {
         if let floor { wire.floor = floor.wire }
         wire.memberID = Data(memberID.bytes)
         wire.talkTimeLimitMs = talkTimeLimit?.wireMilliseconds ?? 0
+        wire.hasFloorQueue_p = hasFloorQueue
         return wire
     }
 }

@@ -2,137 +2,37 @@
 import MonotonicTime
 import RelayProtocol
 
-/// The floor of one half-duplex channel: idle, taken, or being released.
+/// The floor of one half-duplex channel: idle, taken, or being released; and, where the channel has one, the queue for it.
 ///
-/// The states and timers are those of the floor control server of 3GPP TS 24.380 clause 6.3.4, without queue and
-/// pre-emption. A participant is named by the SSRC the relay gave it. Invariant I4 (one holder at most) holds by the
-/// shape of `State`; `RelayCore` checks it a second time from the outside.
+/// The states and timers are those of the floor control server of 3GPP TS 24.380 clause 6.3.4, without pre-emption. A
+/// participant is named by the SSRC the relay gave it. Invariant I4 (one holder at most) holds by the shape of `State`;
+/// `RelayCore` checks it a second time from the outside. Nobody waits for an idle floor.
 public struct FloorControlStateMachine: Sendable {
-    /// The timers of one channel.
-    public struct Timers: Sendable, Equatable {
-        /// T1: the floor is freed after this long without RTP from its holder.
-        public var mediaTimeout: Duration = .seconds(5)
-        /// T2: a burst may last this long from its first RTP packet.
-        public var talkTimeLimit: Duration = .seconds(60)
-        /// T3: media is accepted for at most this long after a release or a revocation.
-        public var releaseGrace: Duration = .milliseconds(500)
-        /// How long missing packets are waited for once the last one is there.
-        public var reorderGrace: Duration = .milliseconds(100)
-        /// The timers of the design: 5 s, 60 s, 500 ms and 100 ms.
-        public init() {}
-    }
-
-    /// A wish to talk.
-    public struct Request: Sendable, Hashable {
-        /// Who asks.
-        public var ssrc: SSRC
-        /// The asker's number of this request; an answer repeats it.
-        public var requestID: FloorRequestID
-        /// The SFrame key id under which the burst will be sealed.
-        public var keyID: UInt64
-
-        /// A request of `ssrc`.
-        public init(ssrc: SSRC, requestID: FloorRequestID, keyID: UInt64) {
-            self.ssrc = ssrc
-            self.requestID = requestID
-            self.keyID = keyID
-        }
-    }
-
-    /// What may happen to the floor, media aside.
-    public enum Event: Sendable, Equatable {
-        /// A member asks for the floor.
-        case request(Request)
-        /// A member gives the floor, or its wish for it, back. `lastSequence` is `nil` when no media was sent.
-        case release(ssrc: SSRC, requestID: FloorRequestID, lastSequence: UInt16?)
-        /// A member is gone.
-        case left(ssrc: SSRC)
-        /// `nextDeadline` has come, or may have.
-        case deadline
-    }
-
-    /// Why the floor is taken back from its holder.
-    public enum RevokeCause: Sendable, Equatable {
-        /// T2: the burst reached the talk-time limit.
-        case talkTimeLimit
-        /// T1: the holder sent no media.
-        case noMedia
-    }
-
-    /// How a burst ended.
-    public enum EndReason: Sendable, Equatable {
-        /// The holder released the floor.
-        case released
-        /// The floor was taken back.
-        case revoked(RevokeCause)
-        /// The holder left the channel or lost its connection.
-        case left
-        /// The holder asked anew without releasing.
-        case restarted
-    }
-
-    /// What a burst came to.
-    public struct Summary: Sendable, Equatable {
-        /// Its request.
-        public var request: Request
-        /// When the floor was granted.
-        public var grantedAt: Instant
-        /// When its first packet came; `nil` when none did.
-        public var firstMediaAt: Instant?
-        /// The sequence numbers that came.
-        public var sequences: SequenceRecord
-        /// Why it ended.
-        public var reason: EndReason
-    }
-
-    /// What is to be done.
-    public enum Action: Sendable, Equatable {
-        /// Tell the asker it holds the floor and how long it may talk from its first packet on.
-        case grant(Request, talkTime: Duration)
-        /// Tell the asker that `holder` has the floor.
-        case deny(Request, holder: SSRC)
-        /// Tell the other members who talks.
-        case taken(Request)
-        /// Tell the holder that it no longer holds the floor.
-        case revoke(Request, RevokeCause)
-        /// Tell every member that the burst of `ssrc` is over. `lastSequence` is the last one forwarded; `nil` when
-        /// none was.
-        case idle(ssrc: SSRC, lastSequence: UInt16?, Summary)
-    }
-
-    /// What is to be done with an RTP packet.
-    public enum MediaDecision: Sendable, Equatable {
-        /// Pass it on. `isFirst`: the burst's first. `endsBurst`: deliver `.deadline` afterwards.
-        case forward(isFirst: Bool, endsBurst: Bool)
-        /// The sender does not hold the floor.
-        case noFloor
-        /// Sealed under a key id that is not bound to the floor.
-        case wrongKeyID
-        /// Seen before, or too old to tell.
-        case duplicate
-        /// After the last sequence that the release named.
-        case afterRelease
-    }
-
-    private struct Burst: Sendable, Equatable {
+    struct Burst: Sendable, Equatable {
         let request: Request
         let grantedAt: Instant
         var firstMediaAt: Instant?
         var lastMediaAt: Instant?
         var sequences = SequenceRecord()
+        /// Of the packet with the marker, once it has come: those before the lowest that came may still be on their way.
+        var firstSequence: UInt16?
+
+        /// Whether everything from the first packet to `last` has come.
+        func isComplete(through last: UInt16) -> Bool {
+            guard let firstSequence, let lowest = sequences.first else { return false }
+            return !SequenceRecord.isAfter(lowest, firstSequence) && sequences.isComplete(through: last)
+        }
     }
 
-    private struct Releasing: Sendable, Equatable {
+    struct Releasing: Sendable, Equatable {
         var burst: Burst
         /// `nil` until the holder has named it (after a revocation).
         var lastSequence: UInt16?
         var deadline: Instant
         var reason: EndReason
-        /// The first member that asked meanwhile: it is answered within the grace, with its audio held until then.
-        var waiting: Request?
     }
 
-    private enum State: Sendable, Equatable {
+    enum State: Sendable, Equatable {
         case idle
         case taken(Burst)
         case releasing(Releasing)
@@ -140,11 +40,16 @@ public struct FloorControlStateMachine: Sendable {
 
     /// The timers in force.
     public let timers: Timers
-    private var state = State.idle
+    /// Whether requests may wait for as long as somebody talks.
+    public let hasQueue: Bool
+    var state = State.idle
+    /// Those who asked and are to be granted: at a channel without a queue at most one, while the floor is being released.
+    private var queue = FloorQueue()
 
     /// An idle floor.
-    public init(timers: Timers = Timers()) {
+    public init(timers: Timers = Timers(), hasQueue: Bool = false) {
         self.timers = timers
+        self.hasQueue = hasQueue
     }
 
     /// The request that holds the floor or is releasing it.
@@ -157,13 +62,9 @@ public struct FloorControlStateMachine: Sendable {
     }
 
     /// Whether `request` holds the floor, is releasing it, or waits for it.
-    public func isUnderWay(_ request: Request) -> Bool {
-        if holder == request { return true }
-        if case .releasing(let releasing) = state { return releasing.waiting == request }
-        return false
-    }
+    public func isUnderWay(_ request: Request) -> Bool { holder == request || queue.contains(request) }
 
-    /// When `.deadline` must be delivered, at the latest; `nil` while idle.
+    /// When `.deadline` must be delivered, at the latest; `nil` while idle. Those who wait do so without a limit of their own.
     public var nextDeadline: Instant? {
         switch state {
         case .idle: nil
@@ -177,57 +78,60 @@ public struct FloorControlStateMachine: Sendable {
 
     /// Takes an event and says what is to be done.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
-        switch event {
-        case .request(let request): handle(request, at: now)
-        case .release(let ssrc, let requestID, let lastSequence):
-            release(ssrc: ssrc, requestID: requestID, lastSequence: lastSequence, at: now)
-        case .left(let ssrc): left(ssrc, at: now)
-        case .deadline: deadline(at: now)
-        }
+        let actions =
+            switch event {
+            case .request(let request): handle(request, at: now)
+            case .release(let ssrc, let requestID, let lastSequence):
+                release(ssrc: ssrc, requestID: requestID, lastSequence: lastSequence, at: now)
+            case .left(let ssrc): left(ssrc, at: now)
+            case .deadline: deadline(at: now)
+            }
+        assert(state != .idle || queue.isEmpty, "somebody waits for a floor that nobody holds")
+        return actions
     }
 
     // MARK: Requests
 
     private mutating func handle(_ request: Request, at now: Instant) -> [Action] {
-        switch state {
-        case .idle:
-            return grant(request, at: now)
-        case .taken(let burst) where burst.request == request:
-            // Asked again: the same answer, with what is left of the talk time.
+        if isUnderWay(request) { return answerAgain(request, at: now) }
+        var actions: [Action] = []
+        // One request for each member: a newer one takes the place of the older.
+        if let older = queue.remove(where: { $0.ssrc == request.ssrc }), let holder {
+            actions.append(.deny(older, holder: holder.ssrc))
+        }
+        if case .taken(let burst) = state, burst.request.ssrc == request.ssrc {
+            actions += end(burst, reason: .restarted)
+        }
+        queue.insert(request)
+        return actions + advance(at: now)
+    }
+
+    /// Asked again: the same answer, with what is left of the talk time.
+    private func answerAgain(_ request: Request, at now: Instant) -> [Action] {
+        if case .taken(let burst) = state, burst.request == request {
             let used = burst.firstMediaAt.map { now - $0 } ?? .zero
             return [.grant(request, talkTime: max(.zero, timers.talkTimeLimit - used))]
-        case .taken(let burst) where burst.request.ssrc == request.ssrc:
-            return end(burst, reason: .restarted) + grant(request, at: now)
-        case .taken(let burst):
-            return [.deny(request, holder: burst.request.ssrc)]
-        case .releasing(let releasing):
-            return handle(request, while: releasing, at: now)
         }
+        return queue.toldPosition(of: request).map { [.queued(request, position: $0)] } ?? []
     }
 
-    private mutating func handle(_ request: Request, while releasing: Releasing, at now: Instant) -> [Action] {
-        if releasing.burst.request == request { return [] }
-        if releasing.burst.request.ssrc == request.ssrc {
-            let actions = finish(releasing, at: now)
-            return actions + handle(request, at: now)
+    /// Gives an idle floor to who is first, and tells the others what is new for them.
+    private mutating func advance(at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        if state == .idle, let next = queue.popFirst() {
+            state = .taken(Burst(request: next, grantedAt: now))
+            actions += [.grant(next, talkTime: timers.talkTimeLimit), .taken(next)]
         }
-        var releasing = releasing
-        guard let waiting = releasing.waiting else {
-            releasing.waiting = request
-            state = .releasing(releasing)
-            return []
+        guard let holder else { return actions }
+        let isReleasing = if case .releasing = state { true } else { false }
+        for outcome in queue.settle(holdsFirst: isReleasing, isOpen: hasQueue) {
+            switch outcome {
+            case .moved(let request, let position): actions.append(.queued(request, position: position))
+            case .refused(let request): actions.append(.deny(request, holder: holder.ssrc))
+            case .full(let request): actions.append(.queueFull(request))
+            }
         }
-        if waiting == request { return [] }
-        guard waiting.ssrc == request.ssrc else { return [.deny(request, holder: releasing.burst.request.ssrc)] }
-        releasing.waiting = request
-        state = .releasing(releasing)
-        return [.deny(waiting, holder: releasing.burst.request.ssrc)]
-    }
-
-    private mutating func grant(_ request: Request, at now: Instant) -> [Action] {
-        assert(state == .idle, "the floor is granted only while nobody holds it")
-        state = .taken(Burst(request: request, grantedAt: now))
-        return [.grant(request, talkTime: timers.talkTimeLimit), .taken(request)]
+        return actions
     }
 
     // MARK: Release and end
@@ -246,13 +150,9 @@ public struct FloorControlStateMachine: Sendable {
             guard releasing.lastSequence == nil else { return [] }
             releasing.lastSequence = lastSequence
             return settle(releasing, at: now)
-        case .releasing(var releasing)
-        where releasing.waiting?.ssrc == ssrc && releasing.waiting?.requestID == requestID:
-            releasing.waiting = nil
-            state = .releasing(releasing)
-            return []
         default:
-            return []
+            guard queue.remove(where: { $0.ssrc == ssrc && $0.requestID == requestID }) != nil else { return [] }
+            return advance(at: now)
         }
     }
 
@@ -268,24 +168,23 @@ public struct FloorControlStateMachine: Sendable {
     }
 
     /// With the last packet there, only reordered ones can still be on their way.
-    private func hasten(_ releasing: inout Releasing, at now: Instant) {
+    func hasten(_ releasing: inout Releasing, at now: Instant) {
         guard let last = releasing.lastSequence, releasing.burst.sequences.highest == last else { return }
         releasing.deadline = min(releasing.deadline, now + timers.reorderGrace)
     }
 
     private func isOver(_ burst: Burst, last: UInt16) -> Bool {
-        if burst.sequences.isComplete(through: last) { return true }
+        if burst.isComplete(through: last) { return true }
         // A release that names a sequence already passed is honoured, not waited for.
         guard let highest = burst.sequences.highest else { return false }
         return SequenceRecord.isAfter(highest, last)
     }
 
     private mutating func finish(_ releasing: Releasing, at now: Instant) -> [Action] {
-        var actions = end(releasing.burst, reason: releasing.reason)
-        if let waiting = releasing.waiting { actions += grant(waiting, at: now) }
-        return actions
+        end(releasing.burst, reason: releasing.reason) + advance(at: now)
     }
 
+    /// The floor is idle; `advance` must follow.
     private mutating func end(_ burst: Burst, reason: EndReason) -> [Action] {
         state = .idle
         let summary = Summary(
@@ -295,19 +194,15 @@ public struct FloorControlStateMachine: Sendable {
     }
 
     private mutating func left(_ ssrc: SSRC, at now: Instant) -> [Action] {
+        let waited = queue.remove(where: { $0.ssrc == ssrc }) != nil
         switch state {
         case .taken(let burst) where burst.request.ssrc == ssrc:
-            return end(burst, reason: .left)
+            return end(burst, reason: .left) + advance(at: now)
         case .releasing(var releasing) where releasing.burst.request.ssrc == ssrc:
-            if releasing.reason == .released { return finish(releasing, at: now) }
-            releasing.reason = .left
+            if releasing.reason != .released { releasing.reason = .left }
             return finish(releasing, at: now)
-        case .releasing(var releasing) where releasing.waiting?.ssrc == ssrc:
-            releasing.waiting = nil
-            state = .releasing(releasing)
-            return []
         default:
-            return []
+            return waited ? advance(at: now) : []
         }
     }
 
@@ -324,41 +219,9 @@ public struct FloorControlStateMachine: Sendable {
                         reason: .revoked(.talkTimeLimit)))
                 return [.revoke(burst.request, .talkTimeLimit)]
             }
-            return [.revoke(burst.request, .noMedia)]
-                + end(burst, reason: .revoked(.noMedia))
+            return [.revoke(burst.request, .noMedia)] + end(burst, reason: .revoked(.noMedia)) + advance(at: now)
         case .releasing(let releasing):
             return finish(releasing, at: now)
-        }
-    }
-
-    // MARK: Media
-
-    /// Decides on an RTP packet of `ssrc` sealed under `keyID`. Allocates nothing.
-    public mutating func media(ssrc: SSRC, keyID: UInt64, sequence: UInt16, at now: Instant) -> MediaDecision {
-        switch state {
-        case .idle:
-            return .noFloor
-        case .taken(var burst):
-            guard burst.request.ssrc == ssrc else { return .noFloor }
-            guard burst.request.keyID == keyID else { return .wrongKeyID }
-            guard burst.sequences.insert(sequence) == .new else { return .duplicate }
-            let isFirst = burst.firstMediaAt == nil
-            if isFirst { burst.firstMediaAt = now }
-            burst.lastMediaAt = now
-            state = .taken(burst)
-            return .forward(isFirst: isFirst, endsBurst: false)
-        case .releasing(var releasing):
-            guard releasing.burst.request.ssrc == ssrc else { return .noFloor }
-            guard releasing.burst.request.keyID == keyID else { return .wrongKeyID }
-            if let last = releasing.lastSequence, SequenceRecord.isAfter(sequence, last) { return .afterRelease }
-            guard releasing.burst.sequences.insert(sequence) == .new else { return .duplicate }
-            let isFirst = releasing.burst.firstMediaAt == nil
-            if isFirst { releasing.burst.firstMediaAt = now }
-            releasing.burst.lastMediaAt = now
-            let ends = releasing.lastSequence.map { releasing.burst.sequences.isComplete(through: $0) } ?? false
-            if ends { releasing.deadline = now } else { hasten(&releasing, at: now) }
-            state = .releasing(releasing)
-            return .forward(isFirst: isFirst, endsBurst: ends)
         }
     }
 }

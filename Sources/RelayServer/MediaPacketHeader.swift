@@ -8,6 +8,8 @@ public struct MediaPacketHeader: Sendable, Hashable {
     public var ssrc: SSRC
     /// The RTP sequence number.
     public var sequence: UInt16
+    /// The RTP marker: the burst's first packet.
+    public var marker: Bool
     /// The SFrame key id.
     public var keyID: UInt64
 
@@ -15,9 +17,10 @@ public struct MediaPacketHeader: Sendable, Hashable {
     public static let packetBytesMinimum = RTPHeader.byteCount + 1 + 1 + 16
 
     /// Those fields.
-    public init(ssrc: SSRC, sequence: UInt16, keyID: UInt64) {
+    public init(ssrc: SSRC, sequence: UInt16, marker: Bool, keyID: UInt64) {
         self.ssrc = ssrc
         self.sequence = sequence
+        self.marker = marker
         self.keyID = keyID
     }
 
@@ -27,6 +30,6 @@ public struct MediaPacketHeader: Sendable, Hashable {
             let frame = try? SFrameHeader(
                 parsing: UnsafeRawBufferPointer(rebasing: packet[RTPHeader.byteCount...]))
         else { return nil }
-        self.init(ssrc: rtp.ssrc, sequence: rtp.sequence, keyID: frame.keyID.rawValue)
+        self.init(ssrc: rtp.ssrc, sequence: rtp.sequence, marker: rtp.marker, keyID: frame.keyID.rawValue)
     }
 }

@@ -19,12 +19,12 @@ struct MessageBucket: Sendable, Equatable {
         self.init(depth: limits.messageBurst, perSecond: limits.messagesPerSecond, at: now)
     }
 
-    /// Takes one message's worth; false when they come too fast.
-    mutating func take(at now: Instant) -> Bool {
+    /// Takes `count` messages' worth; false when they come too fast.
+    mutating func take(_ count: Int = 1, at now: Instant) -> Bool {
         tokens = min(depth, tokens + Double((now - filledAt).nanoseconds) / 1e9 * perSecond)
         filledAt = now
-        guard tokens >= 1 else { return false }
-        tokens -= 1
+        guard tokens >= Double(count) else { return false }
+        tokens -= Double(count)
         return true
     }
 }

@@ -5,7 +5,7 @@ import RelayProtocol
 /// What `RelayCore` knows of one channel.
 struct RelayChannel: Sendable {
     /// One member, on the connection it joined with last.
-    struct Member: Sendable {
+    struct Member: Sendable, Equatable {
         let connection: ConnectionID
         let id: MemberID
         let name: DisplayName
@@ -16,6 +16,11 @@ struct RelayChannel: Sendable {
         /// The last sign that it hears, or when the burst began.
         var reportedAt: Instant
         var isSilent = false
+        /// The last request for lost packets, and how many more may come; made with the first.
+        var lastRepairID: UInt32 = 0
+        var repairRequests: MessageBucket?
+        var repairBytes: MessageBucket?
+        var reception = ListenerReception()
 
         init(
             connection: ConnectionID, id: MemberID, name: DisplayName, ssrc: SSRC, downlinkKey: DownlinkKey,
@@ -46,14 +51,22 @@ struct RelayChannel: Sendable {
     /// Of the clients that are no members and get pushes only.
     var pushConnectionOfMember: [MemberID: ConnectionID] = [:]
     var burstBytes = 0
+    /// What was said last.
+    var store: BurstStore
+    /// Packets of the current burst that came, and those of them that had been lost at first.
+    var talkerLoss = TalkerLoss()
     private(set) var nextReportCheck = Instant.zero
     /// Who was granted the floor, kept apart from `floor` to check it.
     private(set) var speaker: SSRC?
 
-    init(configuration: RelayChannelConfiguration, mediaKey: MediaKey, timers: FloorControlStateMachine.Timers) {
+    init(
+        configuration: RelayChannelConfiguration, mediaKey: MediaKey, timers: FloorControlStateMachine.Timers,
+        store: BurstStore.Limits = .init()
+    ) {
+        self.store = BurstStore(limits: store)
         self.configuration = configuration
         self.mediaKey = mediaKey
-        floor = FloorControlStateMachine(timers: timers)
+        floor = FloorControlStateMachine(timers: timers, hasQueue: configuration.hasFloorQueue)
     }
 
     var name: DisplayName { configuration.name }
@@ -72,7 +85,10 @@ struct RelayChannel: Sendable {
     /// Checks invariant I4: nobody is granted the floor while another holds it.
     mutating func noteSpeaker(_ ssrc: SSRC) {
         precondition(speaker == nil || speaker == ssrc, "two members hold the floor")
-        if speaker == nil { burstBytes = 0 }
+        if speaker == nil {
+            burstBytes = 0
+            talkerLoss = TalkerLoss()
+        }
         speaker = ssrc
     }
 
@@ -85,8 +101,9 @@ struct RelayChannel: Sendable {
         members = [:]
         connectionOfMember = [:]
         pushConnectionOfMember = [:]
-        floor = FloorControlStateMachine(timers: floor.timers)
+        floor = FloorControlStateMachine(timers: floor.timers, hasQueue: floor.hasQueue)
         speaker = nil
+        store.removeAll()
     }
 
     func summary(of burst: FloorControlStateMachine.Summary, at now: Instant) -> RelayBurstSummary {

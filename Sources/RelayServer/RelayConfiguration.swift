@@ -9,12 +9,15 @@ public struct RelayChannelConfiguration: Sendable, Hashable {
     public var name: DisplayName
     /// The secret that opens it.
     public var token: InvitationToken
+    /// Whether a request for the floor waits while somebody talks, instead of being refused.
+    public var hasFloorQueue: Bool
 
     /// A channel opened by `token`.
-    public init(id: ChannelID, name: DisplayName, token: InvitationToken) {
+    public init(id: ChannelID, name: DisplayName, token: InvitationToken, hasFloorQueue: Bool = false) {
         self.id = id
         self.name = name
         self.token = token
+        self.hasFloorQueue = hasFloorQueue
     }
 }
 
@@ -38,6 +41,20 @@ public struct RelayLimits: Sendable, Hashable {
     public var datagramBytes = 1_160
     /// Bytes of control messages that may wait for one connection to take them.
     public var controlBacklogBytes = 256 * 1_024
+    /// Requests for lost packets that a member may send at once, and each second in the long run.
+    public var repairBurst = 16
+    /// See `repairBurst`.
+    public var repairsPerSecond = 20
+    /// Bytes of lost packets that a member is sent again at once…
+    public var repairBytes = 256 * 1_024
+    /// …and each second in the long run.
+    public var repairBytesPerSecond = 64 * 1_024
+    /// Answers that may be on their way to one member.
+    public var repairAnswers = 8
+    /// What is kept of each channel's last bursts.
+    public var burstStore = BurstStore.Limits()
+    /// How often a talker is told what the listeners miss, at most.
+    public var listenerLossInterval: Duration = .seconds(2)
     /// A listener's media stop after this long without a reception report.
     public var reportTimeout: Duration = .seconds(10)
     /// Listeners keep, and the relay grants, the epoch before the current one for this long.

@@ -5,11 +5,15 @@ import RelayProtocol
 
 /// The state machine of a relay: members, channels, their floors and keys.
 ///
-/// Events go in, actions come out; media packets are decided upon one by one by `media`, which allocates nothing while
-/// a burst runs. Connections are known by their number and by the pin of the client's key, which names the member.
+/// Events go in, actions come out; media packets are decided upon one by one by `media`, and kept for
+/// listeners who miss them (`BurstStore`). Connections are known by their number and by the pin of the client's key, which names the member.
 public struct RelayCore: Sendable {
     struct Connection: Sendable {
         enum State: Sendable, Equatable {
+            /// What came is early data, which somebody may have recorded: the handshake is not complete.
+            case greeting
+            /// The same, and its join is there.
+            case greeted(EarlyJoin)
             case joining
             case member(channel: Int)
             case pushOnly(channel: Int)
@@ -29,7 +33,7 @@ public struct RelayCore: Sendable {
     var connections: [ConnectionID: Connection] = [:]
     /// Until when those who are not members may stay.
     var pending: [ConnectionID: Instant] = [:]
-    private var channelNumbers: [ChannelID: Int] = [:]
+    private(set) var channelNumbers: [ChannelID: Int] = [:]
     private var sources: Set<SSRC> = []
     var random: any RandomNumberGenerator & Sendable
     private(set) var isShuttingDown = false
@@ -56,7 +60,8 @@ public struct RelayCore: Sendable {
         for configuration in channels.prefix(limits.channels) where channelNumbers[configuration.id] == nil {
             channelNumbers[configuration.id] = self.channels.count
             let key = Self.mediaKey(epoch: UInt16.random(in: 0...UInt16.max, using: &self.random), &self.random)
-            self.channels.append(RelayChannel(configuration: configuration, mediaKey: key, timers: timers))
+            self.channels.append(
+                RelayChannel(configuration: configuration, mediaKey: key, timers: timers, store: limits.burstStore))
         }
     }
 
@@ -65,6 +70,7 @@ public struct RelayCore: Sendable {
         var next: Instant?
         for channel in channels {
             if let due = channel.floor.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
+            if let due = channel.store.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
         }
         for due in pending.values where due < next ?? Instant(nanoseconds: .max) { next = due }
         return next
@@ -83,7 +89,9 @@ public struct RelayCore: Sendable {
     /// Takes an event and says what is to be done.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
         switch event {
-        case .connected(let id, let pin): return connected(id, pin, at: now)
+        case .greeted(let id, let pin): return connected(id, pin, .greeting, at: now)
+        case .connected(let id, let pin):
+            return connections[id] == nil ? connected(id, pin, .joining, at: now) : confirmed(id, at: now)
         case .message(let id, let message): return receive(message, from: id, at: now)
         case .violation(let id, let what): return violation(id, what, at: now)
         case .disconnected(let id): return remove(id, at: now)
@@ -95,12 +103,14 @@ public struct RelayCore: Sendable {
 
     // MARK: Connections
 
-    private mutating func connected(_ id: ConnectionID, _ pin: PublicKeyPin, at now: Instant) -> [Action] {
+    private mutating func connected(
+        _ id: ConnectionID, _ pin: PublicKeyPin, _ state: Connection.State, at now: Instant
+    ) -> [Action] {
         guard !isShuttingDown, connections.count < limits.connections else {
             return [.close(id, .goingDown, isShuttingDown ? "the relay is going down" : "the relay is full")]
         }
         connections[id] = Connection(
-            member: MemberID(pin), state: .joining, bucket: MessageBucket(limits: limits, at: now))
+            member: MemberID(pin), state: state, bucket: MessageBucket(limits: limits, at: now))
         pending[id] = now + limits.joinTime
         return []
     }
@@ -110,12 +120,16 @@ public struct RelayCore: Sendable {
         counters.messagesIn += 1
         let isAskedFor =
             if case .pushReceipt(let receipt) = message { pushes.awaitsReceipt(receipt.id, from: id) } else { false }
-        let isWithinRate = isAskedFor || connection.bucket.take(at: now)
+        let isWithinRate = isAskedFor || message.isRepair || connection.bucket.take(at: now)
         connections[id] = connection
         guard isWithinRate else { return violation(id, "too many messages", at: now) }
         switch (connection.state, message) {
         case (.refused, _):
             return []
+        case (.greeting, .join(let join)):
+            return greet(join, id, connection.member, at: now)
+        case (.greeting, _), (.greeted, _):
+            return violation(id, "early data that is no join", at: now)
         case (.joining, .join(let join)):
             return self.join(join, id, connection.member, at: now)
         case (_, .leave):
@@ -127,8 +141,11 @@ public struct RelayCore: Sendable {
             return apply(
                 .release(ssrc: ssrc, requestID: release.requestID, lastSequence: release.lastSequence),
                 channel: channel, at: now)
-        case (.member(let channel), .receptionReport):
-            return channels[channel].reported(id, number: channel, at: now)
+        case (.member(let channel), .receptionReport(let report)):
+            return reported(report, by: id, channel: channel, at: now)
+        case (.member, .mediaRepair(let packet)): return repaired(packet, from: id, at: now)
+        case (.member(let channel), .repairRequest(let request)):
+            return answer(request, from: id, channel: channel, at: now)
         case (.member, .join), (.pushOnly, .join):
             return violation(id, "a second join on one connection", at: now)
         case (.member, .pushRegister), (.member, .pushUnregister), (.member, .pushReceipt),
@@ -141,7 +158,7 @@ public struct RelayCore: Sendable {
         }
     }
 
-    private mutating func violation(_ id: ConnectionID, _ what: String, at now: Instant) -> [Action] {
+    mutating func violation(_ id: ConnectionID, _ what: String, at now: Instant) -> [Action] {
         guard connections[id] != nil else { return [] }
         counters.protocolViolations += 1
         return [.note(.violation(id, what)), .close(id, .protocolViolation, what)] + remove(id, at: now)
@@ -156,6 +173,7 @@ public struct RelayCore: Sendable {
         {
             channels[number].pushConnectionOfMember[connection.member] = nil
         }
+        if case .greeted(.welcomed(let welcome)) = connection.state { sources.remove(welcome.member.ssrc) }
         guard case .member(let number) = connection.state else { return [] }
         guard let member = channels[number].members[id] else { return [] }
         var actions = takeOut(member, channel: number, at: now)
@@ -166,7 +184,7 @@ public struct RelayCore: Sendable {
     }
 
     /// Ends a membership without telling anyone but of the floor, when it held it.
-    private mutating func takeOut(_ member: RelayChannel.Member, channel number: Int, at now: Instant) -> [Action] {
+    mutating func takeOut(_ member: RelayChannel.Member, channel number: Int, at now: Instant) -> [Action] {
         channels[number].members[member.connection] = nil
         channels[number].connectionOfMember[member.id] = nil
         var actions: [Action] = [.stopMedia(member.connection, channel: number)]
@@ -190,6 +208,7 @@ public struct RelayCore: Sendable {
             if let due = channels[number].floor.nextDeadline, due <= now {
                 actions += apply(.deadline, channel: number, at: now)
             }
+            channels[number].store.expire(at: now)
         }
         for id in pending.filter({ $0.value <= now }).keys.sorted() {
             if connections[id]?.state == .refused {
@@ -205,65 +224,105 @@ public struct RelayCore: Sendable {
 
     // MARK: Joining
 
-    private mutating func join(
+    mutating func join(
         _ join: ClientMessage.Join, _ id: ConnectionID, _ memberID: MemberID, at now: Instant
     ) -> [Action] {
-        guard join.protocolVersion == RelayProtocolLimits.version else {
-            return refuse(id, .unsupportedVersion, "the relay speaks version \(RelayProtocolLimits.version)", at: now)
-        }
-        guard let number = channelNumbers[join.channel], channels[number].configuration.token == join.token else {
-            return refuse(id, .notInvited, "no such channel, or the invitation does not open it", at: now)
+        let number: Int
+        switch opens(join) {
+        case .success(let opened): number = opened
+        case .failure(let refusal): return refuse(id, refusal.cause, refusal.phrase, at: now)
         }
         if join.isPushOnly { return joinForPushes(id, memberID, channel: number, at: now) }
-        var actions: [Action] = []
-        let older = channels[number].connectionOfMember[memberID]
-        if let older, let member = channels[number].members[older] {
-            connections[older] = nil
-            pushes.disconnected(older, of: memberID, at: now)
-            actions.append(.close(older, .replaced, "the member joined on another connection"))
-            actions += takeOut(member, channel: number, at: now)
-        } else if channels[number].members.count >= limits.membersPerChannel {
+        guard hasRoom(for: memberID, channel: number) else {
             return refuse(id, .channelFull, "the channel has \(limits.membersPerChannel) members", at: now)
         }
-        let member = RelayChannel.Member(
-            connection: id, id: memberID, name: join.displayName, ssrc: freshSource(),
+        let member = newMember(join, id, memberID, at: now)
+        return enter(member, channel: number, at: now) { core in core.welcome(member, channel: number) }
+    }
+
+    /// The channel that the join is for, or why it is not let in.
+    func opens(_ join: ClientMessage.Join) -> Result<Int, JoinRefused> {
+        guard join.protocolVersion == RelayProtocolLimits.version else {
+            return .failure(
+                JoinRefused(.unsupportedVersion, "the relay speaks version \(RelayProtocolLimits.version)"))
+        }
+        guard let number = channelNumbers[join.channel], channels[number].configuration.token == join.token else {
+            return .failure(JoinRefused(.notInvited, "no such channel, or the invitation does not open it"))
+        }
+        return .success(number)
+    }
+
+    struct JoinRefused: Error {
+        let cause: JoinRefusal
+        let phrase: String
+        init(_ cause: JoinRefusal, _ phrase: String) { (self.cause, self.phrase) = (cause, phrase) }
+    }
+
+    /// Whether one more may be on the channel; who is on it already takes its own place.
+    func hasRoom(for member: MemberID, channel number: Int) -> Bool {
+        channels[number].connectionOfMember[member] != nil
+            || channels[number].members.count < limits.membersPerChannel
+    }
+
+    mutating func newMember(
+        _ join: ClientMessage.Join, _ id: ConnectionID, _ member: MemberID, at now: Instant
+    ) -> RelayChannel.Member {
+        RelayChannel.Member(
+            connection: id, id: member, name: join.displayName, ssrc: freshSource(),
             downlinkKey: Self.downlinkKey(&random), reportedAt: now)
+    }
+
+    /// Makes it a member, in place of its older connection; `greeting` says what it is told of the channel.
+    mutating func enter(
+        _ member: RelayChannel.Member, channel number: Int, at now: Instant, greeting: (Self) -> [Action]
+    ) -> [Action] {
+        let id = member.connection
+        var actions: [Action] = []
+        let older = channels[number].connectionOfMember[member.id]
+        if let older, let former = channels[number].members[older] {
+            connections[older] = nil
+            pushes.disconnected(older, of: member.id, at: now)
+            actions.append(.close(older, .replaced, "the member joined on another connection"))
+            actions += takeOut(former, channel: number, at: now)
+        }
         let others = channels[number].everyone
-        actions += welcome(member, channel: number)
+        actions += greeting(self)
+        actions.append(.startMedia(id, channel: number, key: member.downlinkKey, ssrc: member.ssrc))
         connections[id]?.state = .member(channel: number)
         pending[id] = nil
         channels[number].members[id] = member
-        channels[number].connectionOfMember[memberID] = id
+        channels[number].connectionOfMember[member.id] = id
         if !others.isEmpty { actions.append(.send(.memberJoined(member.asMessage), to: others)) }
         actions.append(
             .note(
                 .memberJoined(
-                    channel: channels[number].name, member: memberID, name: member.name, ssrc: member.ssrc,
+                    channel: channels[number].name, member: member.id, name: member.name, ssrc: member.ssrc,
                     replaced: older != nil)))
         return actions
     }
 
-    private func welcome(_ member: RelayChannel.Member, channel number: Int) -> [Action] {
+    /// What a newcomer is told of the channel.
+    func welcome(_ member: RelayChannel.Member, channel number: Int) -> [Action] {
         let channel = channels[number]
-        // The talker first, so that a listener who comes late knows the name of who talks.
-        let others = channel.members.values.sorted {
+        // The talker first, so that a listener who comes late knows the name of who talks. Its own older connection is
+        // still there while it is welcomed early.
+        let others = channel.members.values.filter { $0.id != member.id }.sorted {
             ($0.ssrc == channel.speaker ? 0 : 1, $0.connection) < ($1.ssrc == channel.speaker ? 0 : 1, $1.connection)
         }.map(\.asMessage)
-        let welcome = ServerMessage.Welcome(
+        var welcome = ServerMessage.Welcome(
             ssrc: member.ssrc, downlinkKey: member.downlinkKey, mediaKey: channel.mediaKey,
             channelName: channel.name, members: Array(others.prefix(RelayProtocolLimits.welcomeMembersMaximum)),
-            floor: channel.floorTaken, memberID: member.id, talkTimeLimit: channel.floor.timers.talkTimeLimit)
-        var actions: [Action] = [
-            .send(.welcome(welcome), to: [member.connection]),
-            .startMedia(member.connection, channel: number, key: member.downlinkKey, ssrc: member.ssrc),
-        ]
+            floor: channel.floorTaken(for: member.id), memberID: member.id,
+            talkTimeLimit: channel.floor.timers.talkTimeLimit)
+        welcome.hasFloorQueue = channel.floor.hasQueue
+        var actions: [Action] = [.send(.welcome(welcome), to: [member.connection])]
         for other in others.dropFirst(RelayProtocolLimits.welcomeMembersMaximum) {
             actions.append(.send(.memberJoined(other), to: [member.connection]))
         }
         return actions
     }
 
-    private mutating func refuse(
+    mutating func refuse(
         _ id: ConnectionID, _ cause: JoinRefusal, _ phrase: String, at now: Instant
     ) -> [Action] {
         counters.joinsRefused += 1
@@ -275,116 +334,24 @@ public struct RelayCore: Sendable {
         ]
     }
 
-    // MARK: The floor
-
-    private mutating func floorRequest(
-        _ request: ClientMessage.FloorRequest, from id: ConnectionID, channel number: Int, at now: Instant
-    ) -> [Action] {
-        guard var member = channels[number].members[id] else { return [] }
-        let wish = FloorControlStateMachine.Request(
-            ssrc: member.ssrc, requestID: request.requestID, keyID: request.keyID)
-        if !channels[number].floor.isUnderWay(wish) {
-            guard request.requestID > member.lastRequestID else {
-                return violation(id, "a floor request that is not newer than the last", at: now)
-            }
-            let isFresh = request.keyID != member.lastKeyID
-            member.lastRequestID = request.requestID
-            member.lastKeyID = request.keyID
-            channels[number].members[id] = member
-            guard channels[number].allows(epoch: UInt16(request.keyID >> 48), at: now), isFresh else {
-                let phrase = isFresh ? "the key id is of another epoch" : "the key id was used before"
-                return deny(wish, .other, phrase, channel: number)
-            }
-        }
-        return apply(.request(wish), channel: number, at: now)
-    }
-
-    private func deny(
-        _ request: FloorControlStateMachine.Request, _ cause: FloorDenyCause, _ phrase: String, channel number: Int
-    ) -> [Action] {
-        guard let member = channels[number].member(of: request.ssrc) else { return [] }
-        return [
-            .send(
-                .floorDeny(.init(requestID: request.requestID, cause: cause, phrase: phrase)), to: [member.connection]),
-            .note(
-                .floorDenied(
-                    channel: channels[number].name, member: member.id, requestID: request.requestID, cause)),
-        ]
-    }
-
-    private mutating func apply(
-        _ event: FloorControlStateMachine.Event, channel number: Int, at now: Instant
-    ) -> [Action] {
-        channels[number].floor.handle(event, at: now).flatMap { carryOut($0, channel: number, at: now) }
-    }
-
-    private mutating func carryOut(
-        _ action: FloorControlStateMachine.Action, channel number: Int, at now: Instant
-    ) -> [Action] {
-        let name = channels[number].name
-        switch action {
-        case .grant(let request, let talkTime):
-            channels[number].noteSpeaker(request.ssrc)
-            guard let member = channels[number].member(of: request.ssrc) else { return [] }
-            return [
-                .send(
-                    .floorGranted(.init(requestID: request.requestID, duration: talkTime)), to: [member.connection]),
-                .note(.floorGranted(channel: name, member: member.id, requestID: request.requestID)),
-            ]
-        case .taken(let request):
-            guard let member = channels[number].member(of: request.ssrc) else { return [] }
-            let others = channels[number].everyone.filter { $0 != member.connection }
-            guard !others.isEmpty else { return [] }
-            let taken = ServerMessage.FloorTaken(talker: member.id, ssrc: request.ssrc, keyID: request.keyID)
-            return [.send(.floorTaken(taken), to: others)]
-        case .deny(let request, let holder):
-            let talker = channels[number].member(of: holder)?.name.text ?? "another member"
-            return deny(request, .anotherClientHasPermission, "\(talker) is talking", channel: number)
-        case .revoke(let request, let cause):
-            return revoke(request, cause, channel: number)
-        case .idle(let ssrc, let lastSequence, let summary):
-            channels[number].noteIdle(of: ssrc)
-            let everyone = channels[number].everyone
-            let note = Action.note(.burstEnded(channel: name, channels[number].summary(of: summary, at: now)))
-            guard !everyone.isEmpty else { return [note] }
-            return [.send(.floorIdle(.init(ssrc: ssrc, lastSequence: lastSequence)), to: everyone), note]
-        }
-    }
-
-    private func revoke(
-        _ request: FloorControlStateMachine.Request, _ cause: FloorControlStateMachine.RevokeCause,
-        channel number: Int
-    ) -> [Action] {
-        guard let member = channels[number].member(of: request.ssrc) else { return [] }
-        let (wireCause, phrase): (FloorRevokeCause, String) =
-            switch cause {
-            case .talkTimeLimit: (.mediaBurstTooLong, "the talk-time limit is over")
-            case .noMedia: (.other, "no media came")
-            }
-        return [
-            .send(
-                .floorRevoke(.init(requestID: request.requestID, cause: wireCause, phrase: phrase)),
-                to: [member.connection]),
-            .note(
-                .floorRevoked(
-                    channel: channels[number].name, member: member.id, requestID: request.requestID, wireCause)),
-        ]
-    }
-
     // MARK: Media
 
-    /// Decides on a media packet that came from `id`.
+    /// Decides on a media packet that came from `id`, in a datagram or, when its datagram was lost, on the control stream. It is
+    /// kept when it is forwarded.
     ///
     /// - Returns: What to do with the packet, and what else there is to do afterwards (empty in the middle of a burst).
     public mutating func media(
-        _ packet: MediaPacketHeader, byteCount: Int, from id: ConnectionID, at now: Instant
+        _ packet: MediaPacketHeader, bytes: [UInt8], isRepaired: Bool = false, from id: ConnectionID, at now: Instant
     ) -> (MediaDecision, [Action]) {
         counters.packetsIn += 1
         guard let connection = connections[id], case .member(let number) = connection.state,
-            let ssrc = channels[number].members[id]?.ssrc
+            let member = channels[number].members[id]
         else { return drop(.notJoined) }
+        let ssrc = member.ssrc
         guard packet.ssrc == ssrc else { return drop(.foreignSource) }
-        switch channels[number].floor.media(ssrc: ssrc, keyID: packet.keyID, sequence: packet.sequence, at: now) {
+        switch channels[number].floor.media(
+            ssrc: ssrc, keyID: packet.keyID, sequence: packet.sequence, marker: packet.marker, at: now)
+        {
         case .noFloor: return drop(.noFloor)
         case .wrongKeyID: return drop(.wrongKeyID)
         case .duplicate: return drop(.duplicate)
@@ -392,7 +359,10 @@ public struct RelayCore: Sendable {
         case .forward(let isFirst, let endsBurst):
             assert(channels[number].speaker == ssrc, "only the holder's media are forwarded")
             counters.packetsForwarded += 1
-            channels[number].burstBytes += byteCount
+            channels[number].burstBytes += bytes.count
+            channels[number].talkerLoss.note(isRepaired: isRepaired)
+            channels[number].store.keep(
+                bytes, of: member.id, ssrc: ssrc, keyID: packet.keyID, sequence: packet.sequence, at: now)
             var actions = isFirst ? firstPacket(packet, channel: number, at: now) : []
             if now >= channels[number].nextReportCheck {
                 let silent = channels[number].stopSilentListeners(
@@ -433,7 +403,7 @@ public struct RelayCore: Sendable {
         return everyone.isEmpty ? [note] : [.send(.mediaKey(key), to: everyone), note]
     }
 
-    private mutating func freshSource() -> SSRC {
+    mutating func freshSource() -> SSRC {
         while true {
             let candidate = SSRC(rawValue: UInt32.random(in: 1...UInt32.max, using: &random))
             if sources.insert(candidate).inserted { return candidate }
@@ -447,7 +417,7 @@ public struct RelayCore: Sendable {
         return key
     }
 
-    private static func downlinkKey(_ random: inout any RandomNumberGenerator & Sendable) -> DownlinkKey {
+    static func downlinkKey(_ random: inout any RandomNumberGenerator & Sendable) -> DownlinkKey {
         guard let key = DownlinkKey(bytes(DownlinkKey.byteCount, &random)) else {
             preconditionFailure("a down-link key of the fixed size is one")
         }

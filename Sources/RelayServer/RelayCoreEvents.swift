@@ -17,6 +17,9 @@ public struct ConnectionID: Hashable, Comparable, Sendable, CustomStringConverti
 extension RelayCore {
     /// What happens to a relay, media aside.
     public enum Event: Sendable {
+        /// A returning client sent early data (0-RTT) with its first packet; its ticket is one of the key `PublicKeyPin`,
+        /// but somebody may have recorded it. `connected` follows when it is who it says.
+        case greeted(ConnectionID, PublicKeyPin)
         /// A connection completed its handshake with the key `PublicKeyPin`.
         case connected(ConnectionID, PublicKeyPin)
         /// A control message came.
@@ -43,6 +46,10 @@ extension RelayCore {
         case startMedia(ConnectionID, channel: Int, key: DownlinkKey, ssrc: SSRC)
         /// From now on no media go to that connection.
         case stopMedia(ConnectionID, channel: Int)
+        /// Send a packet that came on a control stream to every listener of the channel but its sender.
+        case forward([UInt8], channel: Int, except: ConnectionID)
+        /// Open a stream to a connection and send this on it, to its end.
+        case answerRepair(ConnectionID, [UInt8])
         /// Tell the log.
         case note(RelayMilestone)
     }
@@ -68,6 +75,8 @@ public enum RelayMilestone: Sendable, Equatable {
     case floorGranted(channel: DisplayName, member: MemberID, requestID: FloorRequestID)
     /// The floor was refused.
     case floorDenied(channel: DisplayName, member: MemberID, requestID: FloorRequestID, FloorDenyCause)
+    /// A request for the floor waits, at this place from 1.
+    case floorQueued(channel: DisplayName, member: MemberID, requestID: FloorRequestID, position: Int)
     /// The floor was taken back.
     case floorRevoked(channel: DisplayName, member: MemberID, requestID: FloorRequestID, FloorRevokeCause)
     /// The first packet of a burst is about to be forwarded.

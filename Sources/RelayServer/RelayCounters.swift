@@ -38,6 +38,14 @@ public struct RelayCounters: Sendable, Equatable {
     public internal(set) var joinsRefused = 0
     /// Listeners whose media were stopped because they did not report.
     public internal(set) var listenersStopped = 0
+    /// Packets that came again on a control stream because their datagram was lost, and were forwarded.
+    public internal(set) var packetsRepaired = 0
+    /// Requests for lost packets that were answered.
+    public internal(set) var repairsAnswered = 0
+    /// Requests for lost packets that were not answered: too many, or too much.
+    public internal(set) var repairsRefused = 0
+    /// Packets that were sent again on request, counted for each listener.
+    public internal(set) var packetsSentAgain = 0
     /// Pushes that came.
     public internal(set) var pushesIn = 0
     /// Pushes that were accepted.

@@ -36,8 +36,6 @@ final class RelayEngine: @unchecked Sendable {
     /// How the transport is set up for a relay.
     static func transport(_ configuration: RelayServerConfiguration) -> QUICConfiguration {
         var server = QUICServerOptions(keys: configuration.transportKeys.keys)
-        // A replayed join would throw the real member out, so the join waits for the handshake.
-        server.acceptsEarlyData = false
         server.maximumConnections = configuration.limits.connections + configuration.limits.connections / 8
         var transport = QUICConfiguration(
             applicationProtocol: RelayProtocolLimits.applicationProtocol,
@@ -106,6 +104,10 @@ final class RelayEngine: @unchecked Sendable {
         case .stopMedia(let id, let channel):
             guard groups.indices.contains(channel) else { return }
             groups[channel].remove(id)
+        case .forward(let packet, let channel, let talker):
+            packet.withUnsafeBytes { forward($0, channel: channel, except: talker) }
+        case .answerRepair(let id, let bytes):
+            if peers[id]?.answer(bytes, limit: limits.repairAnswers) == false { core.counters.repairsRefused += 1 }
         case .note(let milestone):
             log.milestone(milestone, at: now)
             milestoneHandler?(milestone, now)
@@ -145,7 +147,7 @@ final class RelayEngine: @unchecked Sendable {
                 log.dropped(.malformed, from: peer.id, at: now)
                 return
             }
-            let (decision, actions) = core.media(header, byteCount: packet.count, from: peer.id, at: now)
+            let (decision, actions) = core.media(header, bytes: datagram, from: peer.id, at: now)
             switch decision {
             case .drop(let reason):
                 log.dropped(reason, from: peer.id, at: now)
@@ -174,16 +176,6 @@ final class RelayEngine: @unchecked Sendable {
     }
 }
 
-extension RelayCore.Action {
-    /// Whether it changes who gets media.
-    fileprivate var isMediaSwitch: Bool {
-        switch self {
-        case .startMedia, .stopMedia: true
-        case .send, .close, .note: false
-        }
-    }
-}
-
 // MARK: - What the transport tells
 
 extension RelayEngine: QUICEndpointDelegate {
@@ -194,7 +186,21 @@ extension RelayEngine: QUICEndpointDelegate {
         connection.context = peer
         connection.delegate = self
         peers[id] = peer
-        if connection.isReady { welcome(peer) }
+        if connection.isReady { welcome(peer) } else { greet(peer) }
+    }
+
+    /// It sent early data: an answer to that may be on its way before it has proven who it is.
+    private func greet(_ peer: RelayPeer) {
+        guard let pin = pin(of: peer) else { return }
+        handle(.greeted(peer.id, pin))
+    }
+
+    private func pin(of peer: RelayPeer) -> PublicKeyPin? {
+        if let pin = peer.connection.peerKeySHA256.flatMap({ PublicKeyPin($0) }) { return pin }
+        peers[peer.id] = nil
+        peer.detach()
+        peer.connection.close(code: RelayCloseCode.protocolViolation.rawValue, reason: "a client key is needed")
+        return nil
     }
 
     func endpoint(
@@ -207,12 +213,7 @@ extension RelayEngine: QUICEndpointDelegate {
     private func welcome(_ peer: RelayPeer) {
         guard !peer.isConnected else { return }
         peer.isConnected = true
-        guard let hash = peer.connection.peerKeySHA256, let pin = PublicKeyPin(hash) else {
-            peers[peer.id] = nil
-            peer.detach()
-            peer.connection.close(code: RelayCloseCode.protocolViolation.rawValue, reason: "a client key is needed")
-            return
-        }
+        guard let pin = pin(of: peer) else { return }
         handle(.connected(peer.id, pin))
     }
 }
@@ -237,6 +238,8 @@ extension RelayEngine: QUICConnectionDelegate {
 
     func connection(_ connection: QUICConnection, streamDidBecomeReadable stream: QUICStream) {
         guard let peer = peer(of: connection), peer.stream === stream else { return }
+        // Early data and what comes after the handshake may be read in one go: by then it is known who it is.
+        if connection.isReady { welcome(peer) }
         let (bytes, isEnd) = stream.read()
         var messages: [[UInt8]] = []
         var failure: MessageDecoder.Failure?
@@ -264,12 +267,13 @@ extension RelayEngine: QUICConnectionDelegate {
     }
 
     func connection(_ connection: QUICConnection, streamDidBecomeWritable stream: QUICStream) {
-        guard let peer = peer(of: connection), peer.stream === stream else { return }
-        peer.flush()
+        guard let peer = peer(of: connection) else { return }
+        if peer.stream === stream { peer.flush() } else { peer.continueAnswer(on: stream) }
     }
 
     func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?) {
-        guard let peer = peer(of: connection), peer.stream === stream else { return }
+        guard let peer = peer(of: connection) else { return }
+        guard peer.stream === stream else { return peer.endAnswer(on: stream) }
         handle(.message(peer.id, .leave))
     }
 

@@ -74,6 +74,10 @@ final class RelayLog {
             info("floor granted", channel, now, ["member": "\(member)", "request": "\(requestID)"])
         case .floorDenied(let channel, let member, let requestID, let cause):
             info("floor denied", channel, now, ["member": "\(member)", "request": "\(requestID)", "cause": "\(cause)"])
+        case .floorQueued(let channel, let member, let requestID, let position):
+            info(
+                "floor queued", channel, now,
+                ["member": "\(member)", "request": "\(requestID)", "position": "\(position)"])
         case .floorRevoked(let channel, let member, let requestID, let cause):
             info(
                 "floor revoked", channel, now, ["member": "\(member)", "request": "\(requestID)", "cause": "\(cause)"])

@@ -13,6 +13,8 @@ final class RelayPeer {
     private(set) var sealer: DownlinkSealer?
     private var backlog: [[UInt8]] = []
     private var backlogBytes = 0
+    /// What is left to be written of the answers to repair requests, by their streams.
+    private var answers: [Int64: ArraySlice<UInt8>] = [:]
 
     init(id: ConnectionID, connection: QUICConnection) {
         self.id = id
@@ -41,7 +43,26 @@ final class RelayPeer {
         return true
     }
 
-    /// The stream takes bytes again.
+    /// Sends `bytes` on a stream of their own; false when too many are under way.
+    func answer(_ bytes: [UInt8], limit: Int) -> Bool {
+        guard answers.count < limit, let stream = try? connection.openStream() else { return false }
+        answers[stream.id] = bytes[...]
+        continueAnswer(on: stream)
+        return true
+    }
+
+    /// Writes as much of an answer as there is room for.
+    func continueAnswer(on stream: QUICStream) {
+        guard let rest = answers[stream.id], !rest.isEmpty else { return }
+        let piece = rest.prefix(stream.availableCapacity)
+        guard (try? stream.write(Array(piece), finish: piece.count == rest.count)) != nil else { return }
+        answers[stream.id] = rest.dropFirst(piece.count)
+    }
+
+    /// The stream is over; the client has ended its side too.
+    func endAnswer(on stream: QUICStream) { answers[stream.id] = nil }
+
+    /// The control stream takes bytes again.
     func flush() {
         guard let stream else { return }
         var written = 0

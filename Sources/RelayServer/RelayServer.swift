@@ -49,6 +49,8 @@ public struct RelayTransportKeys: Sendable, Equatable {
     public static func generate() -> RelayTransportKeys { RelayTransportKeys(keys: .generate()) }
     /// The secrets in a form to store; readable by the relay only.
     public var bytes: [UInt8] { keys.bytes }
+    /// The same but for the key of the tickets by which clients return (0-RTT).
+    public func withFreshTicketKey() -> RelayTransportKeys { RelayTransportKeys(keys: keys.withFreshTicketKey()) }
     private init(keys: ServerKeys) { self.keys = keys }
     /// The secrets stored earlier; `nil` when they are damaged.
     public init?(bytes: [UInt8]) {

@@ -25,36 +25,46 @@ public enum AtomicFile {
 
     /// Makes `path` a file of these bytes; when it returns they are on the disk. Beside it appears `path.new` while it is written.
     ///
+    /// - Parameters:
+    ///   - isSecret: Whether only this user may read it.
+    ///   - waits: Whether to wait for the disk. A file that may be lost, and whose reader knows a damaged one, need not.
     /// - Throws: `Failure`; then what was there before is still there.
-    public static func write(_ bytes: [UInt8], to path: String) throws(Failure) {
+    public static func write(
+        _ bytes: [UInt8], to path: String, isSecret: Bool = false, waits: Bool = true
+    ) throws(Failure) {
         let temporary = path + ".new"
-        let descriptor = try create(temporary, mode: 0o644)
+        let descriptor = try create(temporary, mode: isSecret ? 0o600 : 0o644)
         do throws(Failure) {
-            try fill(descriptor, with: bytes, path: temporary)
+            try fill(descriptor, with: bytes, path: temporary, waits: waits)
             guard rename(temporary, path) == 0 else { throw failure("replace", path) }
         } catch {
             unlink(temporary)
             throw error
         }
-        try synchronize(directory: directory(of: path))
+        if waits { try synchronize(directory: directory(of: path)) }
     }
 
     /// Makes `path` itself a file of these bytes; when it returns they are on the disk. It need not be whole after an error or an end.
     ///
-    /// - Parameter mode: Its permissions, if it is new.
+    /// - Parameter mode: Its permissions, also of one that was left behind if nobody else may read it.
     /// - Throws: `Failure`.
     public static func writeThrough(_ bytes: [UInt8], to path: String, mode: UInt32) throws(Failure) {
-        try fill(try create(path, mode: mode), with: bytes, path: path)
+        try fill(try create(path, mode: mode), with: bytes, path: path, waits: true)
     }
 
     private static func create(_ path: String, mode: UInt32) throws(Failure) -> Int32 {
         let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode)
         guard descriptor >= 0 else { throw failure("create", path) }
+        if mode & 0o077 == 0, fchmod(descriptor, mode) != 0 {
+            let error = failure("protect", path)
+            close(descriptor)
+            throw error
+        }
         return descriptor
     }
 
-    /// Writes, waits for the disk, and closes the descriptor in any case.
-    private static func fill(_ descriptor: Int32, with bytes: [UInt8], path: String) throws(Failure) {
+    /// Writes, waits for the disk if asked, and closes the descriptor in any case.
+    private static func fill(_ descriptor: Int32, with bytes: [UInt8], path: String, waits: Bool) throws(Failure) {
         var error: Failure?
         var rest = bytes[...]
         while !rest.isEmpty, error == nil {
@@ -65,7 +75,7 @@ public enum AtomicFile {
                 error = failure("write", path)
             }
         }
-        if error == nil, fsync(descriptor) != 0 { error = failure("write", path) }
+        if error == nil, waits, fsync(descriptor) != 0 { error = failure("write", path) }
         // Some file systems tell only now that there is no room.
         if close(descriptor) != 0, error == nil { error = failure("write", path) }
         if let error { throw error }

@@ -4,6 +4,7 @@ import Audio
 import Bridge
 import FoundationEssentials
 import Glibc
+import Recordings
 import RelayProtocol
 import Settings
 
@@ -29,10 +30,13 @@ struct Configuration {
     var talkTimeLimit: Duration? = .seconds(60)
     var microphone = AudioDevice.alsa("default")
     var speaker = AudioDevice.alsa("default")
+    var capture = CaptureConfiguration()
     var releaseTail = Duration.milliseconds(200)
     var tones = true
     /// What the administrator allows.
     var policy = JoinPolicy()
+    /// Where bursts are kept as files; nil: they are not.
+    var recordings: RecordingSettings?
     /// Whether the desktop shows push to talk; nil: on the session bus, which is a user's.
     var desktop: Bool?
     /// The accessories, and the profiles to know them by.
@@ -89,13 +93,8 @@ extension Configuration {
             result.state = daemon.optional("state", .string)
         }
         result.readChannels(root)
-        if let audio = root.table("audio") {
-            result.microphone = audio.value("microphone", device, default: result.microphone)
-            result.speaker = audio.value("speaker", device, default: result.speaker)
-            result.releaseTail = audio.value(
-                "release-tail", .duration(in: .zero ... .seconds(2)), default: result.releaseTail)
-            result.tones = audio.value("tones", .boolean, default: true)
-        }
+        if let audio = root.table("audio") { result.readAudio(audio) }
+        result.readRecordings(root)
         if let policy = root.table("policy") {
             result.policy.allowsJoining = policy.value("join", .boolean, default: true)
             result.policy.applications = policy.value("applications", .array(of: applicationPattern), default: [])
@@ -153,17 +152,5 @@ extension Configuration {
             }
             return hours
         }
-    }
-
-    private static var device: SettingType<AudioDevice> {
-        SettingType<String>.string(lengthMax: 1_024)
-            .map(placeholder: AudioDevice.alsa("default")) { text throws(SettingRefusal) in
-                do {
-                    return try AudioDevice(text)
-                } catch {
-                    throw SettingRefusal(
-                        "\(error)", "write an ALSA name such as \"default\" or \"plughw:Headset\", or \"wav:/path\"")
-                }
-            }
     }
 }

@@ -11,6 +11,8 @@ import Logging
 import PTTBus
 import PushToTalkCore
 import Reactor
+import RealTimeKit
+import Recordings
 import RelayClient
 import RelayProtocol
 import SystemUI
@@ -32,7 +34,9 @@ extension Daemon {
         private let foreground: ForegroundMonitor
         private let clock: PolicyClock
         private let desktop: SystemUI?
+        private let recorder: Recorder?
         private let surroundings: ChannelDirector.Surroundings
+        private let realTime: RealTimeRequests
 
         /// The rooms, joined; nothing runs before `start`.
         init(
@@ -46,8 +50,10 @@ extension Daemon {
                 channels: channels, policy: configuration.policy, relayCarriesPushes: relayCarriesPushes,
                 isOpen: await clock.isOpen, channel: channel, store: RestorationStore(path: state + "/channel"),
                 choices: RestorationStore(path: state + "/chosen-channel"), logger: Logger(label: "pttd.director"))
+            recorder = try await Self.recorder(configuration, state: state, of: channel)
             let bus = DBusConnection(to: address, on: loop, logger: Logger(label: "pttd.bus"))
             let systemBus = DBusConnection(to: systemAddress, on: loop, logger: Logger(label: "pttd.bluez"))
+            realTime = Daemon.realTimeRequests(on: systemBus)
             let api = DaemonAPI(bus: bus, controls: director, logger: Logger(label: "pttd.api"))
             let publisher = StatusPublisher(api: api, director: director)
             let foreground = ForegroundMonitor(on: systemBus, logger: Logger(label: "pttd.sessions"))
@@ -87,12 +93,13 @@ extension Daemon {
                 } : nil
             let commands =
                 runsCommands ? CommandRunner(loop: loop, logger: Logger(label: "pttd.commands")) : nil
+            let resumption = ResumptionFile(path: state + "/resumption", logger: Logger(label: "pttd.relay")).restore()
             surroundings = ChannelDirector.Surroundings(
                 makeLink: { link, mode in
                     RelayClient(
                         invitation: link, identity: identity,
-                        displayName: DisplayName(configuration.displayName) ?? link.channelName, mode: mode, loop: loop,
-                        logger: Logger(label: "pttd.relay"))
+                        displayName: DisplayName(configuration.displayName) ?? link.channelName, mode: mode,
+                        resumption: resumption, loop: loop, logger: Logger(label: "pttd.relay"))
                 },
                 audio: AudioSessionDescription(
                     inputDevice: service.microphone.programName, outputDevice: service.speaker.programName,
@@ -134,6 +141,7 @@ extension Daemon {
             } catch {
                 logger.warning("no Bluetooth yet: BlueZ's bus is tried again and again", metadata: ["why": "\(error)"])
             }
+            await realTime.ask()
             await attempt("no Bluetooth: the bus does not tell of BlueZ", logger) { try await accessories.start() }
             await attempt("telephone calls are not noticed", logger) { try await calls.start() }
             await attempt("programs count as being in the foreground", logger) {
@@ -154,8 +162,21 @@ extension Daemon {
             await foreground.stop()
             await systemBus.close()
             await director.stop()
+            await recorder?.close()
             await desktop?.stop()
             await api.stop()
+        }
+
+        /// Keeps what is said on the channel as files, if it is to be kept.
+        private static func recorder(
+            _ configuration: Configuration, state: String, of channel: ChannelService
+        ) async throws -> Recorder? {
+            guard let settings = configuration.recordingSettings(state: state) else { return nil }
+            let recorder = try Recorder(settings, loop: channel.loop, logger: Logger(label: "pttd.recordings"))
+            await channel.setSpeechHandler { [name = configuration.displayName] event in
+                recorder.assumeIsolated { $0.take(event, of: name) }
+            }
+            return recorder
         }
 
         private func showOnDesktop(_ logger: Logger) async {

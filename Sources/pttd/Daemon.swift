@@ -129,7 +129,7 @@ actor Daemon {
         rules.talkTimeLimit = configuration.talkTimeLimit
         return ChannelServiceConfiguration(
             microphone: configuration.microphone, speaker: configuration.speaker, rules: rules,
-            tail: configuration.releaseTail, playsTones: configuration.tones)
+            tail: configuration.releaseTail, capture: configuration.capture, playsTones: configuration.tones)
     }
 
     private func busAddress(_ bus: Configuration.Bus) -> DBusAddress {

@@ -14,6 +14,8 @@ struct RelaySettings {
     var state: String?
     /// The channels' names.
     var channels: [String] = []
+    /// Those of them where a request for the floor waits while somebody talks.
+    var queuedChannels: Set<String> = []
     var limits = RelayLimits()
     var timers = FloorControlStateMachine.Timers()
     /// The endpoint for pushes; nil: there is none.
@@ -59,7 +61,9 @@ struct RelaySettings {
                 "members-per-channel", .integer(in: 2...10_000), default: result.limits.membersPerChannel)
         }
         result.channels = root.tables("channel", countMax: result.limits.channels).map { table in
-            table.required("name", channelName)
+            let name = table.required("name", channelName)
+            if table.value("queue", .boolean, default: false) { result.queuedChannels.insert(name) }
+            return name
         }
         result.push = root.table("push").map(PushSettings.read)
         return result

@@ -160,12 +160,28 @@ struct RelayState {
 
     private static func transportKeys(_ path: String) throws -> RelayTransportKeys {
         if access(path, F_OK) == 0 {
-            if let keys = RelayTransportKeys(bytes: try SettingsFile.contents(of: path)) { return keys }
-            throw RelayStateError(description: "\(path) is damaged; remove it, and the relay makes another")
+            guard let keys = RelayTransportKeys(bytes: try SettingsFile.contents(of: path)) else {
+                throw RelayStateError(description: "\(path) is damaged; remove it, and the relay makes another")
+            }
+            guard age(of: path) > ticketKeyLifetime else { return keys }
+            let fresh = keys.withFreshTicketKey()
+            try write(fresh.bytes, to: path)
+            return fresh
         }
         let keys = RelayTransportKeys.generate()
         try write(keys.bytes, to: path)
         return keys
+    }
+
+    /// Who got hold of the key of the tickets could make some of any member; so a start makes another one when it is older
+    /// than this, in seconds. (From it GnuTLS derives those in use, which change as time goes on; a ticket is good for 6 hours.)
+    private static let ticketKeyLifetime = 7 * 86_400
+
+    /// Seconds since the file was written; 0 when the clock says that it is in the future (a machine without a battery).
+    private static func age(of path: String) -> Int {
+        var status = stat()
+        guard stat(path, &status) == 0 else { return 0 }
+        return max(0, time(nil) - status.st_mtim.tv_sec)
     }
 
     /// A text in TOML's quotes; names have no control characters.

@@ -34,6 +34,11 @@ struct RunCommand: AsyncParsableCommand {
     @Option(name: .customLong("channel"), help: ArgumentHelp("A channel to serve; may be repeated.", valueName: "name"))
     var channels: [String] = []
 
+    @Flag(
+        name: .customLong("queue"),
+        help: "A press while somebody talks waits for its turn, on every channel served; otherwise it is refused.")
+    var hasFloorQueue = false
+
     @Option(help: ArgumentHelp("How much to log.", valueName: "level"))
     var logLevel: Logger.Level = .info
 
@@ -104,7 +109,11 @@ struct RunCommand: AsyncParsableCommand {
         let settings = try relay.settings()
         let directory = relay.stateDirectory(settings)
         var state = try RelayState.open(directory, logger: logger)
-        let channels = try state.channels(named: self.channels + settings.channels)
+        var channels = try state.channels(named: self.channels + settings.channels)
+        for index in channels.indices
+        where hasFloorQueue || settings.queuedChannels.contains(channels[index].name.text) {
+            channels[index].hasFloorQueue = true
+        }
         let listen = listen ?? settings.listen ?? ListenAddress.standard
         var configuration = RelayServerConfiguration(
             listenAddress: listen.address, listenPort: listen.port, identity: state.identity, channels: channels,

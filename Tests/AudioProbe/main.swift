@@ -53,6 +53,9 @@ final class Loop {
         speaker = try PlaybackEngine(device: AudioDevice(speakerText), logger: logger)
     }
 
+    /// Times that a device had to be brought back.
+    var interruptions: Int { microphone.statistics.overruns + speaker.statistics.underruns }
+
     func say(_ line: String) {
         if !quiet { print(line) }
     }
@@ -77,6 +80,11 @@ final class Loop {
                 timestamp &+= frame.position &+ 96_000
             }
             sequence &+= 1
+        case .hears(let burst, let after, let really):
+            say("microphone-hears burst=\(burst) really=\(really) after_ms=\(after.milliseconds)")
+            microphone.goAhead(from: now)
+        case .lost(let error): say("microphone-lost \(error)")
+        case .resumed(let gap): say("microphone-resumed gap_ms=\(gap.milliseconds)")
         case .ended(let burst, let reason):
             captureEnded += 1
             say("capture-ended burst=\(burst) reason=\(reason) running=\(microphone.isCapturing)")
@@ -136,7 +144,7 @@ do {
             loop.run(for: hold) { loop.failed }
             loop.microphone.stop()
             print("stop t=\(Instant.now.nanoseconds)")
-            loop.run(for: .seconds(5)) { (loop.captureEnded >= burst && loop.playbackEnded >= burst) || loop.failed }
+            loop.run(for: .seconds(5)) { loop.captureEnded >= burst && (loop.playbackEnded >= burst || loop.failed) }
             loop.run(for: gap)
         }
         loop.microphone.close()
@@ -154,15 +162,38 @@ do {
             let playback = threadIdentifier(named: "ptt-playback")
         else { fatalError("the engines' threads have other names") }
         let before = (ptt_allocations(capture), ptt_allocations(playback), ptt_allocations(getpid()))
+        let locksBefore = (ptt_locks(capture), ptt_locks(playback))
+        let interruptionsBefore = loop.interruptions
         loop.speaker.play(.micOn)
         let start = loop.frames
         loop.run(for: .seconds(60)) { loop.frames >= start + wanted }
         let after = (ptt_allocations(capture), ptt_allocations(playback), ptt_allocations(getpid()))
+        let locks = (ptt_locks(capture) - locksBefore.0, ptt_locks(playback) - locksBefore.1)
         print(
-            "allocations frames=\(loop.frames - start) capture=\(after.0 - before.0) playback=\(after.1 - before.1) main=\(after.2 - before.2) capture_before=\(before.0)"
+            "allocations frames=\(loop.frames - start) capture=\(after.0 - before.0) playback=\(after.1 - before.1) main=\(after.2 - before.2) capture_before=\(before.0) capture_locks=\(locks.0) playback_locks=\(locks.1) interruptions=\(loop.interruptions - interruptionsBefore) main_locks=\(ptt_locks(getpid()))"
         )
         loop.microphone.close()
         loop.speaker.close()
+    case "press" where arguments.count >= 4:
+        let loop = try Loop(arguments[2], arguments[3], logger: logger)
+        loop.microphone.prepare()
+        loop.speaker.prepare()
+        var isOver = false
+        while !isOver {
+            loop.run(for: .milliseconds(1))
+            var input = pollfd(fd: 0, events: Int16(POLLIN), revents: 0)
+            guard poll(&input, 1, 0) > 0 else { continue }
+            var key: UInt8 = 0
+            switch (read(0, &key, 1), key) {
+            case (1, UInt8(ascii: "1")): loop.microphone.start()
+            case (1, UInt8(ascii: "0")): loop.microphone.stop(tail: .zero)
+            case (1, _): break
+            default: isOver = true
+            }
+        }
+        loop.microphone.close()
+        loop.speaker.close()
+        print("statistics \(loop.microphone.statistics) \(loop.speaker.statistics)")
     case "open" where arguments.count >= 3:
         let loop = try Loop(arguments[2], arguments[2], logger: logger)
         loop.microphone.prepare()

@@ -34,13 +34,13 @@ import Testing
         #expect(frames.first?.isFirst == true && frames.last?.isLast == true)
         #expect(frames.count(where: \.isFirst) == 1 && frames.count(where: \.isLast) == 1)
         for (index, frame) in frames.enumerated() {
-            #expect(frame.position == UInt32(index * 960) && frame.samplesPerFrame == 960 && frame.burst == burst)
+            #expect(frame.position == UInt32(index * 480) && frame.samplesPerFrame == 480 && frame.burst == burst)
             #expect(!frame.payload.isEmpty && frame.payload.count <= opusPayloadMax)
-            #expect(frame.captureTime == frames[0].captureTime + .milliseconds(20 * index))
+            #expect(frame.captureTime == frames[0].captureTime + .milliseconds(10 * index))
         }
         // From press to release and the tail, rounded up to frames; the encoder's look-ahead may need one more.
         let spoken = (released - pressed).milliseconds + 200
-        #expect(Double(frames.count * 20) >= spoken && Double(frames.count * 20) < spoken + 60)
+        #expect(Double(frames.count * 10) >= spoken && Double(frames.count * 10) < spoken + 60)
         let first = try #require(owner.begins.first)
         #expect(first.after < .milliseconds(20) && first.at >= pressed)
         // I1: the device has stopped, and nothing more comes.
@@ -116,7 +116,7 @@ import Testing
         let (engine, path) = try microphone(chirps(seconds: 1), configuration: configuration)
         defer { unlink(path) }
         engine.start()
-        usleep(900_000)
+        usleep(1_500_000)
         engine.stop(tail: .zero)
         usleep(100_000)
         let owner = Owner(microphone: engine)
@@ -124,7 +124,7 @@ import Testing
         #expect(owner.ends.map(\.reason) == [.stopped])
         #expect(owner.frames.last?.isLast == true)
         #expect(engine.statistics.framesDropped > 10)
-        #expect(owner.frames.count + engine.statistics.framesDropped >= 90)
+        #expect(owner.frames.count + engine.statistics.framesDropped >= 150)
     }
 
     @Test func aMissingOrMalformedFileIsRefusedWhenTheEngineIsMade() {
@@ -185,7 +185,7 @@ import Testing
         owner.run(for: .seconds(1))
         engine.stop(tail: .zero)
         #expect(owner.run(for: .seconds(2)) { !owner.ends.isEmpty })
-        #expect((45...60).contains(owner.frames.count), "\(owner.frames.count) frames in a second")
+        #expect((90...120).contains(owner.frames.count), "\(owner.frames.count) frames in a second")
         let tone = owner.events.compactMap { event -> Instant? in
             switch event {
             case .toneBegan(.deny, let at), .toneEnded(.deny, let at): at
@@ -284,7 +284,8 @@ import Testing
         speaker.flush()
         #expect(owner.run(for: .seconds(1)) { !owner.playbackEnds.isEmpty })
         #expect(owner.playbackEnds.first?.reason == .flushed)
-        #expect(owner.run(for: .seconds(1)) { !speaker.isPlaying })
+        // Frames that were on their way are a burst whose end nobody tells.
+        #expect(owner.run(for: .seconds(8)) { !speaker.isPlaying })
     }
 
     @Test func idleEnginesDoNotWake() throws {

@@ -1,4 +1,4 @@
-// Rate conversion, the codec, and time compression: measured, not looked at.
+// Rate conversion, the codec and sample formats: measured, not looked at.
 import COpus
 import Glibc
 import TestSupport
@@ -109,25 +109,6 @@ import Testing
             #expect(buffer.withUnsafeMutableBufferPointer { decoder.conceal(480, into: $0.baseAddress!) } == 480)
         }
         #expect([].withUnsafeBytes { OpusDecoder.samples(in: $0) } == nil)
-    }
-
-    @Test func aVoiceIsShortenedByWholePeriodsWithoutAStep() {
-        let period = 300
-        var samples = (0..<960).map { Float(0.4 * sin(2 * .pi * Double($0) / Double(period))) }
-        let count = samples.withUnsafeMutableBufferPointer { TimeCompressor.shorten($0.baseAddress!, count: 960) }
-        #expect(960 - count == period)
-        let steps = (1..<count).map { abs(samples[$0] - samples[$0 - 1]) }
-        #expect((steps.max() ?? 1) < 0.012)
-    }
-
-    @Test func noiseIsNotCutAndSilenceIs() {
-        var generator = SeededGenerator(seed: 3)
-        var noise = (0..<960).map { _ in Float.random(in: -0.5...0.5, using: &generator) }
-        #expect(noise.withUnsafeMutableBufferPointer { TimeCompressor.shorten($0.baseAddress!, count: 960) } == 960)
-        var silence = [Float](repeating: 0, count: 960)
-        #expect(silence.withUnsafeMutableBufferPointer { TimeCompressor.shorten($0.baseAddress!, count: 960) } == 480)
-        var short = [Float](repeating: 0, count: 120)
-        #expect(short.withUnsafeMutableBufferPointer { TimeCompressor.shorten($0.baseAddress!, count: 120) } == 120)
     }
 
     @Test(arguments: [SampleFormat.unsigned8, .signed16, .signed24Packed, .signed32, .float32])

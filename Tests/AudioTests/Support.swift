@@ -122,3 +122,29 @@ func find(_ part: ArraySlice<Float>, in whole: [Float], _ range: Range<Int>) -> 
         }
     }
 }
+
+/// Two seconds of something like a voice: a buzz with a moving pitch through formants, in syllables.
+let voice: [Float] = {
+    var generator = SeededGenerator(seed: 11)
+    var samples: [Float] = []
+    var phase = 0.0
+    let length = 9_600
+    while samples.count < 96_000 {
+        let pitch = Double.random(in: 90...180, using: &generator)
+        let glide = Double.random(in: -30...30, using: &generator)
+        let formants = (0..<3).map { Double.random(in: 300...800, using: &generator) * Double(1 + $0 * 2) }
+        let strengths = (1...16).map { harmonic in
+            formants.map { exp(-pow((Double(harmonic) * pitch - $0) / 180, 2)) }.reduce(0.02, +)
+        }
+        for index in 0..<length {
+            let time = Double(index) / Double(length)
+            phase += (pitch + glide * time) / 48_000
+            var sum = 0.0
+            for harmonic in 0..<16 { sum += strengths[harmonic] * sin(2 * .pi * phase * Double(harmonic + 1)) }
+            samples.append(Float(0.08 * sum * sin(.pi * time)))
+        }
+    }
+    return samples
+}()
+
+func log10Of(_ value: Double) -> Double { log10(value) }

@@ -43,7 +43,8 @@ import Testing
             bridge.handle(.notice(.transmissionEnding(.refused(error)))) == [.endedBySystem, .report(error)])
         #expect(bridge.handle(.notice(.transmissionAudioFinished(erased: true))) == [.abortBurst])
         // The accessories were told, and report the next fresh press only.
-        #expect(bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton)])
+        #expect(
+            bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton, floor: .unknown)])
     }
 
     @Test func aDenialAfterTheReleaseIsStillHeard() {

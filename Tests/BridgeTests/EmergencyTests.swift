@@ -26,7 +26,9 @@ import Testing
         _ = bridge.handle(.link(.floorTaken(by: other)), at: start)
         _ = bridge.handle(
             .notice(.activeRemoteParticipantChanged(PTParticipant(name: "Unit 8", image: nil))), at: start)
-        #expect(bridge.handle(.pressed(.accessories, .emergency), at: start) == [.beginTransmitting(.handsfreeButton)])
+        #expect(
+            bridge.handle(.pressed(.accessories, .emergency), at: start)
+                == [.beginTransmitting(.handsfreeButton, floor: .unknown)])
         // Told, but neither the key nor the control is used up.
         #expect(bridge.handle(.beginRefused(taken), at: start) == [.report(taken)])
         return bridge

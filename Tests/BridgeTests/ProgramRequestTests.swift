@@ -13,7 +13,7 @@ import Testing
         -> BridgeStateMachine
     {
         var bridge = BridgeStateMachine(hasLink: false)
-        #expect(bridge.handle(press) == [.beginTransmitting(source)])
+        #expect(bridge.handle(press) == [.beginTransmitting(source, floor: .unknown)])
         _ = bridge.handle(.callback(.didBeginTransmitting(channel, source: source)))
         return bridge
     }
@@ -23,7 +23,8 @@ import Testing
         #expect(
             bridge.handle(.requestedStop(.developerRequest)) == [.endedBySystem, .stopTransmitting(.developerRequest)])
         #expect(bridge.handle(.notice(.transmissionEnding(.stopped(.developerRequest)))) == [])
-        #expect(bridge.handle(.requestedBegin(program: ":1.5")) == [.beginTransmitting(.developerRequest)])
+        #expect(
+            bridge.handle(.requestedBegin(program: ":1.5")) == [.beginTransmitting(.developerRequest, floor: .unknown)])
     }
 
     @Test func aProgramDoesNotJoinATransmissionOfOthers() {
@@ -47,7 +48,7 @@ import Testing
         #expect(
             bridge.handle(.requestedStop(.developerRequest)) == [.endedBySystem, .stopTransmitting(.developerRequest)])
         #expect(bridge.handle(.released(.caller(":1.7"))) == [])
-        #expect(bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton)])
+        #expect(bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton, floor: .unknown)])
     }
 
     @Test func aButtonKeepsAProgramsTransmissionAlive() {
@@ -60,13 +61,14 @@ import Testing
     @Test func whatTheLimitEndedAProgramMayBeginAgainAtOnce() {
         var bridge = transmitting(.requestedBegin(program: ":1.5"), .developerRequest)
         _ = bridge.handle(.notice(.transmissionEnding(.talkTimeLimit)))
-        #expect(bridge.handle(.requestedBegin(program: ":1.5")) == [.beginTransmitting(.developerRequest)])
+        #expect(
+            bridge.handle(.requestedBegin(program: ":1.5")) == [.beginTransmitting(.developerRequest, floor: .unknown)])
     }
 
     @Test func aClickOnTheDesktopIsTheUsersRequest() {
         var bridge = transmitting(.pressed(.userInterface), .userRequest)
         _ = bridge.handle(.notice(.transmissionEnding(.talkTimeLimit)))
-        #expect(bridge.handle(.pressed(.userInterface)) == [.beginTransmitting(.userRequest)])
+        #expect(bridge.handle(.pressed(.userInterface)) == [.beginTransmitting(.userRequest, floor: .unknown)])
     }
 
     @Test func withoutALinkOnlyTheProgramsWordCounts() {

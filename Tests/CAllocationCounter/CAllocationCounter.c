@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "CAllocationCounter.h"
+#include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <unistd.h>
@@ -50,4 +52,21 @@ int posix_memalign(void **result, size_t alignment, size_t size) {
     if (memory == NULL) return ENOMEM;
     *result = memory;
     return 0;
+}
+
+static atomic_long locks[SLOTS];
+static int (*real_lock)(pthread_mutex_t *);
+
+__attribute__((constructor)) static void find_lock(void) {
+    real_lock = (int (*)(pthread_mutex_t *))dlsym(RTLD_NEXT, "pthread_mutex_lock");
+}
+
+long ptt_locks(int thread_id) { return atomic_load_explicit(&locks[thread_id % SLOTS], memory_order_relaxed); }
+
+int pthread_mutex_lock(pthread_mutex_t *mutex) {
+    // Before the constructor there is one thread, so nobody to wait for.
+    if (real_lock == NULL) return pthread_mutex_trylock(mutex);
+    if (own_id == 0) own_id = gettid();
+    atomic_fetch_add_explicit(&locks[own_id % SLOTS], 1, memory_order_relaxed);
+    return real_lock(mutex);
 }

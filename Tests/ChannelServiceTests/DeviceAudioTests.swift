@@ -41,7 +41,7 @@ import Testing
         await talker.service.setFrameHandler { [service = listener.service] frame in
             talker.keep(frame)
             let packet = ReceivedPacket(
-                sequence: UInt16(truncatingIfNeeded: frame.position / 960), timestamp: frame.position,
+                sequence: UInt16(truncatingIfNeeded: frame.position / 480), timestamp: frame.position,
                 marker: frame.isFirst, payload: frame.payload, receivedAt: .now)
             Task { await service.received(packet) }
         }
@@ -62,17 +62,17 @@ import Testing
         let frames = talker.frames
         #expect(frames.first?.isFirst == true)
         #expect(frames.last?.isLast == true)
-        #expect(frames.map(\.position) == (0..<UInt32(frames.count)).map { $0 * 960 })
+        #expect(frames.map(\.position) == (0..<UInt32(frames.count)).map { $0 * 480 })
         // Everything from the start of recording to 200 ms after the release, to the frame, and nothing else.
         let firstFrame = try #require(frames.first)
-        let captured = Duration.milliseconds(20 * frames.count)
+        let captured = Duration.milliseconds(10 * frames.count)
         let expected = released - firstFrame.captureTime + .milliseconds(200)
         #expect(abs((captured - expected).milliseconds) < 60, "\(captured) for \(expected)")
         #expect(firstFrame.captureTime >= pressed)
         print("press to recording: \((recording - pressed).milliseconds) ms, \(frames.count) frames")
 
         let heard = try readWAV(directory.file("b.wav"))
-        let said = Array(speech.prefix(frames.count * 960))
+        let said = Array(speech.prefix(frames.count * 480))
         let tones = try readWAV(directory.file("a.wav"))
         #expect(tones.contains { abs($0) > 0.05 }, "no tone was heard")
         return shareHeard(of: said, in: heard)
@@ -91,10 +91,10 @@ import Testing
         let talker = try ServiceUnderTest(configuration("talker.wav"))
         try await talker.start()
         try await talker.begin()
-        #expect(await eventually { talker.frames.count >= 30 })
+        #expect(await eventually { talker.frames.count >= 60 })
         try await talker.stop()
         await talker.finish()
-        let message = talker.frames.prefix(30)
+        let message = talker.frames.prefix(60)
 
         let listener = try ServiceUnderTest(configuration("listener.wav"))
         try await listener.start()
@@ -103,7 +103,7 @@ import Testing
         for (place, speaker) in speakers.enumerated() {
             await listener.service.burstBegan(speaker)
             for frame in message {
-                let sequence = UInt16(place * 2_000) + UInt16(frame.position / 960)
+                let sequence = UInt16(place * 2_000) + UInt16(frame.position / 480)
                 await listener.service.received(
                     ReceivedPacket(
                         sequence: sequence, timestamp: UInt32(place * 10_000_000) + frame.position,
@@ -122,7 +122,7 @@ import Testing
         #expect(shown == ["Ann", "Bob", "Cleo", nil])
         #expect(listener.callbacks.count { $0 == .didActivateAudioSession } == 1)
         let statistics = await listener.service.snapshot.statistics
-        #expect(statistics.packetsPlayed == 90)
+        #expect(statistics.packetsPlayed == 180)
         #expect(statistics.packetsDropped == 0)
         #expect(await eventually { await listener.service.snapshot.audioSession == .inactive })
         await listener.finish()
@@ -211,6 +211,50 @@ import Testing
         await under.finish()
     }
 
+    @Test func aMicrophoneThatTakesTimeToHearIsWaitedForAndThenTheToneSounds() async throws {
+        let directory = try TemporaryDirectory()
+        // A Bluetooth link that runs after 400 ms.
+        try writeWAV([Float](repeating: 0, count: 19_200) + chirp(seconds: 2), to: directory.file("speech.wav"))
+        var configuration = ChannelServiceConfiguration(
+            microphone: .wav(path: directory.file("speech.wav")), speaker: .wav(path: directory.file("out.wav")))
+        configuration.capture.microphoneStart = .whenHeard
+        configuration.playback.recordingKeepsTime = false
+        let under = try ServiceUnderTest(configuration)
+        try await under.start()
+        let pressed = Instant.now
+        // The begin is done when the microphone records.
+        try await under.begin()
+        #expect(.now - pressed >= .milliseconds(400))
+        #expect(await eventually { under.frames.count >= 20 })
+        #expect(await under.service.snapshot.inputLevel.map { $0 > -40 } ?? false)
+        try await under.stop()
+        #expect(await under.waitFor { $0 == .notice(.transmissionAudioFinished(erased: false)) })
+        #expect(await eventually { await under.service.snapshot.audioSession == .inactive })
+        #expect(await under.service.snapshot.inputLevel == nil)
+        await under.finish()
+        let frames = under.frames
+        #expect(frames.first.map { $0.captureTime >= pressed + .milliseconds(400) } ?? false)
+        // But the last, which are the encoder's own delay.
+        #expect(frames.dropLast(2).allSatisfy { $0.level > -60 })
+        // One tone for the beginning and one for the end.
+        let tones = try readWAV(directory.file("out.wav"))
+        #expect(tones.count { abs($0) > 0.02 } > 4_800 && tones.count < 48_000, "\(tones.count) samples of tones")
+    }
+
+    /// Without a speaker nobody waits for a tone.
+    @Test func withoutTonesAMicrophoneThatTakesTimeBeginsWhenItHears() async throws {
+        let directory = try TemporaryDirectory()
+        try writeWAV([Float](repeating: 0, count: 4_800) + chirp(seconds: 2), to: directory.file("speech.wav"))
+        var configuration = ChannelServiceConfiguration(
+            microphone: .wav(path: directory.file("speech.wav")), speaker: .alsa("no-such-speaker"))
+        configuration.capture.microphoneStart = .whenHeard
+        let under = try ServiceUnderTest(configuration)
+        try await under.start()
+        try await under.begin()
+        #expect(await eventually { !under.frames.isEmpty })
+        await under.finish()
+    }
+
     @Test func cuttingATailGivesFramesOfItsBurstAndNoStaleNews() async throws {
         let directory = try TemporaryDirectory()
         try writeWAV(chirp(seconds: 2), to: directory.file("speech.wav"))
@@ -232,13 +276,13 @@ import Testing
                 }
             }
             // The loop does not come to hear what the microphone says: all of it waits when the next press comes.
-            session.startCapture()
+            session.startCapture(.atOnce)
             usleep(120_000)
             session.stopCapture(.afterTail)
             usleep(400_000)
             session.stopCapture(.immediately)
             log.withLock { $0.append("cut") }
-            session.startCapture()
+            session.startCapture(.atOnce)
             log.withLock { $0.append("second") }
             return LoopConfined(session)
         }

@@ -58,23 +58,41 @@ import Testing
         _ = reception.handle(.began(ann), at: now)
         _ = reception.handle(.packet(heard(1)), at: now)
         _ = reception.handle(.ended(lastSequence: 1), at: now)
-        #expect(reception.nextDeadline == now + .seconds(3))
+        #expect(reception.nextDeadline == now + .seconds(6))
         #expect(
-            reception.handle(.deadlineReached, at: now + .seconds(3)) == [.dropPlayback, .setParticipant(nil)])
+            reception.handle(.deadlineReached, at: now + .seconds(6)) == [.dropPlayback, .setParticipant(nil)])
     }
 
-    @Test func aBurstBehindAnOwnTransmissionIsHeardWhenThatEnds() {
+    @Test func aBurstBehindAnOwnTransmissionIsHeardFromItsStartWhenThatEnds() {
         var reception = ReceptionStateMachine()
         _ = reception.handle(.began(ann), at: now)
         #expect(reception.handle(.refused, at: now).isEmpty)
         #expect(reception.handle(.packet(heard(1)), at: now).isEmpty)
         #expect(reception.handle(.transmissionEnded, at: now) == [.setParticipant(ann)])
+        #expect(reception.nextDeadline.map { $0 <= now } ?? false)
+        #expect(reception.handle(.deadlineReached, at: now) == [.play(heard(1))])
         #expect(reception.handle(.packet(heard(2)), at: now) == [.play(heard(2))])
         #expect(reception.handle(.transmissionEnded, at: now).isEmpty)
-        #expect(reception.packetsDropped == 1)
+        #expect(reception.packetsDropped == 0)
     }
 
-    @Test func aBurstThatEndsBehindAnOwnTransmissionIsForgotten() {
+    @Test func burstsThatEndBehindAnOwnTransmissionAreHeardAfterIt() {
+        var reception = ReceptionStateMachine()
+        _ = reception.handle(.began(ann), at: now)
+        _ = reception.handle(.refused, at: now)
+        _ = reception.handle(.packet(heard(3)), at: now)
+        #expect(reception.handle(.ended(lastSequence: 3), at: now).isEmpty)
+        #expect(reception.nextDeadline == nil)
+        #expect(reception.handle(.began(bob), at: now).isEmpty)
+        #expect(reception.handle(.packet(heard(9)), at: now).isEmpty)
+        let later = now + .seconds(60)
+        #expect(reception.handle(.transmissionEnded, at: later) == [.setParticipant(ann)])
+        #expect(
+            reception.handle(.deadlineReached, at: later) == [.play(heard(3)), .endPlayback(lastSequence: 3)])
+        #expect(reception.handle(.played, at: later) == [.setParticipant(bob), .play(heard(9))])
+    }
+
+    @Test func aBurstOfWhichNothingCameBehindAnOwnTransmissionIsForgotten() {
         var ended = ReceptionStateMachine()
         _ = ended.handle(.began(ann), at: now)
         _ = ended.handle(.refused, at: now)

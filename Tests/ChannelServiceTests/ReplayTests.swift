@@ -3,6 +3,7 @@
 import Audio
 import MonotonicTime
 import PushToTalkCore
+import Synchronization
 import TestSupport
 import Testing
 
@@ -75,6 +76,64 @@ import Testing
         #expect(memory.duration > .seconds(59))
         var replay = memory.next(again: false, at: now)
         #expect(replay?.takeDue(at: now).first?.marker == true)
+    }
+
+    @Test func aMinuteOfShortFramesIsKept() {
+        var memory = ReplayMemory()
+        memory.began(ann)
+        for number in 0..<8_000 {
+            memory.append(
+                ReceivedPacket(
+                    sequence: UInt16(truncatingIfNeeded: number), timestamp: UInt32(number * 480), marker: number == 0,
+                    payload: [UInt8](repeating: 1, count: 40), receivedAt: now))
+        }
+        #expect(memory.duration > .milliseconds(59_900) && memory.duration <= ReplayMemory.durationMax)
+    }
+
+    @Test func whatWasAskedForAgainIsHeardInItsPlaceAndOnce() {
+        var memory = ReplayMemory()
+        memory.began(ann)
+        let late = (3..<8).map { number in
+            var late = packet(number)
+            late.isRepaired = true
+            return late
+        }
+        for number in 0..<3 { memory.append(packet(number)) }
+        for number in 8..<60 { memory.append(packet(number)) }
+        for packet in [late[4], late[0], late[0], late[2], late[1], late[3]] { memory.append(packet) }
+        memory.append(packet(59))
+        memory.ended()
+        #expect(memory.duration == .milliseconds(59 * 20))
+        #expect(memory.byteCount == 60 * 60)
+        var replay = memory.next(again: false, at: now)
+        let packets = replay?.takeDue(at: now + .seconds(10)) ?? []
+        let first = packets.first?.sequence ?? 0
+        #expect(packets.map { $0.sequence &- first } == Array(0..<60))
+        #expect(packets.allSatisfy { !$0.isRepaired })
+        #expect(packets.map(\.marker) == [true] + [Bool](repeating: false, count: 59))
+    }
+
+    @Test func whatAPressCutOffIsHeardFirstFromALittleBefore() {
+        var memory = ReplayMemory()
+        message(&memory, ann, 0..<500)
+        message(&memory, bob, 1_000..<1_500)
+        message(&memory, ann, 2_000..<2_100)
+        // Bob was heard for five of his ten seconds, and what Ann said then was not heard at all.
+        memory.cutOff(UnheardSpeech(heard: .seconds(5), burstsWaiting: 1))
+        func next(_ again: Bool) -> (name: String, seconds: Int)? {
+            guard var replay = memory.next(again: again, at: now) else { return nil }
+            return (replay.participant.name, replay.takeDue(at: now + .seconds(100)).count / 50)
+        }
+        #expect(next(false).map { "\($0)" } == "(name: \"Bob (again)\", seconds: 7)")
+        #expect(next(false).map { "\($0)" } == "(name: \"Ann (again)\", seconds: 2)")
+        #expect(
+            next(true).map { "\($0)" } == "(name: \"Ann (again)\", seconds: 2)",
+            "asked for during it: the last one whole")
+        #expect(next(true).map { "\($0)" } == "(name: \"Bob (again)\", seconds: 10)")
+        memory.cutOff(UnheardSpeech(heard: .milliseconds(1_500), burstsWaiting: 0))
+        #expect(next(false).map { "\($0)" } == "(name: \"Ann (again)\", seconds: 2)", "nearly all of it had been heard")
+        memory.cutOff(nil)
+        #expect(next(true)?.name == "Bob (again)")
     }
 
     @Test func whateverComesStaysWithinTheBounds() {
@@ -178,6 +237,41 @@ import Testing
         await under.finish()
     }
 
+    @Test func whatAPressDropsOfAMessageIsKeptForTheReplay() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        await under.service.run { [ann] service in
+            service.burstBegan(ann)
+            for number in 0..<400 { service.received(packet(UInt16(number))) }
+            // The floor is free before it has been played out: the speaker is told to drop the rest.
+            service.burstEnded(lastSequence: 399)
+            service.receive(.cleared)
+            service.simulatedAudio.commands = []
+        }
+        try await under.service.replayLast(channelUUID: channel)
+        let heard = await under.service.run { service in
+            service.replays.next(again: false, at: .now)?.waitingCount
+        }
+        #expect(heard == 400, "the rest was asked for once; now it is the whole")
+        await under.finish()
+    }
+
+    @Test func speechPassesWhoeverKeepsIt() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        let passed = Mutex<[SpeechEvent]>([])
+        await under.service.setSpeechHandler { event in passed.withLock { $0.append(event) } }
+        let said = packet(1)
+        await under.service.run { [ann] service in
+            service.burstBegan(ann)
+            service.received(said)
+            service.burstEnded(lastSequence: 1)
+        }
+        let name = await under.service.snapshot.channel?.descriptor.name ?? ""
+        #expect(passed.withLock { $0 } == [.began(ann, channel: name), .packet(said), .ended])
+        await under.finish()
+    }
+
     @Test func whoSpeaksNowIsHeardInstead() async throws {
         let under = try await heard()
         try await under.service.replayLast(channelUUID: channel)
@@ -208,7 +302,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aMessageThatCameBehindOnesOwnSpeechCanBeHeard() async throws {
+    @Test func aMessageThatCameBehindOnesOwnSpeechIsHeardAfterItAndOnceMore() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         try await under.begin()
@@ -219,6 +313,13 @@ import Testing
         }
         try await under.stop()
         await under.service.run { $0.simulatedAudio.handler?(.captureEnded) }
+        #expect(await under.service.snapshot.activeRemoteParticipant == ann)
+        #expect(await refusal(under) == .transmissionInProgress)
+        await under.service.run { service in
+            service.receive(.deadlineReached)
+            service.simulatedAudio.handler?(.played)
+        }
+        #expect(await under.service.snapshot.activeRemoteParticipant == nil)
         try await under.service.replayLast(channelUUID: channel)
         #expect(await under.service.snapshot.activeRemoteParticipant == again)
         await under.finish()

@@ -16,7 +16,8 @@ final class SimulatedAudio: AudioSession {
         case prepared(MediaOwner?)
         case activate
         case deactivate(ChannelManagerStateMachine.PlayOut)
-        case startCapture
+        case startCapture(CaptureStart)
+        case expectedLoss(Int)
         case stopCapture(ChannelManagerStateMachine.CaptureStop)
         case tone(ChannelTone)
         case packet(UInt16)
@@ -50,8 +51,10 @@ final class SimulatedAudio: AudioSession {
         if answers { handler?(.deactivated) }
     }
 
-    func startCapture() {
-        commands.append(.startCapture)
+    func setExpectedLoss(percent: Int) { commands.append(.expectedLoss(percent)) }
+
+    func startCapture(_ start: CaptureStart) {
+        commands.append(.startCapture(start))
         if answers { handler?(.captureBegan(firstSampleAt: .now)) }
     }
 

@@ -45,9 +45,10 @@ struct ChannelManagerHarness {
         return (actions, answer)
     }
 
-    mutating func begin(_ source: PTChannelTransmitRequestSource = .userRequest) -> (actions: [Action], answer: Answer?)
-    {
-        request(.beginTransmitting(channelUUID: Self.channel, source: source))
+    mutating func begin(
+        _ source: PTChannelTransmitRequestSource = .userRequest, floor: FloorOutlook = .unknown
+    ) -> (actions: [Action], answer: Answer?) {
+        request(.beginTransmitting(channelUUID: Self.channel, source: source, floor: floor))
     }
 
     mutating func stop(_ source: PTChannelTransmitRequestSource = .userRequest) -> (actions: [Action], answer: Answer?)

@@ -27,6 +27,8 @@ import Testing
         #expect(counts.asked > 50, "seed \(seed)")
         #expect(counts.handOvers > 3, "seed \(seed)")
         #expect(counts.updates > 10, "seed \(seed)")
+        #expect(counts.waits > 50, "seed \(seed)")
+        #expect(counts.waitsBegun > 20, "seed \(seed)")
         #expect(counts.programsWanted > 10, "seed \(seed)")
         #expect(counts.dropped > 100, "seed \(seed)")
         #expect(model.deadlines > 100, "seed \(seed)")
@@ -125,6 +127,7 @@ struct ChannelManagerModel {
             return generator.chance(30) ? .audioSessionFailed(reason: "unplugged") : .captureFailed(reason: "unplugged")
         case 87: return generator.chance(50) ? .captureEnded : .captureBegan
         case 88: return generator.chance(50) ? .tonesFinished : .playbackFailed(reason: "no speaker")
+        case 89 where generator.chance(60): return .floorQueued(position: Int.random(in: 1...3, using: &generator))
         case 89: return .transmissionRefused(PTChannelError(.transmissionInProgress))
         case 90: return .transmissionRevoked(PTChannelError(.transmissionInProgress))
         case 91:
@@ -148,6 +151,7 @@ struct ChannelManagerModel {
         if observer.tailSince != nil, generator.chance(60) { return .captureEnded }
         if observer.capturing, !machine.isKnownToCapture, generator.chance(60) { return .captureBegan }
         if observer.toneSince != nil, generator.chance(60) { return .tonesFinished }
+        if observer.waiting, generator.chance(15) { return .floorGranted }
         return nil
     }
 
@@ -213,7 +217,10 @@ struct ChannelManagerModel {
         case 10..<12:
             let reason = PTChannelLeaveReason.allCases.randomElement(using: &generator) ?? .unknown
             request = .leave(channelUUID: uuid, reason: reason)
-        case 12..<45: request = .beginTransmitting(channelUUID: uuid, source: source)
+        case 12..<45:
+            let floors: [FloorOutlook] = [.unknown, .unknown, .idle, .queueable]
+            let floor = floors.randomElement(using: &generator) ?? .unknown
+            request = .beginTransmitting(channelUUID: uuid, source: source, floor: floor)
         case 45..<66: request = .stopTransmitting(channelUUID: uuid, source: source)
         case 66..<69: request = .setChannelDescriptor(descriptor, channelUUID: uuid)
         case 69..<74:

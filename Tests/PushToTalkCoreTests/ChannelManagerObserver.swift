@@ -19,6 +19,8 @@ struct ChannelManagerObserver {
         var updates = 0
         var programsWanted = 0
         var dropped = 0
+        var waits = 0
+        var waitsBegun = 0
     }
 
     var violations: [String] = []
@@ -32,6 +34,9 @@ struct ChannelManagerObserver {
     var joined: UUID?
     var media = MediaOwner.daemon
     var transmitting = false
+    var waiting = false
+    /// The transmission began after waiting.
+    private var hasWaited = false
     var sessionActive = false
     var token: PushToken?
     var asked: PushDelivery?
@@ -103,8 +108,8 @@ struct ChannelManagerObserver {
             asked = nil
             guard case .activeRemoteParticipant = result else { return }
             isHandOver = sessionActive && device == .open && !transmitting
-        case .push, .captureBegan, .transmissionRefused, .transmissionRevoked, .audioSessionInterrupted,
-            .audioSessionInterruptionEnded, .signal, .deadlineReached, .shutdown:
+        case .push, .captureBegan, .transmissionRefused, .transmissionRevoked, .floorQueued, .floorGranted,
+            .audioSessionInterrupted, .audioSessionInterruptionEnded, .signal, .deadlineReached, .shutdown:
             break
         }
     }
@@ -126,6 +131,8 @@ struct ChannelManagerObserver {
         if capturing, !transmitting, tailSince == nil { violate("recording without a press or a tail") }
         if let tailSince, now > tailSince + .seconds(5) { violate("a tail without an end") }
         if capturing, device != .open { violate("recording with the device not open") }
+        if waiting != (machine.waiting != nil) { violate("waiting is not what was told") }
+        if waiting, capturing || transmitting || joined == nil || !calls.isEmpty { violate("waiting that had to end") }
         if transmitting, joined == nil { violate("transmitting without a channel") }
         if transmitting, !calls.isEmpty { violate("transmitting during a call") }
         if transmitting, media == .application, !isProgramPresent {
@@ -155,7 +162,7 @@ struct ChannelManagerObserver {
     }
 
     mutating func checkEnd(_ machine: Machine) {
-        if transmitting || audioOpen { violate("a begin has no end") }
+        if transmitting || waiting || audioOpen { violate("a begin has no end") }
         if capturing { violate("recording after shutdown") }
         if sessionActive { violate("the session is active after shutdown") }
         if machine.audioSession != .inactive { violate("the device stays open after shutdown") }
@@ -182,7 +189,8 @@ struct ChannelManagerObserver {
             if sessionActive, media == .application { violate("a program's device was closed") }
             toneSince = nil
             device = .closing
-        case .startCapture:
+        case .startCapture(let start):
+            if start != (hasWaited ? .afterGoAhead : .atOnce) { violate("the go-ahead tone is not where it belongs") }
             if capturing || !transmitting || !sessionActive || device != .open { violate("recording out of turn") }
             if media == .application { violate("recording for a program that records") }
             capturing = true
@@ -223,6 +231,9 @@ struct ChannelManagerObserver {
             transmitting = true
             audioOpen = true
             counts.begins += 1
+            hasWaited = waiting
+            if waiting { counts.waitsBegun += 1 }
+            waiting = false
         case .didEndTransmitting(let uuid, _):
             if joined != uuid || !transmitting { violate("ended what had not begun") }
             transmitting = false
@@ -290,6 +301,13 @@ struct ChannelManagerObserver {
             if case .dropped = outcome { counts.dropped += 1 }
             if asked?.push == push { asked = nil }
             if updating?.push == push { updating = nil }
+        case .waitingForFloor:
+            if transmitting || joined == nil { violate("waiting out of turn") }
+            if !waiting { counts.waits += 1 }
+            waiting = true
+        case .waitingEnded:
+            if !waiting { violate("an end of waiting without a beginning") }
+            waiting = false
         default: break
         }
     }

@@ -52,7 +52,7 @@ import Testing
         _ = harness.request(.join(channelUUID: Harness.other, Harness.descriptor))
         let begin = harness.request(.beginTransmitting(channelUUID: Harness.other, source: .userRequest)).actions
         #expect(begin.last == .activateAudioSession)
-        #expect(harness.send(.audioSessionActivated).contains(.startCapture))
+        #expect(harness.send(.audioSessionActivated).contains(.startCapture(.atOnce)))
     }
 
     @Test func leavingWhileReceivingClearsTheParticipant() {
@@ -110,7 +110,7 @@ import Testing
         let begin = harness.begin()
         #expect(
             begin.actions == [
-                .callback(.didBeginTransmitting(channel, source: .userRequest)), .startCapture,
+                .callback(.didBeginTransmitting(channel, source: .userRequest)), .startCapture(.atOnce),
             ])
         #expect(begin.answer == nil)
         _ = harness.stop()
@@ -164,7 +164,7 @@ import Testing
             ])
         #expect(harness.machine.audioSession == .inactive)
         #expect(harness.begin().actions.last == .activateAudioSession)
-        #expect(harness.send(.audioSessionActivated).contains(.startCapture))
+        #expect(harness.send(.audioSessionActivated).contains(.startCapture(.atOnce)))
     }
 
     @Test func aDeviceThatDoesNotOpenFailsTheBegin() {

@@ -19,7 +19,7 @@ import Testing
         #expect(begin.answer == nil)
         #expect(
             harness.send(.audioSessionActivated) == [
-                .callback(.didActivateAudioSession), .startCapture,
+                .callback(.didActivateAudioSession), .startCapture(.atOnce),
             ])
         #expect(
             harness.send(.captureBegan) == [
@@ -64,7 +64,7 @@ import Testing
                 .stopCapture(.immediately), .notice(.transmissionAudioFinished(erased: false)),
                 .callback(.didDeactivateAudioSession),
                 .callback(.didBeginTransmitting(channel, source: .userRequest)),
-                .callback(.didActivateAudioSession), .startCapture,
+                .callback(.didActivateAudioSession), .startCapture(.atOnce),
             ])
         _ = harness.send(.captureBegan)
         _ = harness.stop()

@@ -43,7 +43,7 @@ def duration(packet):
 
 
 def lost(previous):
-    """A packet that makes a decoder conceal 20 ms: the previous one's mode with an empty frame."""
+    """A packet that makes a decoder conceal as much as it lasts: the previous one's mode with an empty frame."""
     return bytes([previous[0] & 0xFC])
 
 

@@ -55,6 +55,18 @@ def main():
     unregister.push_unregister.token = token
     expect("push_unregister_message", wire.frame(unregister))
 
+    repair = relay_pb2.ClientMessage()
+    repair.media_repair.packet = values["uplink_packet_1"]
+    expect("media_repair_message", wire.frame(repair))
+    missing = relay_pb2.ClientMessage()
+    missing.repair_request.repair_id = 1
+    missing.repair_request.ssrc = 0x12345678
+    missing.repair_request.key_id = key_id
+    missing.repair_request.ranges.add(first=1001, last=1001)
+    expect("repair_request_message", wire.frame(missing))
+    packet = values["uplink_packet_1"]
+    expect("repair_stream", (1).to_bytes(4, "big") + len(packet).to_bytes(2, "big") + packet)
+
     key = wire.SFrameKey(values["base_key"], key_id)
     expect("sframe_secret", key.secret)
     expect("sframe_key", key.key)

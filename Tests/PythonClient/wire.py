@@ -18,7 +18,7 @@ PACKET_MAXIMUM = 1160
 TRAILER_SIZE = 16
 RTP_SIZE = 12
 TAG_SIZE = 16
-WINDOW = 256
+WINDOW = 1024
 
 
 class ProtocolError(Exception):
@@ -188,7 +188,7 @@ def fresh_key_id(epoch):
 
 
 class ReplayWindow:
-    """Which counters of the last 256 were accepted."""
+    """Which counters of the last 1024 were accepted."""
 
     def __init__(self):
         self.highest = -1

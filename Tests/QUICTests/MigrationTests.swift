@@ -78,7 +78,8 @@ import Testing
         try await server.stop()
     }
 
-    @Test func movingRightAfterANATRebindKeepsTheConnection() async throws {
+    @Test(arguments: [QUICConnection.MigrationKind.afterValidation, .atOnce])
+    func movingRightAfterANATRebindKeepsTheConnection(_ kind: QUICConnection.MigrationKind) async throws {
         let server = try await Peer.server()
         let path = try await Forwarder(to: server.address)
         let client = try await Peer.client()
@@ -90,7 +91,7 @@ import Testing
         for round in 1...6 {
             _ = try await path.rebind()
             try await client.on { _ in try stream.write([UInt8(round)]) }
-            try await client.migrate(connection)
+            try await client.migrate(connection, kind)
             try await server.wait("heard") { $0.received[stream.id]?.count == round || !$0.reasons.isEmpty }
         }
         #expect(try await server.on { $0.reasons } == [])
@@ -98,6 +99,77 @@ import Testing
         try await client.stop()
         try await server.stop()
         path.stop()
+    }
+
+    @Test func aClientThatMovesAtOnceSendsEverythingByTheNewPath() async throws {
+        let (server, client, connection) = try await connectedPair()
+        let before = try await server.on { $0.accepted[0].remoteAddress }
+        try await client.on { _ in try connection.sendDatagram([0]) }
+        try await server.wait("there") { $0.datagrams.count == 1 }
+        // Nothing is said by the application: the server must hear of it all the same, for it may be sending.
+        try await client.migrate(connection, .atOnce)
+        try await server.wait("moved") { $0.moves.count == 1 }
+        #expect(try await server.on { $0.moves } == [before])
+        try await client.wait("told") { $0.migrations == [true] }
+        #expect(try await voice(from: server).sent == 1)
+        try await client.wait("voice on the new path") { $0.foreign.count == 1 }
+        try await client.on { _ in try connection.sendDatagram([1]) }
+        try await server.wait("datagrams go on") { $0.datagrams == [[0], [1]] }
+        #expect(try await client.on { $0.reasons.isEmpty })
+        try await client.stop()
+        try await server.stop()
+    }
+
+    @Test func aMoveReplacesOneThatIsUnderWay() async throws {
+        let server = try await Peer.server()
+        let client = try await Peer.client()
+        let path = try await Forwarder(to: server.address)
+        let connection = try await client.connect(to: server, at: path.address)
+        try await client.wait("ready") { $0.readyCount == 1 }
+        try await server.wait("ready") { $0.readyCount == 1 }
+        try await client.migrate(connection, .atOnce)
+        try await path.drop { _, _ in true }
+        try await client.migrate(connection, .atOnce)
+        try await path.drop { _, _ in false }
+        let stream = try await client.on { _ in try connection.openStream() }
+        try await client.on { _ in try stream.write([1, 2, 3]) }
+        try await server.wait("heard") { $0.received[stream.id] == [1, 2, 3] }
+        try await client.wait("told of the last one only") { $0.migrations == [true] }
+        #expect(try await client.on { $0.reasons.isEmpty })
+        #expect(try await server.on { $0.reasons.isEmpty })
+        try await client.stop()
+        try await server.stop()
+        path.stop()
+    }
+
+    @Test func aNewPathThatNobodyAnswersOnIsToldAndTheConnectionCanMoveOn() async throws {
+        let server = try await Peer.server()
+        let client = try await Peer.client()
+        let path = try await Forwarder(to: server.address)
+        let connection = try await client.connect(to: server, at: path.address)
+        try await client.wait("ready") { $0.readyCount == 1 }
+        try await server.wait("ready") { $0.readyCount == 1 }
+        try await client.wait("confirmed") { _ in connection.roundTripTime != nil }
+        try await client.migrate(connection, .atOnce)
+        try await client.wait("moved") { $0.migrations == [true] }
+        try await path.drop { _, _ in true }
+        try await client.migrate(connection, .atOnce)
+        try await client.wait("failed") { $0.migrations == [true, false] }
+        try await path.drop { _, _ in false }
+        try await client.migrate(connection, .atOnce)
+        try await client.wait("moved again") { $0.migrations == [true, false, true] }
+        try await client.on { _ in try connection.sendDatagram([7]) }
+        try await server.wait("datagrams go on") { $0.datagrams == [[7]] }
+        try await client.stop()
+        try await server.stop()
+        path.stop()
+    }
+
+    @Test func theRouteToAnAddressOfThisMachineIsKnown() throws {
+        let route = try #require(NetworkRoute.toward(.loopback(port: 9)))
+        #expect(route.source == SocketAddress("127.0.0.1", port: 0))
+        #expect(route.interface == "lo")
+        #expect("\(route)" == "127.0.0.1 through lo")
     }
 
     @Test func aClientMovesToANewSocket() async throws {

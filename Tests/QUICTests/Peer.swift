@@ -26,6 +26,9 @@ final class Peer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Senda
     var ended: Set<Int64> = []
     var streamCloses: [Int64: UInt64?] = [:]
     var moves: [SocketAddress] = []
+    var acknowledged: [UInt64] = []
+    var lost: [UInt64] = []
+    var migrations: [Bool] = []
     var resumption: ResumptionState?
     /// Not read while set: the stream's bytes stay with the sender.
     var reading = true
@@ -93,15 +96,18 @@ final class Peer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Senda
     }
 
     /// Moves to a new local port as soon as the handshake is confirmed.
-    func migrate(_ connection: QUICConnection) async throws {
+    func migrate(
+        _ connection: QUICConnection, _ kind: QUICConnection.MigrationKind = .afterValidation
+    ) async throws {
         try await wait("confirmed") { _ in
             do {
-                try connection.migrate(to: .loopback())
+                try connection.migrate(to: .loopback(), kind)
                 return true
             } catch { return false }
         }
     }
 
+    @discardableResult
     func on<T: Sendable>(_ body: @escaping @Sendable (Peer) throws -> T) async throws -> T {
         try await loop.run { try body(self) }
     }
@@ -175,7 +181,13 @@ final class Peer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Senda
         if isEarlyData { earlyDatagrams.append(datagram) }
     }
 
+    func connection(_ connection: QUICConnection, didAcknowledgeDatagram id: UInt64) { acknowledged.append(id) }
+
+    func connection(_ connection: QUICConnection, didLoseDatagram id: UInt64) { lost.append(id) }
+
     func connection(_ connection: QUICConnection, didMoveFrom oldAddress: SocketAddress) { moves.append(oldAddress) }
+
+    func connection(_ connection: QUICConnection, didEndMigration succeeded: Bool) { migrations.append(succeeded) }
 
     func connection(_ connection: QUICConnection, didReceive resumption: ResumptionState) {
         self.resumption = resumption

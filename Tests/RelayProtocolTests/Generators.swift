@@ -78,7 +78,21 @@ extension SeededGenerator {
                 .init(
                     id: PushID(rawValue: number()),
                     outcome: PushOutcome.allCases.randomElement(using: &self) ?? .other)),
+            .mediaRepair(bytes(Int.random(in: RelayProtocolLimits.repairPacketByteCounts, using: &self))),
+            .repairRequest(
+                .init(id: max(1, number()), ssrc: SSRC(rawValue: number()), keyID: number(), ranges: repairRanges())),
         ]
+    }
+
+    /// As many ranges, with as many packets, as one request may have.
+    mutating func repairRanges() -> [SequenceRange] {
+        let count = oneIn(4) ? RelayProtocolLimits.repairRangesMaximum : Int.random(in: 1...10, using: &self)
+        let most = RelayProtocolLimits.repairPacketsMaximum / count
+        return (0..<count).map { _ in
+            let first: UInt16 = number()
+            let length = oneIn() ? most : Int.random(in: 1...most, using: &self)
+            return SequenceRange(first: first, last: first &+ UInt16(length - 1))
+        }
     }
 
     mutating func serverMessages() -> [ServerMessage] {
@@ -119,6 +133,9 @@ extension SeededGenerator {
                     id: PushID(rawValue: number()), token: pushToken(),
                     payload: bytes(oneIn() ? 4_096 : Int.random(in: 1...4_096, using: &self)),
                     priority: UInt8.random(in: 1...10, using: &self), lifetime: milliseconds())),
+            .floorQueuePosition(
+                .init(requestID: requestID(), position: Int.random(in: 1...Int(UInt32.max), using: &self))),
+            .listenerLoss(percent: Int.random(in: 0...100, using: &self)),
         ]
     }
 }

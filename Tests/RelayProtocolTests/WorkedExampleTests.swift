@@ -35,7 +35,7 @@ import Testing
     }
 
     @Test func `the document has the example's values`() {
-        #expect(document.count == 41, "\(document.keys.sorted())")
+        #expect(document.count == 44, "\(document.keys.sorted())")
     }
 
     @Test func `the example's client messages are what this room sends`() throws {
@@ -49,6 +49,15 @@ import Testing
         #expect(try value("floor_request_message") == request.framed())
         let release = ClientMessage.floorRelease(.init(requestID: .first, lastSequence: 1001))
         #expect(try value("floor_release_message") == release.framed())
+    }
+
+    @Test func `the example's lost packet is sent again, asked for and answered as this room does it`() throws {
+        let packet = try value("uplink_packet_1")
+        #expect(try value("media_repair_message") == ClientMessage.mediaRepair(packet).framed())
+        let request = ClientMessage.repairRequest(
+            .init(id: 1, ssrc: ssrc, keyID: keyID.rawValue, ranges: [SequenceRange(first: 1001, last: 1001)]))
+        #expect(try value("repair_request_message") == request.framed())
+        #expect(try value("repair_stream") == RepairStream.encode(id: 1, packets: [packet]))
     }
 
     @Test func `the example's server messages are what this room sends and reads`() throws {

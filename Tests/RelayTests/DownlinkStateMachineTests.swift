@@ -27,6 +27,21 @@ private typealias Action = DownlinkStateMachine.Action
         actions.compactMap { if case .tell(.burstEnded(_, let end, let report)) = $0 { (end, report) } else { nil } }
     }
 
+    private func asks(_ actions: [Action]) -> [ClientMessage.RepairRequest] {
+        actions.compactMap { if case .ask(let request) = $0 { request } else { nil } }
+    }
+
+    private func frames(_ actions: [Action]) -> [ReceivedFrame] {
+        actions.compactMap { if case .tell(.frame(let frame)) = $0 { frame } else { nil } }
+    }
+
+    private mutating func repaired(_ sequence: UInt16, marker: Bool = false) -> [Action] {
+        #expect(machine.admit(ssrc: ssrc, keyID: 1, sequence: sequence, isRepaired: true) == .open)
+        let header = RTPHeader(marker: marker, sequence: sequence, timestamp: UInt32(sequence) * 960, ssrc: ssrc)
+        return machine.handle(
+            .opened(header, payload: [UInt8(sequence & 255)], receivedAt: now, isRepaired: true), at: now)
+    }
+
     private func reports(_ actions: [Action]) -> [ClientMessage.ReceptionReport] {
         actions.compactMap { if case .report(let report) = $0 { report } else { nil } }
     }
@@ -46,21 +61,41 @@ private typealias Action = DownlinkStateMachine.Action
 
     @Test mutating func `packets overtaken by the idle are still played, and the last one ends the burst`() {
         _ = taken()
-        _ = packet(1)
+        _ = packet(1, marker: true)
         #expect(machine.handle(.floorIdle(ssrc: ssrc, lastSequence: 3), at: now) == [.tell(.floorIdle)])
         #expect(ends(packet(3)).isEmpty)
         #expect(ends(packet(2)).first?.0 == .completed)
     }
 
-    @Test mutating func `a last packet that is lost is waited for 200 ms, and counted`() {
+    @Test mutating func `last packets that are lost are asked for, and counted when the relay has them not`() {
         _ = taken()
-        _ = packet(1)
+        _ = packet(1, marker: true)
         _ = machine.handle(.floorIdle(ssrc: ssrc, lastSequence: 3), at: now)
-        #expect(machine.nextDeadline == now + .milliseconds(200))
-        now = now + .milliseconds(200)
-        let ended = ends(machine.handle(.deadline, at: now))
+        now = machine.nextDeadline!
+        let asked = asks(machine.handle(.deadline, at: now))
+        #expect(asked.map(\.ranges) == [[SequenceRange(first: 2, last: 3)]])
+        let ended = ends(machine.handle(.answered(request: asked[0].id), at: now))
         #expect(ended.first?.0 == .completed)
         #expect(ended.first?.1.lost == 2)
+        #expect(machine.nextDeadline == nil)
+    }
+
+    @Test mutating func `a burst that is never completed ends after 3 s`() {
+        _ = taken()
+        _ = packet(1, marker: true)
+        let idleAt = now
+        _ = machine.handle(.floorIdle(ssrc: ssrc, lastSequence: 3), at: now)
+        var ended: [(ReceptionEnd, ReceptionReport)] = []
+        var requests = 0
+        while ended.isEmpty, let due = machine.nextDeadline {
+            now = due
+            let actions = machine.handle(.deadline, at: now)
+            ended = ends(actions)
+            requests += asks(actions).count
+        }
+        #expect(ended.first?.0 == .completed)
+        #expect(now - idleAt <= .seconds(3))
+        #expect((2...8).contains(requests))
     }
 
     @Test mutating func `a packet of another source or key id is not opened`() {
@@ -68,20 +103,20 @@ private typealias Action = DownlinkStateMachine.Action
         #expect(machine.admit(ssrc: SSRC(rawValue: 8), keyID: 1, sequence: 1) == .hold)
         #expect(machine.admit(ssrc: ssrc, keyID: 2, sequence: 1) == .hold)
         machine.hold([1], at: now)
-        now = now + .seconds(1)
+        now = now + .seconds(2)
         _ = machine.handle(.deadline, at: now)
         #expect(machine.dropped(.unbound) == 1)
     }
 
     @Test mutating func `packets that come before the floor message are taken with it, within bounds`() {
-        for number in 0..<64 {
+        for number in 0..<256 {
             #expect(machine.admit(ssrc: ssrc, keyID: 1, sequence: UInt16(number)) == .hold)
             machine.hold([UInt8(number)], at: now)
         }
-        #expect(machine.admit(ssrc: ssrc, keyID: 1, sequence: 64) == .drop(.unbound))
+        #expect(machine.admit(ssrc: ssrc, keyID: 1, sequence: 256) == .drop(.unbound))
         let actions = taken()
         guard case .retry(let packets)? = actions.last else { return #expect(Bool(false), "\(actions)") }
-        #expect(packets.map(\.bytes) == (0..<64).map { [UInt8($0)] })
+        #expect(packets.map(\.bytes) == (0..<256).map { [UInt8($0)] })
     }
 
     @Test mutating func `a packet is delivered once`() {
@@ -95,7 +130,7 @@ private typealias Action = DownlinkStateMachine.Action
         _ = taken()
         var sent: [ClientMessage.ReceptionReport] = []
         for number in 0..<250 {
-            if number % 10 != 3 { _ = packet(UInt16(number)) }
+            if number % 10 != 3 { _ = packet(UInt16(number), marker: number == 0) }
             now = now + .milliseconds(20)
             if let due = machine.nextDeadline, due <= now { sent += reports(machine.handle(.deadline, at: now)) }
         }
@@ -104,7 +139,7 @@ private typealias Action = DownlinkStateMachine.Action
         #expect(sent.first?.lost == 10)
         sent = reports(machine.handle(.floorIdle(ssrc: ssrc, lastSequence: 249), at: now))
         #expect(sent.isEmpty, "some are missing, so the end is waited for")
-        now = now + .milliseconds(200)
+        now = now + .seconds(3)
         sent = reports(machine.handle(.deadline, at: now))
         #expect(sent.first?.received == 225)
         #expect(sent.first?.lost == 25)
@@ -134,5 +169,105 @@ private typealias Action = DownlinkStateMachine.Action
         _ = taken()
         let actions = machine.handle(.floorIdle(ssrc: ssrc, lastSequence: nil), at: now)
         #expect(actions == [.tell(.floorIdle)])
+    }
+
+    @Test mutating func `two missing packets are asked for at once, a single one after a moment`() {
+        _ = taken()
+        _ = packet(10, marker: true)
+        #expect(asks(packet(13)).map(\.ranges) == [[SequenceRange(first: 11, last: 12)]])
+        #expect(asks(packet(15)).isEmpty)
+        let late = machine.nextDeadline!
+        #expect(late > now && late <= now + .milliseconds(150))
+        _ = packet(14)
+        now = late
+        #expect(asks(machine.handle(.deadline, at: now)).isEmpty, "it was only late")
+    }
+
+    @Test mutating func `a repaired packet is a frame like another, once, and was lost all the same`() {
+        _ = taken()
+        _ = packet(10, marker: true)
+        let request = asks(packet(13))[0]
+        #expect(request.ssrc == ssrc && request.keyID == 1)
+        let told = frames(repaired(11) + repaired(12))
+        #expect(told.map(\.sequence) == [11, 12] && told.allSatisfy(\.isRepaired))
+        #expect(machine.admit(ssrc: ssrc, keyID: 1, sequence: 12) == .drop(.duplicate))
+        #expect(machine.admit(ssrc: ssrc, keyID: 2, sequence: 12, isRepaired: true) == .drop(.unbound))
+        _ = machine.handle(.answered(request: request.id), at: now)
+        let actions = machine.handle(.floorIdle(ssrc: ssrc, lastSequence: 13), at: now)
+        #expect(ends(actions).first?.1.received == 4)
+        #expect(ends(actions).first?.1.lost == 0)
+        #expect(reports(actions).first?.received == 2)
+        #expect(reports(actions).first?.lost == 2)
+    }
+
+    @Test mutating func `what the relay has not yet is asked for again, and an answer that never comes too`() {
+        _ = taken()
+        _ = packet(10, marker: true)
+        let first = asks(packet(13))[0]
+        _ = machine.handle(.answered(request: first.id), at: now)
+        now = machine.nextDeadline!
+        let second = asks(machine.handle(.deadline, at: now))
+        #expect(second.map(\.ranges) == [first.ranges])
+        #expect(second[0].id > first.id)
+        now = machine.nextDeadline!
+        let third = asks(machine.handle(.deadline, at: now))
+        #expect(third.map(\.ranges) == [first.ranges])
+    }
+
+    @Test mutating func `a beginning that was missed is asked for, but not by one who joined in the middle`() {
+        _ = taken()
+        _ = packet(100)
+        now = machine.nextDeadline!
+        let request = asks(machine.handle(.deadline, at: now))[0]
+        #expect(request.ranges == [SequenceRange(first: 100 &- 1_000, last: 99)])
+        let told = frames(repaired(97, marker: true) + repaired(99))
+        #expect(told.map(\.sequence) == [97, 99])
+        _ = machine.handle(.answered(request: request.id), at: now)
+        now = now + .milliseconds(200)
+        #expect(asks(machine.handle(.deadline, at: now)).map(\.ranges) == [[SequenceRange(first: 98, last: 98)]])
+
+        machine = DownlinkStateMachine()
+        _ = machine.handle(.floorTaken(talker, ssrc: ssrc, keyID: 1, isLate: true), at: now)
+        _ = packet(100)
+        now = now + .milliseconds(200)
+        #expect(asks(machine.handle(.deadline, at: now)).isEmpty)
+    }
+
+    @Test mutating func `a burst that fell into a gap as a whole comes late`() {
+        _ = taken()
+        _ = machine.handle(.floorIdle(ssrc: ssrc, lastSequence: 5), at: now)
+        now = machine.nextDeadline!
+        let request = asks(machine.handle(.deadline, at: now))[0]
+        #expect(request.ranges.first?.last == 5)
+        var actions: [Action] = []
+        for number in 1...5 { actions += repaired(UInt16(number), marker: number == 1) }
+        #expect(frames(actions).count == 5)
+        #expect(ends(actions).first?.0 == .completed)
+        #expect(ends(actions).first?.1.lost == 0)
+    }
+
+    @Test mutating func `the next burst waits a second for one that is being completed`() {
+        _ = taken()
+        _ = packet(1, marker: true)
+        _ = machine.handle(.floorIdle(ssrc: ssrc, lastSequence: 3), at: now)
+        #expect(taken(keyID: 9).isEmpty)
+        #expect(machine.admit(ssrc: ssrc, keyID: 9, sequence: 4) == .hold)
+        machine.hold([4], at: now)
+        let completed = repaired(2) + repaired(3)
+        #expect(ends(completed).first?.0 == .completed)
+        guard case .retry(let packets)? = completed.last(where: { if case .retry = $0 { true } else { false } }) else {
+            return #expect(Bool(false), "\(completed)")
+        }
+        #expect(packets.map(\.bytes) == [[4]])
+
+        _ = machine.handle(.linkLost, at: now)
+        _ = taken()
+        _ = packet(1, marker: true)
+        _ = machine.handle(.floorIdle(ssrc: ssrc, lastSequence: 3), at: now)
+        _ = taken(keyID: 9)
+        now = now + .seconds(1)
+        let actions = machine.handle(.deadline, at: now)
+        #expect(ends(actions).first?.1.lost == 2)
+        #expect(actions.contains(.tell(.floorTaken(by: talker))))
     }
 }

@@ -66,7 +66,7 @@ final class RawPeer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Se
     }
 
     func send(datagram: [UInt8]) async throws {
-        try await loop.run { [self] in try connection?.sendDatagram(datagram) }
+        try await loop.run { [self] in _ = try connection?.sendDatagram(datagram) }
     }
 
     func openSecondStream() async throws {

@@ -48,6 +48,34 @@ import Testing
             ])
     }
 
+    @Test mutating func `another network ends a long wait, but attempts keep their distance`() {
+        _ = machine.handle(.join, at: now)
+        for _ in 0..<6 {
+            _ = machine.handle(.connectionEnded(.unreachable("nobody")), at: now)
+            now = machine.nextDeadline ?? now
+            _ = machine.handle(.deadline, at: now)
+        }
+        _ = machine.handle(.connectionEnded(.unreachable("nobody")), at: now)
+        #expect(machine.nextDeadline == now + .seconds(15))
+        #expect(machine.handle(.networkChanged, at: now).isEmpty)
+        #expect(machine.nextDeadline == now + .milliseconds(250))
+        now = now + .milliseconds(100)
+        _ = machine.handle(.networkChanged, at: now)
+        #expect(machine.nextDeadline == now + .milliseconds(150))
+        now = now + .milliseconds(150)
+        #expect(machine.handle(.deadline, at: now) == [.tell(.connecting), .connect])
+        #expect(machine.handle(.networkChanged, at: now).isEmpty)
+    }
+
+    @Test mutating func `a join that went with the first packet is not sent twice`() {
+        _ = machine.handle(.join, at: now)
+        #expect(machine.handle(.earlyDataOffered, at: now) == [.sendJoin])
+        #expect(machine.handle(.earlyDataOffered, at: now).isEmpty)
+        #expect(machine.handle(.connected, at: now).isEmpty)
+        #expect(machine.isJoining)
+        #expect(machine.handle(.welcomed(channelName: "Yard"), at: now) == [.tell(.ready(channelName: "Yard"))])
+    }
+
     @Test mutating func `nobody answering is given up after ten seconds, an unanswered join after five`() {
         _ = machine.handle(.join, at: now)
         #expect(machine.nextDeadline == now + .seconds(10))

@@ -64,8 +64,9 @@ import Testing
     ) -> (RelayCore.MediaDecision, [RelayCore.Action]) {
         core.media(
             MediaPacketHeader(
-                ssrc: ssrc ?? welcome.ssrc, sequence: sequence, keyID: keyID(welcome, id.number << 32 | number)),
-            byteCount: 100, from: id, at: now)
+                ssrc: ssrc ?? welcome.ssrc, sequence: sequence, marker: true,
+                keyID: keyID(welcome, id.number << 32 | number)),
+            bytes: [UInt8](repeating: 0, count: 100), from: id, at: now)
     }
 
     @Test mutating func `a member is welcomed with all it needs, and the others hear of it`() {

@@ -16,6 +16,8 @@ struct SimulatedFaults {
     var jitter: Duration = .zero
     var dropsLinks = false
     var restartsRelay = false
+    /// Now and then one direction of one client's path is gone for 2 s.
+    var hasGaps = false
 }
 
 /// One connection between a client and the relay of one generation.
@@ -46,7 +48,7 @@ struct SimulatedLog {
     /// While another talks: the member, the burst it says, and the frames that came.
     var hearing: (talker: String, burst: UInt8?, frames: Set<UInt16>)?
     /// Finished bursts that were heard: talker, burst, frames.
-    var heard: [(talker: String, burst: UInt8?, frames: Int, end: ReceptionEnd)] = []
+    var heard: [(talker: String, burst: UInt8?, frames: Int, lost: Int, end: ReceptionEnd)] = []
     var violations: [String] = []
 }
 
@@ -74,6 +76,11 @@ final class SimulatedWorld {
     private var clientWakes: [Instant?] = []
     var logs: [SimulatedLog] = []
     private var names: [String] = []
+    /// Until when nothing gets through, by client.
+    private var gapsUp: [Int: Instant] = [:]
+    private var gapsDown: [Int: Instant] = [:]
+    private(set) var gaps = 0
+    private var nextDatagram: UInt64 = 0
 
     init(clients count: Int, faults: SimulatedFaults, seed: UInt64) {
         random = SeededGenerator(seed: seed)
@@ -132,6 +139,28 @@ final class SimulatedWorld {
         }
     }
 
+    // MARK: Gaps
+
+    /// Nothing passes in one direction for 2 s; while any gap lasts, and a moment after it, there is no other.
+    func gap(of client: Int, up: Bool) {
+        let last = max(gapsUp.values.max() ?? .zero, gapsDown.values.max() ?? .zero)
+        guard faults.hasGaps, now > last + .seconds(1) else { return }
+        gaps += 1
+        if up { gapsUp[client] = now + .seconds(2) } else { gapsDown[client] = now + .seconds(2) }
+    }
+
+    private func isGone(_ gaps: [Int: Instant], _ client: Int) -> Bool { now < gaps[client] ?? .zero }
+
+    /// When what is sent reliably arrives: a lost packet comes again after some round trips, and after a gap soon.
+    private func reliableArrival(_ gaps: [Int: Instant], _ client: Int) -> Instant {
+        var time = now + latency()
+        while random.chance(faults.lossPercent) { time = time + .milliseconds(80) }
+        if let end = gaps[client], end > now {
+            time = max(time, end + .milliseconds(Int.random(in: 10...250, using: &random)))
+        }
+        return time
+    }
+
     // MARK: The relay
 
     private func relayHandles(_ event: RelayCore.Event) { carryOut(relay.handle(event, at: now)) }
@@ -155,6 +184,8 @@ final class SimulatedWorld {
                 if sealers[id] == nil { sealers[id] = try! DownlinkSealer(key: key) }
                 listeners.append(id)
             case .stopMedia(let id, _): listeners.removeAll { $0 == id }
+            case .forward(let packet, _, let talker): forward(packet, except: talker)
+            case .answerRepair(let id, let bytes): sendAnswer(bytes, to: id)
             case .note: break
             }
         }
@@ -181,7 +212,8 @@ final class SimulatedWorld {
         guard let connection = connections[id] else { return }
         // Through the wire form, as in life.
         let parsed = try! ServerMessage(parsing: Array(message.framed().dropFirst(4)))
-        connection.lastDown = max(connection.lastDown + .nanoseconds(1), now + latency())
+        connection.lastDown = max(
+            connection.lastDown + .nanoseconds(1), reliableArrival(gapsDown, connection.client))
         at(connection.lastDown) { [self] in
             guard clientConnections[connection.client] === connection, connection.isOpen || !isRelayUp else { return }
             clientHandles(connection.client, .message(parsed))
@@ -193,20 +225,35 @@ final class SimulatedWorld {
         guard let header = datagram.withUnsafeBytes({ MediaPacketHeader(parsing: $0) }) else {
             return logs[connection.client].violations.append("a packet that the relay cannot read")
         }
-        let (decision, actions) = relay.media(header, byteCount: datagram.count, from: connection.id, at: now)
-        if case .forward = decision {
-            for id in listeners where id != connection.id {
-                guard let listener = connections[id], let packet = try? sealers[id]?.seal(datagram) else { continue }
-                for delay in packetDelays() {
-                    after(delay) { [self] in
-                        guard clientConnections[listener.client] === listener else { return }
-                        let actions = packet.withUnsafeBytes { clients[listener.client].receive($0, at: now) }
-                        carryOut(actions, client: listener.client)
-                    }
+        let (decision, actions) = relay.media(header, bytes: datagram, from: connection.id, at: now)
+        if case .forward = decision { forward(datagram, except: connection.id) }
+        carryOut(actions)
+    }
+
+    private func forward(_ datagram: [UInt8], except talker: ConnectionID) {
+        for id in listeners where id != talker {
+            guard let listener = connections[id], let packet = try? sealers[id]?.seal(datagram) else { continue }
+            guard !isGone(gapsDown, listener.client) else { continue }
+            for delay in packetDelays() {
+                after(delay) { [self] in
+                    guard clientConnections[listener.client] === listener else { return }
+                    let actions = packet.withUnsafeBytes { clients[listener.client].receive($0, at: now) }
+                    carryOut(actions, client: listener.client)
                 }
             }
         }
-        carryOut(actions)
+    }
+
+    /// An answer has a stream of its own, so it keeps no order with anything.
+    private func sendAnswer(_ bytes: [UInt8], to id: ConnectionID) {
+        guard let connection = connections[id] else { return }
+        at(reliableArrival(gapsDown, connection.client)) { [self] in
+            guard clientConnections[connection.client] === connection, connection.isOpen else { return }
+            var decoder = RepairStreamDecoder()
+            var packets: [[UInt8]] = []
+            try! decoder.feed(bytes, isEnd: true) { packets.append($0) }
+            clientHandles(connection.client, .repaired(request: decoder.id!, packets: packets, isEnd: true))
+        }
     }
 
     /// The relay dies and another one comes up after `pause`, with the same channels and new keys.
@@ -273,18 +320,30 @@ final class SimulatedWorld {
             case .send(let message):
                 guard let connection = clientConnections[number] else { continue }
                 let parsed = try! ClientMessage(parsing: Array(message.framed().dropFirst(4)))
-                connection.lastUp = max(connection.lastUp + .nanoseconds(1), now + latency())
+                connection.lastUp = max(connection.lastUp + .nanoseconds(1), reliableArrival(gapsUp, number))
                 at(connection.lastUp) { [self] in
                     guard connection.isOpen, connections[connection.id] === connection, isRelayUp else { return }
                     relayHandles(.message(connection.id, parsed))
                 }
             case .sendMedia(let datagram):
                 guard let connection = clientConnections[number] else { continue }
+                nextDatagram += 1
+                let datagramID = nextDatagram
+                carryOut(clients[number].handle(.mediaSent(datagramID, datagram), at: now), client: number)
                 // A QUIC datagram does not come twice.
-                guard let delay = packetDelays().first else { continue }
-                after(delay) { [self] in
-                    guard connection.isOpen else { return }
-                    relayReceives(datagram, from: connection)
+                let delay = isGone(gapsUp, number) ? nil : packetDelays().first
+                if let delay {
+                    after(delay) { [self] in
+                        guard connection.isOpen else { return }
+                        relayReceives(datagram, from: connection)
+                    }
+                }
+                // Some acknowledgements are late, so that what arrived is taken for lost.
+                let isAcknowledged = delay != nil && !random.chance(faults.lossPercent / 4)
+                let told = max(now, gapsUp[number] ?? .zero, gapsDown[number] ?? .zero)
+                at(told + .milliseconds(Int.random(in: 40...160, using: &random))) { [self] in
+                    guard clientConnections[number] === connection, connection.isOpen else { return }
+                    clientHandles(number, isAcknowledged ? .mediaAcknowledged(datagramID) : .mediaLost(datagramID))
                 }
             case .tellOfPushes: break
             case .tell(let event): note(event, number)
@@ -349,7 +408,7 @@ final class SimulatedWorld {
                 return wrong("an end without a burst")
             }
             if report.received != hearing.frames.count { wrong("a report that miscounts") }
-            logs[number].heard.append((hearing.talker, hearing.burst, hearing.frames.count, end))
+            logs[number].heard.append((hearing.talker, hearing.burst, hearing.frames.count, report.lost, end))
             logs[number].hearing = nil
         default: break
         }

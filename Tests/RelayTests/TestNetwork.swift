@@ -59,6 +59,17 @@ final class TestNetwork: @unchecked Sendable {
         try await loop.run { [self] in self.target = target }
     }
 
+    /// Forgets its mappings, as a NAT may: from now on the relay sees every client at another port, and what it sends to
+    /// the old ones is lost.
+    func rebind() async throws {
+        try await loop.run { [self] in
+            for watch in watches.dropFirst() { watch.cancel() }
+            watches.removeLast(watches.count - 1)
+            for back in backs.values { close(back) }
+            backs = [:]
+        }
+    }
+
     /// What becomes of each packet from the relay to a client.
     func meddle(_ meddler: @escaping @Sendable ([UInt8]) -> [[UInt8]]) async {
         try? await loop.run { [self] in self.meddler = meddler }

@@ -99,12 +99,14 @@ final class TestClient: Sendable {
 
     init(
         _ name: String, _ invitation: InvitationLink, identity: Identity? = nil,
+        resumption: ResumptionMemory = ResumptionMemory(),
         resolve: @escaping RelayClient.Resolver = SocketAddress.resolve
     ) async throws {
         loop = try EventLoop(name: name)
         client = RelayClient(
             invitation: invitation, identity: try identity ?? Identity(generating: name),
-            displayName: DisplayName(name)!, loop: loop, logger: quietLogger(name), resolve: resolve)
+            displayName: DisplayName(name)!, resumption: resumption, loop: loop, logger: quietLogger(name),
+            resolve: resolve)
         let recorder = recorder
         await client.setEventHandler { recorder.record($0) }
         await client.join()

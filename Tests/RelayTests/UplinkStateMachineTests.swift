@@ -291,4 +291,52 @@ private typealias Action = UplinkStateMachine.Action
         #expect(accounted == framesGiven, "seed \(seed)")
         #expect(sent > 1_000)
     }
+
+    @Test mutating func `held audio goes out by its length, as fast with short frames as with long ones`() {
+        _ = begin()
+        for number in 0..<20 {
+            let frame = OutgoingFrame(
+                payload: [UInt8(number)], samples: 480, capturedAt: now + .milliseconds(10 * number))
+            _ = machine.handle(.frame(frame), at: now)
+        }
+        #expect(media(machine.handle(.granted(first, duration: .seconds(60)), at: now)).count == 4)
+        #expect(media(runDeadlines(for: .milliseconds(5))).count == 4)
+    }
+
+    @Test
+    mutating func `who is queued erases what it held, waits without a limit, and sends what comes after the grant`() {
+        _ = begin()
+        _ = send(5)
+        #expect(
+            machine.handle(.queued(first, position: 2), at: now) == [
+                .tell(.floorQueued(BurstID(number: 1), position: 2))
+            ])
+        #expect(machine.nextDeadline == nil)
+        #expect(send(1, from: 5).isEmpty)
+        now = now + .seconds(30)
+        #expect(machine.handle(.granted(first, duration: .seconds(60)), at: now).count == 1, "nothing is held")
+        #expect(send(1, from: 6).isEmpty, "captured before the grant")
+        let live = OutgoingFrame(payload: [9], samples: 960, capturedAt: now + .milliseconds(1))
+        #expect(media(machine.handle(.frame(live), at: now)).map(\.payload) == [[9]])
+        let end = endings(machine.handle(.end, at: now)).first
+        #expect(end?.1 == .completed)
+        #expect(end?.2.sent == 1)
+        #expect(end?.2.erased == 7)
+    }
+
+    @Test mutating func `who let go before it was queued is denied, and who lets go while it waits ends quietly`() {
+        _ = begin()
+        _ = send(5)
+        _ = machine.handle(.end, at: now)
+        let late = machine.handle(.queued(first, position: 1), at: now)
+        #expect(late.first == .releaseFloor(first, lastSequence: nil))
+        #expect(endings(late).first?.1 == .denied(.taken))
+        _ = begin(2)
+        let second = FloorRequestID(rawValue: 2)
+        _ = machine.handle(.queued(second, position: 1), at: now)
+        let quiet = machine.handle(.end, at: now)
+        #expect(quiet.first == .releaseFloor(second, lastSequence: nil))
+        #expect(endings(quiet).first?.1 == .completed)
+        #expect(machine.isIdle)
+    }
 }

@@ -8,7 +8,8 @@ recording is one. Prints JSON and fails when a burst is not the same speech.
 
 How: both sides are band-limited to speech and thinned out to 12 kHz. Every 200 ms of the ear are correlated with all delays
 that are possible, and the most consistent course of delays through the burst is taken (a listener who catches up shortens
-the delay as he goes). The ear is then laid over the microphone by that course, at 48 kHz, and 5 ms pieces are compared.
+the delay as he goes). Where he catches up all the time, by compression that keeps the pitch, no 200 ms agree: there the course is
+followed from its neighbours in steps of 10 ms. The ear is then laid over the microphone by that course, at 48 kHz, and 5 ms pieces are compared.
 """
 import argparse
 import json
@@ -22,6 +23,12 @@ from wavefile import RATE, Recording
 THIN = 4                            # 48 kHz -> 12 kHz: what of speech survives any Opus bit rate
 SPEECH_HZ = (120, 3800)
 WINDOW_S, HOP_S = 0.2, 0.05         # pieces whose delay is sought
+PEAKS, PEAKS_APART_S = 6, 0.002     # the delays of a window that are looked at: less apart than periods of the voice
+STEP_S, STEP_WINDOW_S = 0.01, 0.04  # following a delay that changes all the time
+STEP_WANDER_S = 0.012               # a place found in a step: a period of the voice more or less
+STEP_SPEED = 0.6                    # catching up shortens the delay by at most so much of the time that passes
+STEP_GAIN_MIN = 0.1                 # of the correlation, for a delay to change
+STEPS_MISSED_MAX = 12               # a pause, or a hole: beyond it nothing is followed any more
 PIECE_S = 0.005                     # pieces that are heard or lost
 LOOK_S = 0.03                       # what is compared around a piece
 DELAY_S = (-0.05, 2.5)              # mouth to ear, with clocks; one second may be held until the floor is granted
@@ -84,15 +91,36 @@ def correlations(pattern, signal):
     return product / np.sqrt((pattern ** 2).sum() * np.maximum(local, floor) + 1e-20)
 
 
+def peak_between(values, k):
+    """Where between the values the peak at k really is: a parabola through it and its neighbours."""
+    if not 0 < k < len(values) - 1:
+        return 0.0
+    a, b, d = values[k - 1:k + 2]
+    return 0.5 * (a - d) / (a - 2 * b + d) if a - 2 * b + d else 0.0
+
+
+def sharpened(mic, ear, start, at):
+    """(place, correlation) at the full rate of the ear's window from `start` on, whose place in the microphone is about `at`: at the
+    thinned rate half a sample may cost more likeness than a false place a period of the voice away."""
+    window = ear[start:start + int(WINDOW_S * RATE)]
+    first, last = max(0, at - THIN), min(len(mic), at + THIN + len(window))
+    if last - first < len(window):
+        return at, 0.0
+    near = np.lib.stride_tricks.sliding_window_view(mic[first:last], len(window))
+    c = near @ window / np.sqrt((near ** 2).sum(1) * (window ** 2).sum() + 1e-20)
+    k = int(c.argmax())
+    return first + k + peak_between(c, k), float(c[k])
+
+
 def delay_course(mic, ear, shift, delays):
     """[(ear sample, delay in samples, correlation)] per window. `shift`: ear sample i and mic sample i + shift are the same instant.
 
     The course is found by dynamic programming over the best few delays of each window: a change of delay costs.
     """
-    mic, ear, shift, rate = mic[::THIN], ear[::THIN], shift / THIN, RATE // THIN
-    exact, shift = shift, int(round(shift))
+    full_mic, full_ear, full_shift = mic, ear, shift
+    mic, ear, shift, rate = mic[::THIN], ear[::THIN], int(round(shift / THIN)), RATE // THIN
     window, hop = int(WINDOW_S * rate), int(HOP_S * rate)
-    smallest, largest = int(delays[0] * rate), int(delays[1] * rate)
+    smallest, largest, apart = int(delays[0] * rate), int(delays[1] * rate), int(PEAKS_APART_S * rate)
     starts = range(0, len(ear) - window, hop)
     power = np.array([np.mean(ear[s:s + window] ** 2) for s in starts])
     if power.size == 0 or power.max() < 1e-10:
@@ -108,16 +136,13 @@ def delay_course(mic, ear, shift, delays):
         c = correlations(ear[s:s + window], mic[lo:hi])
         peaks = []
         c_left = c.copy()
-        for _ in range(4):
+        for _ in range(PEAKS):
             k = int(c_left.argmax())
             if c_left[k] < 0.35:
                 break
-            fine = 0.0
-            if 0 < k < len(c) - 1:      # a parabola through the peak
-                a, b, d = c[k - 1], c[k], c[k + 1]
-                fine = 0.5 * (a - d) / (a - 2 * b + d) if a - 2 * b + d else 0.0
-            peaks.append((s + shift - (lo + k + fine), float(c[k])))
-            c_left[max(0, k - rate // 100):k + rate // 100] = -1
+            at, likeness = sharpened(full_mic, full_ear, s * THIN, (lo + k) * THIN)
+            peaks.append(((s * THIN + full_shift - at) / THIN, likeness))
+            c_left[max(0, k - apart):k + apart] = -1
         if peaks:
             candidates.append((s + window // 2, peaks))
     if not candidates:
@@ -144,8 +169,7 @@ def delay_course(mic, ear, shift, delays):
     strong = supported(course, rate)
     if not strong:
         raise NotFound(f'the best correlation of any window is {max(c[2] for c in course):.2f}')
-    # a delay of d at the thinned rate, with the part of the shift that rounding took away
-    return [(e * THIN, (d + exact - shift) * THIN, c) for e, d, c in strong]
+    return [(e * THIN, d * THIN, c) for e, d, c in strong]
 
 
 def supported(course, rate):
@@ -175,6 +199,53 @@ def supported(course, rate):
                 kept += run
         return kept
     return []
+
+
+def followed(mic, ear, shift, course):
+    """The course with what lies before, between and behind its windows, where the delay changes all the time (`delay_course`'s units)."""
+    mic, ear, rate = mic[::THIN], ear[::THIN], RATE // THIN
+    window, step, wander = int(STEP_WINDOW_S * rate), int(STEP_S * rate), int(STEP_WANDER_S * rate)
+    loud = np.sqrt(np.convolve(ear ** 2, np.full(window, 1 / window), 'same'))
+    quiet = max(loud.max() * 10 ** (AUDIBLE_DB / 20), 1e-5)
+
+    def walk(begin, delay, until, direction):
+        """From an ear sample with a known delay up to another one, in steps; [(ear sample, delay, correlation)] of those found."""
+        found, missed, at = [], 0, begin
+        while missed <= STEPS_MISSED_MAX:
+            at += direction * step
+            if (until - at) * direction <= step or at < window // 2 or at + window // 2 > len(ear):
+                break
+            missed += 1
+            if loud[at] < quiet:
+                continue
+            # Back in time the delay was longer, on it becomes shorter; the more steps were missed, the wider it is sought.
+            change = -direction * int(STEP_SPEED * step * missed)
+            before = int(round(delay))
+            smallest, largest = before + min(0, change) - wander, before + max(0, change) + wander
+            first, last = at - window // 2 + shift_thin - largest, at + window // 2 + shift_thin - smallest
+            if first < 0 or last > len(mic):
+                continue
+            c = correlations(ear[at - window // 2:at + window // 2], mic[first:last])
+            k, stay = int(c.argmax()), largest - before
+            if c[k] < SAME_CORRELATION:
+                continue
+            missed = 0
+            if c[stay] < c[k] - STEP_GAIN_MIN:      # it moves only for a reason: sound resembles itself a period away
+                delay = largest - k - peak_between(c, k)
+            found.append((at, delay, float(c[k])))
+        return found
+
+    shift_thin = int(round(shift / THIN))
+    rest = shift_thin * THIN - shift        # what rounding took away, in samples
+    # A window that reaches beyond the sound knows the delay of its inner part only.
+    sure = [i for i, (_, _, c) in enumerate(course) if c >= SAME_CORRELATION]
+    course = course[sure[0]:sure[-1] + 1] if sure else course
+    thin = [(int(e) // THIN, (d - rest) / THIN) for e, d, _ in course]
+    added = walk(*thin[0], 0, -1) + walk(*thin[-1], len(ear), 1)
+    for (e, d), (next_e, next_d) in zip(thin, thin[1:]):
+        if next_e - e > 1.5 * HOP_S * rate and abs(next_d - d) > 0.0005 * rate:
+            added += walk(e, d, next_e, 1)
+    return sorted(course + [(e * THIN, d * THIN + rest, c) for e, d, c in added])
 
 
 def similar(a, b):
@@ -241,6 +312,8 @@ def align(mic, ear, press=None, release=None, tail_ms=0.0):
     shift_exact = (ear_first_ns - mic_first_ns) * RATE / 1e9
     shift = int(round(shift_exact))
     course = delay_course(m, e, shift, delays)
+    windows = [c for _, _, c in course]
+    course = followed(m, e, shift, course)
     piece = int(PIECE_S * RATE)
     power = (smoothed(mic_samples)[:mic_count // piece * piece].reshape(-1, piece) ** 2).mean(1)
     heard, sounding, delay = heard_pieces(m, e, shift, course, power, smoothed(ear_samples))
@@ -271,11 +344,12 @@ def align(mic, ear, press=None, release=None, tail_ms=0.0):
         s = a - shift + int(round(delay[i]))
         n = min(piece, len(e) - s)
         laid[a:a + n] = e[s:s + n]
-    values = np.array([d for _, d, _ in course]) + shift_exact - shift
+    places = np.array([at for at, _, _ in course])
+    values = np.interp(np.arange(places[0], places[-1] + 1, HOP_S * RATE), places, [d for _, d, _ in course]) + shift_exact - shift
     to_ms = 1000 / RATE
     result = Alignment(
         correlation=similar(m[span], laid[span]),
-        correlation_windows_p10=float(np.percentile([c for _, _, c in course], 10)),
+        correlation_windows_p10=float(np.percentile(windows, 10)),
         mouth_to_ear_ms=float(np.median(values)) * to_ms,
         mouth_to_ear_first_ms=float(np.median(values[:3])) * to_ms, mouth_to_ear_last_ms=float(np.median(values[-3:])) * to_ms,
         heard_ms=(last - first + 1) * ms,

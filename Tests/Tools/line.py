@@ -7,6 +7,7 @@ import json, os, pathlib, re, signal, socket, subprocess, threading, time
 from align import align, rounded
 from logevents import read_log
 from speech import speech
+from stages import frame_ms
 from timeline import burst_milestones, draw
 from wavefile import Recording, write_wav
 
@@ -65,9 +66,10 @@ class Line:
     """Talker and listener on one relay. A context manager: leaving it ends every process that it started."""
 
     def __init__(self, folder, build=None):
+        self.environment, self.environments = {}, {}
         self.folder = pathlib.Path(folder).resolve()
         self.build = pathlib.Path(build) if build else ROOT / ".build" / "release"
-        self.processes, self.presses = {}, []
+        self.processes, self.presses, self.channel_extra = {}, [], ""
 
     def __enter__(self):
         return self
@@ -94,8 +96,11 @@ class Line:
         self.processes[name] = process
         return process
 
-    def start(self, microphone, speaker=None, talker_extra="", listener_extra="", environment=None):
-        self.environment = environment or {}
+    def start(self, microphone, speaker=None, talker_extra="", listener_extra="", environment=None, talker_speaker=None,
+              listener_microphone=None, environments=None, talker_port=None):
+        """`environment` is for all, `environments` by name; `talker_port`: given the relay's address, the port of a
+        way there that only the talker takes."""
+        self.environment, self.environments = environment or {}, environments or {}
         self.buses = {"talker": self.bus("talker"), "listener": self.bus("listener")}
         self.button = self.folder / "button.sock"
         self.run("bluez", [self.build / "fake-bluez", "--bus", self.buses["talker"], "--socket", self.button,
@@ -103,9 +108,12 @@ class Line:
         self.start_relay("127.0.0.1:0")
         speaker = speaker or f"wav:{self.folder / 'heard.wav'}"
         microphone = f"wav:{microphone}" if isinstance(microphone, pathlib.Path) else microphone
-        self.start_pttd("talker", microphone, f"wav:{self.folder / 'talker-heard.wav'}",
-                        talker_extra + f'\n[accessory.button]\naddress = "{BUTTON_ADDRESS}"\n')
-        self.start_pttd("listener", f"wav:{self.folder / 'silence.wav'}", speaker, listener_extra)
+        link = self.link
+        if talker_port:
+            link = link.replace(self.relay_address, f"127.0.0.1:{talker_port(self.relay_address)}", 1)
+        self.start_pttd("talker", microphone, talker_speaker or f"wav:{self.folder / 'talker-heard.wav'}",
+                        talker_extra + f'\n[accessory.button]\naddress = "{BUTTON_ADDRESS}"\n', link)
+        self.start_pttd("listener", listener_microphone or f"wav:{self.folder / 'silence.wav'}", speaker, listener_extra)
         self.wait_status("talker", lambda s: s["channels"] and s["channels"][0]["serviceStatus"] == "ready"
                          and any(a["ready"] for a in s["accessories"]))
         self.wait_status("listener", lambda s: s["channels"] and s["channels"][0]["serviceStatus"] == "ready")
@@ -116,16 +124,16 @@ class Line:
         self.link = relay.wait_line(r"(ptt://\S+)").group(1)
         self.relay_address = re.match(r"ptt://([^/]+)/", self.link).group(1)
 
-    def start_pttd(self, name, microphone, speaker, extra=""):
+    def start_pttd(self, name, microphone, speaker, extra="", link=None):
         silence = self.folder / "silence.wav"
         if not silence.exists():
             write_wav(str(silence), [0.0] * 4800)
         config = self.folder / f"{name}.toml"
         config.write_text(f'[daemon]\nname = "{name.title()}"\nbus = "{self.buses[name]}"\n'
-                          f'bluez-bus = "{self.buses[name]}"\n\n[channel]\nlink = "{self.link}"\n\n'
+                          f'bluez-bus = "{self.buses[name]}"\n\n[channel]\nlink = "{link or self.link}"\n{self.channel_extra}\n'
                           f'[audio]\nmicrophone = "{microphone}"\nspeaker = "{speaker}"\n{extra}')
         self.run(name, [self.build / "pttd", "--config", config, "--state", self.folder / f"{name}-state",
-                        "--log-level", "debug"], self.environment)
+                        "--log-level", "debug"], {**self.environment, **self.environments.get(name, {})})
 
     # -- use
 
@@ -175,11 +183,17 @@ class Line:
         match = re.search(r"t=(\d+)", answer)
         return int(match.group(1)) if match else time.monotonic_ns()
 
+    def press(self):
+        return self.ask_button(BUTTON, "press")
+
+    def release(self):
+        return self.ask_button(BUTTON, "release")
+
     def hold(self, seconds):
         """Presses the button, holds it, releases it; returns (pressed, released) in ns."""
-        pressed = self.ask_button(BUTTON, "press")
+        pressed = self.press()
         time.sleep(max(0, pressed / 1e9 + seconds - time.monotonic()))
-        released = self.ask_button(BUTTON, "release")
+        released = self.release()
         self.presses.append((pressed, released))
         return pressed, released
 
@@ -209,6 +223,6 @@ class Line:
         def since_press(milestone):
             return (found[milestone] - pressed) / 1e6 if milestone in found else float("nan")
 
-        return {**rounded(alignment), "press_to_begin_ms": since_press("begin request"),
+        return {**rounded(alignment), "frame_ms": frame_ms(talker, pressed), "press_to_begin_ms": since_press("begin request"),
                 "press_to_packet_ms": since_press("first packet sent"),
                 "press_to_relay_ms": since_press("first packet at relay")}

@@ -57,6 +57,22 @@ def coded(x, seed=3):
     return np.fft.irfft(spectrum, len(out))
 
 
+def compressed(x, speed, overlap=480):
+    """Faster at the same pitch: pieces of 20 ms laid over one another where they fit best."""
+    out, current, source, ramp = [x[:overlap]], x[overlap:2 * overlap], overlap, np.linspace(0, 1, overlap)
+    for k in range(1, len(x)):
+        wanted = int(k * overlap * speed)
+        low, high = max(0, wanted - overlap // 2), wanted + overlap // 2
+        if high + 2 * overlap >= len(x):
+            return np.concatenate((*out, x[source:]))
+        piece = x[low:high + overlap]
+        energy = np.convolve(piece ** 2, np.ones(overlap), 'valid') + 1e-9
+        at = low + int((np.correlate(piece, current, 'valid') / np.sqrt(energy)).argmax())
+        out.append(current * (1 - ramp) + x[at:at + overlap] * ramp)
+        current, source = x[at + overlap:at + 2 * overlap], at + overlap
+    return x
+
+
 def by_opus(x, bitrate):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, 'x')
@@ -91,7 +107,7 @@ class Alignment(unittest.TestCase):
     def test_a_codec_changes_the_correlation_but_not_the_delay(self):
         a = align(MIC, heard(73.2, coded), PRESS, RELEASE)
         self.assertAlmostEqual(a.mouth_to_ear_ms, 73.2, delta=0.5)
-        self.assertTrue(0.85 < a.correlation < 0.99, a.correlation)
+        self.assertTrue(0.85 < a.correlation < 0.998, a.correlation)
 
     @unittest.skipUnless(shutil.which('opusenc'), 'opus-tools are not installed')
     def test_opus_at_the_bit_rates_in_use(self):
@@ -145,6 +161,17 @@ class Alignment(unittest.TestCase):
         self.assertAlmostEqual(a.mouth_to_ear_first_ms, 300, delta=1)
         self.assertAlmostEqual(a.mouth_to_ear_last_ms, 200, delta=1)
         self.assertEqual(a.start_lost_ms, 0)
+
+    def test_a_listener_who_catches_up_by_compression_is_followed(self):
+        for speed, seconds in ((1.1, 1.0), (1.5, 0.3)):
+            def catching_up(x):
+                n = int(seconds * RATE)
+                return np.concatenate((compressed(x[:n], speed), x[n:]))
+            a = align(MIC, heard(300, catching_up), PRESS, RELEASE)
+            self.assertEqual((a.start_lost_ms, a.end_lost_ms), (0, 0), speed)
+            self.assertLess(a.lost_inside_ms, 80)
+            self.assertAlmostEqual(a.press_to_ear_ms, 300, delta=12)
+            self.assertAlmostEqual(a.mouth_to_ear_last_ms, 300 - 1000 * seconds * (1 - 1 / speed), delta=20)
 
     def test_other_sound_is_not_the_same_speech(self):
         def other(x):

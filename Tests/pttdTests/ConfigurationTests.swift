@@ -3,6 +3,7 @@ import Audio
 import Bridge
 import FoundationEssentials
 import PushToTalkCore
+import Recordings
 import RelayProtocol
 import Settings
 import Testing
@@ -28,9 +29,12 @@ import Testing
         #expect(configuration.link == nil)
         #expect(configuration.microphone == .alsa("default"))
         #expect(configuration.releaseTail == .milliseconds(200))
+        #expect(configuration.capture.microphoneStart == .automatic && configuration.capture.gain == .automatic)
+        #expect(!configuration.capture.suppressesNoise)
         #expect(configuration.talkTimeLimit == .seconds(60))
         #expect(configuration.tones)
         #expect(configuration.policy == JoinPolicy())
+        #expect(configuration.recordings == nil)
         #expect(configuration.desktop == nil)
         #expect(configuration.accessories.takesKnownDevices)
         #expect(!configuration.displayName.isEmpty)
@@ -49,6 +53,9 @@ import Testing
             talk-time-limit = "2min"
             [audio]
             microphone = "plughw:Headset"
+            microphone-start = "when-heard"
+            gain = "-6 dB"
+            noise-suppression = true
             speaker = "wav:/tmp/heard.wav"
             release-tail = "350ms"
             tones = false
@@ -56,6 +63,11 @@ import Testing
             join = false
             applications = ["com.example.*", "org.talk"]
             hours = ["08:00-18:00", "22:00-06:00"]
+            [recordings]
+            folder = "/srv/talk"
+            keep-days = 7
+            keep-megabytes = 64
+            own = true
             [ui]
             desktop = false
             [accessories]
@@ -73,10 +85,17 @@ import Testing
         #expect(configuration.microphone == .alsa("plughw:Headset"))
         #expect(configuration.speaker == .wav(path: "/tmp/heard.wav"))
         #expect(configuration.releaseTail == .milliseconds(350))
+        #expect(configuration.capture.microphoneStart == .whenHeard)
+        #expect(configuration.capture.gain == .fixed(decibels: -6))
+        #expect(configuration.capture.suppressesNoise)
         #expect(!configuration.tones)
         #expect(!configuration.policy.allowsJoining)
         #expect(configuration.policy.applications == ["com.example.*", "org.talk"])
         #expect(configuration.policy.hours == [JoinPolicy.Hours("08:00-18:00"), JoinPolicy.Hours("22:00-06:00")])
+        #expect(configuration.recordings?.folder == "/srv/talk")
+        #expect(configuration.recordings?.age == .seconds(7 * 86_400))
+        #expect(configuration.recordings?.byteCountMax == 64_000_000)
+        #expect(configuration.recordings?.includesOwn == true)
         #expect(configuration.desktop == false)
         #expect(!configuration.accessories.takesKnownDevices)
         #expect(configuration.accessories.accessories.first?.address == "C4:11:22:33:44:55")
@@ -85,6 +104,8 @@ import Testing
 
     @Test(arguments: [
         ("[audoi]\ntones = true", "pttd.toml:1:2", "did you mean 'audio'?"),
+        ("[audio]\ngain = \"31 dB\"", "pttd.toml:2:8", "from -20 to 30"),
+        ("[audio]\nmicrophone-start = \"soon\"", "pttd.toml:2:20", "when-heard"),
         ("[audio]\nmicrofone = \"x\"", "pttd.toml:2:1", "did you mean 'microphone'?"),
         ("[audio]\nrelease-tail = 200", "pttd.toml:2:16", "with its unit"),
         ("[audio]\nrelease-tail = \"1h\"", "pttd.toml:2:16", "out of range"),
@@ -101,6 +122,11 @@ import Testing
         ("[policy]\napplications = [\"com.*.Talk\"]", "pttd.toml:2:17", "com.example.*"),
         ("[policy]\njoin = \"no\"", "pttd.toml:2:8", "true"),
         ("[ui]\ndesktop = \"auto\"", "pttd.toml:2:11", "true"),
+        ("[recordings]\nkeep-days = 7", "pttd.toml:1:", "add folder"),
+        ("[recordings]\nfolder = \"../talk\"", "pttd.toml:2:10", "/srv/talk"),
+        ("[recordings]\nfolder = \"talk\"\nkeep-days = 0", "pttd.toml:3:13", "from 1"),
+        ("[recordings]\nfolder = \"talk\"\nkeep-megabytes = \"1GB\"", "pttd.toml:3:18", "integer"),
+        ("[recordings]\nfolder = \"talk\"\nonw = true", "pttd.toml:3:1", "did you mean 'own'?"),
         ("[daemon\n", "pttd.toml:1:", "toml.io"),
     ])
     func aMistakeIsPlacedAndExplained(text: String, place: String, advice: String) throws {

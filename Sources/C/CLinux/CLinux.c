@@ -1,5 +1,7 @@
 #define _GNU_SOURCE
 #include "CLinux.h"
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -27,4 +29,18 @@ int ptt_pidfd_open(int process) {
 
 int ptt_spawn_close_from(void *file_actions, int first) {
     return posix_spawn_file_actions_addclosefrom_np(file_actions, first);
+}
+
+int ptt_open_network_changes(void) {
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, NETLINK_ROUTE);
+    if (fd < 0) return -1;
+    struct sockaddr_nl address = {
+        .nl_family = AF_NETLINK,
+        .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE,
+    };
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) == 0) return fd;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
 }

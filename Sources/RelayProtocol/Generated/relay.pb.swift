@@ -415,6 +415,22 @@ public nonisolated struct Pttd_Relay_V1_ClientMessage: Sendable {
     set {kind = .pushReceipt(newValue)}
   }
 
+  public var mediaRepair: Pttd_Relay_V1_MediaRepair {
+    get {
+      if case .mediaRepair(let v)? = kind {return v}
+      return Pttd_Relay_V1_MediaRepair()
+    }
+    set {kind = .mediaRepair(newValue)}
+  }
+
+  public var repairRequest: Pttd_Relay_V1_RepairRequest {
+    get {
+      if case .repairRequest(let v)? = kind {return v}
+      return Pttd_Relay_V1_RepairRequest()
+    }
+    set {kind = .repairRequest(newValue)}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public nonisolated enum OneOf_Kind: Equatable, Sendable {
@@ -426,6 +442,8 @@ public nonisolated struct Pttd_Relay_V1_ClientMessage: Sendable {
     case pushRegister(Pttd_Relay_V1_PushRegister)
     case pushUnregister(Pttd_Relay_V1_PushUnregister)
     case pushReceipt(Pttd_Relay_V1_PushReceipt)
+    case mediaRepair(Pttd_Relay_V1_MediaRepair)
+    case repairRequest(Pttd_Relay_V1_RepairRequest)
 
   }
 
@@ -552,6 +570,22 @@ public nonisolated struct Pttd_Relay_V1_ServerMessage: Sendable {
     set {kind = .push(newValue)}
   }
 
+  public var floorQueuePosition: Pttd_Relay_V1_FloorQueuePosition {
+    get {
+      if case .floorQueuePosition(let v)? = kind {return v}
+      return Pttd_Relay_V1_FloorQueuePosition()
+    }
+    set {kind = .floorQueuePosition(newValue)}
+  }
+
+  public var listenerLoss: Pttd_Relay_V1_ListenerLoss {
+    get {
+      if case .listenerLoss(let v)? = kind {return v}
+      return Pttd_Relay_V1_ListenerLoss()
+    }
+    set {kind = .listenerLoss(newValue)}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public nonisolated enum OneOf_Kind: Equatable, Sendable {
@@ -569,6 +603,8 @@ public nonisolated struct Pttd_Relay_V1_ServerMessage: Sendable {
     case pushRegistered(Pttd_Relay_V1_PushRegistered)
     case pushRefused(Pttd_Relay_V1_PushRefused)
     case push(Pttd_Relay_V1_Push)
+    case floorQueuePosition(Pttd_Relay_V1_FloorQueuePosition)
+    case listenerLoss(Pttd_Relay_V1_ListenerLoss)
 
   }
 
@@ -630,6 +666,10 @@ public nonisolated struct Pttd_Relay_V1_FloorRequest: Sendable {
   /// The SFrame key id under which the burst will be sealed: 16 bits epoch, then 48 random bits, fresh per request.
   public var keyID: UInt64 = 0
 
+  /// While somebody else talks the request may wait in the relay's queue, and is answered with FloorQueuePosition then.
+  /// Without it, and at a relay whose Welcome does not tell of a queue, it is denied.
+  public var mayQueue: Bool = false
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
@@ -682,6 +722,64 @@ public nonisolated struct Pttd_Relay_V1_ReceptionReport: Sendable {
 
   /// Interarrival jitter in units of 1/48000 s.
   public var jitter: UInt32 = 0
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// A packet of the sender's own burst whose datagram was lost: the whole RTP packet, as it was in that. It is taken as if the
+/// datagram had come now, and is on this stream before the FloorRelease of its burst where that can be.
+public nonisolated struct Pttd_Relay_V1_MediaRepair: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// 13 to 1200 bytes.
+  public var packet: Data = Data()
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// Some sequence numbers, both ends included; `last` may have wrapped past 65535.
+public nonisolated struct Pttd_Relay_V1_SequenceRange: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// 0 to 65535.
+  public var first: UInt32 = 0
+
+  /// 0 to 65535.
+  public var last: UInt32 = 0
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// Packets of a talker did not come: send those that are still kept. The relay opens a bidirectional stream for each request and
+/// writes repair_id to it (4 bytes, network order), then each packet that it has, oldest first, as a length of 2 bytes in
+/// network order and the RTP packet without a trailer, and ends the stream; the client ends its own side at once. What is not
+/// there is not at the relay: while the talker still has the floor it may come yet, after FloorIdle it is lost for good.
+public nonisolated struct Pttd_Relay_V1_RepairRequest: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// Names the request in its answer. Greater than every earlier one of this connection.
+  public var repairID: UInt32 = 0
+
+  /// The talker.
+  public var ssrc: UInt32 = 0
+
+  /// The SFrame key id of the burst.
+  public var keyID: UInt64 = 0
+
+  /// What is missing: 1 to 64 ranges, 4096 packets at most.
+  public var ranges: [Pttd_Relay_V1_SequenceRange] = []
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -778,6 +876,9 @@ public nonisolated struct Pttd_Relay_V1_Welcome: Sendable {
 
   /// The longest burst that will be granted, in milliseconds (TS 24.380: T2).
   public var talkTimeLimitMs: UInt32 = 0
+
+  /// Requests for the floor can wait until it is free.
+  public var hasFloorQueue_p: Bool = false
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -889,6 +990,37 @@ public nonisolated struct Pttd_Relay_V1_FloorDeny: Sendable {
 
   /// For people, at most 256 bytes; may be empty.
   public var phrase: String = String()
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// The request waits until the floor is free (TS 24.380: Floor Queue Position Info); sent again when the position changes.
+/// FloorRelease takes it out of the queue.
+public nonisolated struct Pttd_Relay_V1_FloorQueuePosition: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var requestID: UInt32 = 0
+
+  /// 1: the next one.
+  public var position: UInt32 = 0
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// How much of the talker's burst the listener with the worst reception is missing. Sent to the talker, every 2 s at most.
+public nonisolated struct Pttd_Relay_V1_ListenerLoss: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// 0 to 100.
+  public var percent: UInt32 = 0
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1080,7 +1212,7 @@ nonisolated extension Pttd_Relay_V1_PushRefusal: SwiftProtobuf._ProtoNameProvidi
 
 nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ClientMessage"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}join\0\u{1}leave\0\u{3}floor_request\0\u{3}floor_release\0\u{3}reception_report\0\u{3}push_register\0\u{3}push_unregister\0\u{3}push_receipt\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}join\0\u{1}leave\0\u{3}floor_request\0\u{3}floor_release\0\u{3}reception_report\0\u{3}push_register\0\u{3}push_unregister\0\u{3}push_receipt\0\u{3}media_repair\0\u{3}repair_request\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1192,6 +1324,32 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
           self.kind = .pushReceipt(v)
         }
       }()
+      case 9: try {
+        var v: Pttd_Relay_V1_MediaRepair?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .mediaRepair(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .mediaRepair(v)
+        }
+      }()
+      case 10: try {
+        var v: Pttd_Relay_V1_RepairRequest?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .repairRequest(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .repairRequest(v)
+        }
+      }()
       default: break
       }
     }
@@ -1235,6 +1393,14 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
       guard case .pushReceipt(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 8)
     }()
+    case .mediaRepair?: try {
+      guard case .mediaRepair(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 9)
+    }()
+    case .repairRequest?: try {
+      guard case .repairRequest(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 10)
+    }()
     case nil: break
     }
     try unknownFields.traverse(visitor: &visitor)
@@ -1249,7 +1415,7 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
 
 nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ServerMessage"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}welcome\0\u{3}join_refused\0\u{3}member_joined\0\u{3}member_left\0\u{3}floor_granted\0\u{3}floor_deny\0\u{3}floor_taken\0\u{3}floor_idle\0\u{3}floor_revoke\0\u{3}media_key\0\u{3}push_welcome\0\u{3}push_registered\0\u{3}push_refused\0\u{1}push\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}welcome\0\u{3}join_refused\0\u{3}member_joined\0\u{3}member_left\0\u{3}floor_granted\0\u{3}floor_deny\0\u{3}floor_taken\0\u{3}floor_idle\0\u{3}floor_revoke\0\u{3}media_key\0\u{3}push_welcome\0\u{3}push_registered\0\u{3}push_refused\0\u{1}push\0\u{3}floor_queue_position\0\u{3}listener_loss\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1439,6 +1605,32 @@ nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftP
           self.kind = .push(v)
         }
       }()
+      case 15: try {
+        var v: Pttd_Relay_V1_FloorQueuePosition?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .floorQueuePosition(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .floorQueuePosition(v)
+        }
+      }()
+      case 16: try {
+        var v: Pttd_Relay_V1_ListenerLoss?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .listenerLoss(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .listenerLoss(v)
+        }
+      }()
       default: break
       }
     }
@@ -1505,6 +1697,14 @@ nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftP
     case .push?: try {
       guard case .push(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 14)
+    }()
+    case .floorQueuePosition?: try {
+      guard case .floorQueuePosition(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 15)
+    }()
+    case .listenerLoss?: try {
+      guard case .listenerLoss(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 16)
     }()
     case nil: break
     }
@@ -1589,7 +1789,7 @@ nonisolated extension Pttd_Relay_V1_Leave: SwiftProtobuf.Message, SwiftProtobuf.
 
 nonisolated extension Pttd_Relay_V1_FloorRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".FloorRequest"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}request_id\0\u{1}priority\0\u{3}key_id\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}request_id\0\u{1}priority\0\u{3}key_id\0\u{3}may_queue\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1600,6 +1800,7 @@ nonisolated extension Pttd_Relay_V1_FloorRequest: SwiftProtobuf.Message, SwiftPr
       case 1: try { try decoder.decodeSingularUInt32Field(value: &self.requestID) }()
       case 2: try { try decoder.decodeSingularUInt32Field(value: &self.priority) }()
       case 3: try { try decoder.decodeSingularFixed64Field(value: &self.keyID) }()
+      case 4: try { try decoder.decodeSingularBoolField(value: &self.mayQueue) }()
       default: break
       }
     }
@@ -1615,6 +1816,9 @@ nonisolated extension Pttd_Relay_V1_FloorRequest: SwiftProtobuf.Message, SwiftPr
     if self.keyID != 0 {
       try visitor.visitSingularFixed64Field(value: self.keyID, fieldNumber: 3)
     }
+    if self.mayQueue != false {
+      try visitor.visitSingularBoolField(value: self.mayQueue, fieldNumber: 4)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -1622,6 +1826,7 @@ nonisolated extension Pttd_Relay_V1_FloorRequest: SwiftProtobuf.Message, SwiftPr
     if lhs.requestID != rhs.requestID {return false}
     if lhs.priority != rhs.priority {return false}
     if lhs.keyID != rhs.keyID {return false}
+    if lhs.mayQueue != rhs.mayQueue {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -1711,6 +1916,116 @@ nonisolated extension Pttd_Relay_V1_ReceptionReport: SwiftProtobuf.Message, Swif
     if lhs.lost != rhs.lost {return false}
     if lhs.highestSequence != rhs.highestSequence {return false}
     if lhs.jitter != rhs.jitter {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_MediaRepair: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".MediaRepair"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}packet\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBytesField(value: &self.packet) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.packet.isEmpty {
+      try visitor.visitSingularBytesField(value: self.packet, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_MediaRepair, rhs: Pttd_Relay_V1_MediaRepair) -> Bool {
+    if lhs.packet != rhs.packet {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_SequenceRange: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".SequenceRange"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}first\0\u{1}last\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.first) }()
+      case 2: try { try decoder.decodeSingularUInt32Field(value: &self.last) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.first != 0 {
+      try visitor.visitSingularUInt32Field(value: self.first, fieldNumber: 1)
+    }
+    if self.last != 0 {
+      try visitor.visitSingularUInt32Field(value: self.last, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_SequenceRange, rhs: Pttd_Relay_V1_SequenceRange) -> Bool {
+    if lhs.first != rhs.first {return false}
+    if lhs.last != rhs.last {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_RepairRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".RepairRequest"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}repair_id\0\u{1}ssrc\0\u{3}key_id\0\u{1}ranges\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.repairID) }()
+      case 2: try { try decoder.decodeSingularFixed32Field(value: &self.ssrc) }()
+      case 3: try { try decoder.decodeSingularFixed64Field(value: &self.keyID) }()
+      case 4: try { try decoder.decodeRepeatedMessageField(value: &self.ranges) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.repairID != 0 {
+      try visitor.visitSingularUInt32Field(value: self.repairID, fieldNumber: 1)
+    }
+    if self.ssrc != 0 {
+      try visitor.visitSingularFixed32Field(value: self.ssrc, fieldNumber: 2)
+    }
+    if self.keyID != 0 {
+      try visitor.visitSingularFixed64Field(value: self.keyID, fieldNumber: 3)
+    }
+    if !self.ranges.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.ranges, fieldNumber: 4)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_RepairRequest, rhs: Pttd_Relay_V1_RepairRequest) -> Bool {
+    if lhs.repairID != rhs.repairID {return false}
+    if lhs.ssrc != rhs.ssrc {return false}
+    if lhs.keyID != rhs.keyID {return false}
+    if lhs.ranges != rhs.ranges {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -1818,7 +2133,7 @@ nonisolated extension Pttd_Relay_V1_PushReceipt: SwiftProtobuf.Message, SwiftPro
 
 nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Welcome"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}ssrc\0\u{3}downlink_key\0\u{3}media_key\0\u{3}channel_name\0\u{1}members\0\u{1}floor\0\u{3}member_id\0\u{3}talk_time_limit_ms\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}ssrc\0\u{3}downlink_key\0\u{3}media_key\0\u{3}channel_name\0\u{1}members\0\u{1}floor\0\u{3}member_id\0\u{3}talk_time_limit_ms\0\u{3}has_floor_queue\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1834,6 +2149,7 @@ nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobu
       case 6: try { try decoder.decodeSingularMessageField(value: &self._floor) }()
       case 7: try { try decoder.decodeSingularBytesField(value: &self.memberID) }()
       case 8: try { try decoder.decodeSingularUInt32Field(value: &self.talkTimeLimitMs) }()
+      case 9: try { try decoder.decodeSingularBoolField(value: &self.hasFloorQueue_p) }()
       default: break
       }
     }
@@ -1868,6 +2184,9 @@ nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobu
     if self.talkTimeLimitMs != 0 {
       try visitor.visitSingularUInt32Field(value: self.talkTimeLimitMs, fieldNumber: 8)
     }
+    if self.hasFloorQueue_p != false {
+      try visitor.visitSingularBoolField(value: self.hasFloorQueue_p, fieldNumber: 9)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -1880,6 +2199,7 @@ nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobu
     if lhs._floor != rhs._floor {return false}
     if lhs.memberID != rhs.memberID {return false}
     if lhs.talkTimeLimitMs != rhs.talkTimeLimitMs {return false}
+    if lhs.hasFloorQueue_p != rhs.hasFloorQueue_p {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -2099,6 +2419,71 @@ nonisolated extension Pttd_Relay_V1_FloorDeny: SwiftProtobuf.Message, SwiftProto
     if lhs.requestID != rhs.requestID {return false}
     if lhs.cause != rhs.cause {return false}
     if lhs.phrase != rhs.phrase {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_FloorQueuePosition: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".FloorQueuePosition"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}request_id\0\u{1}position\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.requestID) }()
+      case 2: try { try decoder.decodeSingularUInt32Field(value: &self.position) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.requestID != 0 {
+      try visitor.visitSingularUInt32Field(value: self.requestID, fieldNumber: 1)
+    }
+    if self.position != 0 {
+      try visitor.visitSingularUInt32Field(value: self.position, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_FloorQueuePosition, rhs: Pttd_Relay_V1_FloorQueuePosition) -> Bool {
+    if lhs.requestID != rhs.requestID {return false}
+    if lhs.position != rhs.position {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_ListenerLoss: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".ListenerLoss"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}percent\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.percent) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.percent != 0 {
+      try visitor.visitSingularUInt32Field(value: self.percent, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_ListenerLoss, rhs: Pttd_Relay_V1_ListenerLoss) -> Bool {
+    if lhs.percent != rhs.percent {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -30,6 +30,10 @@ int ptt_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags);
 // Names the calling thread (15 bytes are kept), as ps -L and gdb show it.
 void ptt_set_thread_name(const char *name);
 
+// A netlink socket (rtnetlink(7)) that becomes readable when an interface, an address or a route of this machine changes;
+// -1 and errno when there is none.
+int ptt_open_network_changes(void);
+
 // A descriptor that becomes readable when the child process ends (pidfd_open(2)); -1 and errno when there is none.
 int ptt_pidfd_open(int process);
 
@@ -38,6 +42,14 @@ int ptt_spawn_close_from(void *file_actions, int first);
 
 // The calling thread's id, gettid(2).
 int ptt_thread_id(void);
+
+// Keeps all memory of the process resident from its first use on; 0, or an errno: EPERM also under a limit (RLIMIT_MEMLOCK),
+// for then the allocation that exceeds it would fail.
+int ptt_lock_all_memory(void);
+
+// Sets RLIMIT_RTTIME to at most so many microseconds of processor without a pause in real-time threads, as rtkit asks; 0, or an
+// errno.
+int ptt_limit_real_time(long long microseconds);
 
 // Has the Swift runtime hand jobs of its global executor to `hook` (swift/Runtime/Concurrency.h), a Swift function.
 void ptt_set_global_executor(void *hook);

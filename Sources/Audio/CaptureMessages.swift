@@ -1,0 +1,53 @@
+// What goes into the capture thread and what comes out of it, as the rings carry it.
+import MonotonicTime
+
+/// What `CaptureEngine` asks of its thread.
+enum CaptureCommand: BitwiseCopyable {
+    case prepare
+    case unprepare
+    case start(burst: UInt32, at: Int64, afterGoAhead: Bool)
+    case goAhead(from: Int64)
+    case stop(end: Int64)
+    case abort
+}
+
+/// One slot of the ring of outputs.
+struct CaptureSlot: BitwiseCopyable {
+    enum Kind: UInt8, BitwiseCopyable { case prepared, hears, began, frame, lost, resumed, ended, failed }
+
+    var kind: Kind
+    var isFirst = false
+    var isLast = false
+    /// `.hears`: it really does.
+    var isHearing = false
+    var end = CaptureEnd.stopped.rawValue
+    var fault = AudioFault(.open, 0)
+    var burst: UInt32 = 0
+    var position: UInt32 = 0
+    /// Nanoseconds: a point in time, or for `.prepared` a span.
+    var time: Int64 = 0
+    var span: Int64 = 0
+    /// dBFS.
+    var level = EncodedFrame.levelMin
+}
+
+extension CaptureSlot {
+    /// The slot as the owner sees it. Allocates: for the owner's thread.
+    func output(payload: UnsafeRawBufferPointer, frameSamples: Int, device: AudioDevice) -> CaptureOutput {
+        switch kind {
+        case .prepared: .prepared(took: .nanoseconds(span))
+        case .hears: .hears(burst: burst, after: .nanoseconds(span), really: isHearing)
+        case .began: .began(burst: burst, firstSampleAt: Instant(nanoseconds: time), after: .nanoseconds(span))
+        case .frame:
+            .frame(
+                EncodedFrame(
+                    payload: Array(payload), samplesPerFrame: frameSamples, position: position,
+                    captureTime: Instant(nanoseconds: time), burst: burst, isFirst: isFirst, isLast: isLast,
+                    level: level))
+        case .lost: .lost(AudioError(fault, device: device))
+        case .resumed: .resumed(gap: .nanoseconds(span))
+        case .ended: .ended(burst: burst, CaptureEnd(rawValue: end) ?? .deviceFailed)
+        case .failed: .failed(AudioError(fault, device: device))
+        }
+    }
+}

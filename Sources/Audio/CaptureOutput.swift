@@ -1,0 +1,125 @@
+// What is set about a microphone, and what comes out of it.
+import MonotonicTime
+
+/// How the microphone is used.
+public struct CaptureConfiguration: Sendable {
+    /// How speech is encoded.
+    public var opus = OpusSettings()
+    /// The device's period that is asked for; the device may give another.
+    public var period = Duration.microseconds(2_500)
+    /// When a microphone that has been started counts as hearing.
+    public var microphoneStart = MicrophoneStart.automatic
+    /// How loud speech is made. It costs no delay.
+    public var gain = MicrophoneGain.automatic
+    /// Whether steady noise is made quieter, which costs 5 ms of delay.
+    public var suppressesNoise = false
+
+    /// 5 ms periods, Opus as `OpusSettings()`, Bluetooth microphones waited for, automatic gain, noise left as it is.
+    public init() {}
+}
+
+/// How loud speech is made.
+public enum MicrophoneGain: Sendable, Equatable {
+    /// As the microphone gives it.
+    case off
+    /// Towards a usual loudness, slowly: between -12 and +15 dB.
+    case automatic
+    /// By so many decibels (-20…30), and no louder than full scale.
+    case fixed(decibels: Float)
+
+    /// The gains that can be fixed.
+    public static let decibels = -20...30
+
+    /// The gain control that does it; nil: there is nothing to do.
+    var control: GainControl? {
+        switch self {
+        case .off: nil
+        case .automatic: GainControl()
+        case .fixed(let decibels):
+            GainControl(
+                fixed: min(Float(Self.decibels.upperBound), max(Float(Self.decibels.lowerBound), decibels)))
+        }
+    }
+}
+
+/// When a microphone that has been started counts as hearing.
+public enum MicrophoneStart: String, Sendable, CaseIterable {
+    /// As the device's kind wants it: BlueALSA's are waited for, all others not.
+    case automatic = "auto"
+    /// With its first sample.
+    case atOnce = "at-once"
+    /// With the first sound louder than what no real microphone falls below: before it runs, a Bluetooth link (SCO)
+    /// delivers silence, for 0.5 to 1.5 s.
+    case whenHeard = "when-heard"
+
+    /// Whether `device` is waited for by its level.
+    func waitsForLevel(of device: AudioDevice) -> Bool {
+        switch self {
+        case .atOnce: false
+        case .whenHeard: true
+        case .automatic: if case .alsa(let name) = device { name.hasPrefix("bluealsa") } else { false }
+        }
+    }
+}
+
+/// When a burst begins.
+public enum CaptureStart: Sendable {
+    /// With the microphone's first sample; but a microphone that takes time to hear as in `afterGoAhead`.
+    case atOnce
+    /// When the microphone hears, and the user has been told so: `CaptureOutput.hears` comes, and the burst begins with
+    /// what `CaptureEngine.goAhead(from:)` names. What was heard before is erased.
+    case afterGoAhead
+}
+
+/// Why a burst of captured speech is over.
+public enum CaptureEnd: UInt8, Sendable {
+    /// Stopped, and the tail was captured.
+    case stopped
+    /// `start()` came before the end of the tail: a new burst goes on from here.
+    case restarted
+    /// Aborted: what was not taken yet is void, and no last frame comes.
+    case aborted
+    /// The device failed; the last frame was flagged.
+    case deviceFailed
+    /// The engine was closed; no last frame comes.
+    case closed
+}
+
+/// What comes out of a `CaptureEngine`, in order.
+public enum CaptureOutput: Sendable {
+    /// The device is open and waits for `start()`; `took` is how long opening lasted.
+    case prepared(took: Duration)
+    /// The microphone hears, `after` the call of `start()`, and waits for `goAhead(from:)`, half a second at most. Not
+    /// `really`: it stayed silent for as long as is waited, and is taken as it is.
+    case hears(burst: UInt32, after: Duration, really: Bool)
+    /// The burst's first sample was at the microphone at `firstSampleAt`, `after` the call of `start()`.
+    case began(burst: UInt32, firstSampleAt: Instant, after: Duration)
+    /// A frame.
+    case frame(EncodedFrame)
+    /// The device failed within a burst. It is opened again and again for a second; until then the burst has a gap.
+    case lost(AudioError)
+    /// The device is back after `gap`, in the same burst.
+    case resumed(gap: Duration)
+    /// The burst is over: the device has been stopped, and nothing more comes of it. Comes once for every `start()`.
+    case ended(burst: UInt32, CaptureEnd)
+    /// The device failed. `ended` of a burst that was going on follows.
+    case failed(AudioError)
+}
+
+/// Counts since the engine was made.
+public struct CaptureStatistics: Sendable, Equatable {
+    /// Frames put out.
+    public var frames = 0
+    /// Frames dropped because the owner did not take them. Their `position` is skipped.
+    public var framesDropped = 0
+    /// Overruns and suspensions recovered from; samples were lost.
+    public var overruns = 0
+    /// Time spent on processing and encoding all frames.
+    public var encoding = Duration.zero
+    /// Times a device that vanished within a burst came back in time.
+    public var returns = 0
+    /// Times the device was set running.
+    public var deviceStarts = 0
+    /// Times the device was stopped; equals `deviceStarts` whenever no burst is going on (I1).
+    public var deviceStops = 0
+}

@@ -1,0 +1,80 @@
+// Who holds a sound card: the owners of its running substreams, as the kernel tells them under /proc/asound.
+
+#if canImport(Glibc)
+import Glibc
+#else
+import Musl
+#endif
+
+/// The programs that hold sound cards. Reads files: not for a real-time thread.
+enum DeviceHolders {
+    /// At most so many are told.
+    static let countMax = 8
+    private static let entriesMax = 256
+
+    /// The holders of the card that `pcm` names by number or id (`hw:1,0`, `plughw:CARD=Device,DEV=0`), else of any card: as
+    /// "aplay (process 4711, card 1)".
+    ///
+    /// - Parameter proc: Where procfs is mounted.
+    static func all(of pcm: String, proc: String = "/proc") -> [String] {
+        let wanted = card(named: pcm, proc: proc)
+        var found: [String] = []
+        for card in entries(proc + "/asound") where number(of: card, prefix: "card") != nil {
+            guard let number = number(of: card, prefix: "card"), wanted == nil || wanted == number else { continue }
+            for device in entries("\(proc)/asound/\(card)") where device.hasPrefix("pcm") {
+                for substream in entries("\(proc)/asound/\(card)/\(device)") where substream.hasPrefix("sub") {
+                    guard let owner = owner("\(proc)/asound/\(card)/\(device)/\(substream)/status") else { continue }
+                    let name = text("\(proc)/\(owner)/comm").split(separator: "\n").first.map(String.init)
+                    let holder = "\(name ?? "a program") (process \(owner), card \(number))"
+                    if !found.contains(holder), found.count < countMax { found.append(holder) }
+                }
+            }
+        }
+        return found
+    }
+
+    /// The number of the card in a PCM's name: its first argument, or the one called CARD.
+    private static func card(named pcm: String, proc: String) -> Int? {
+        guard let colon = pcm.firstIndex(of: ":") else { return nil }
+        let arguments = pcm[pcm.index(after: colon)...].split(separator: ",", omittingEmptySubsequences: false)
+        let named = arguments.first { $0.hasPrefix("CARD=") }?.dropFirst(5)
+        guard let card = named ?? arguments.first, !card.isEmpty, !card.contains("/") else { return nil }
+        if let number = Int(card) { return number }
+        // A link of the card's id to its folder.
+        var target = [CChar](repeating: 0, count: 64)
+        guard readlink("\(proc)/asound/\(card)", &target, target.count - 1) > 0 else { return nil }
+        return number(of: target.withUnsafeBufferPointer { String(cString: $0.baseAddress!) }, prefix: "card")
+    }
+
+    private static func number(of entry: String, prefix: String) -> Int? {
+        entry.hasPrefix(prefix) ? Int(entry.dropFirst(prefix.count)) : nil
+    }
+
+    private static func owner(_ path: String) -> Int? {
+        for line in text(path).split(separator: "\n") where line.hasPrefix("owner_pid") {
+            return line.split(separator: ":").last.flatMap { Int($0.filter { $0 != " " }) }
+        }
+        return nil
+    }
+
+    private static func text(_ path: String) -> String {
+        guard let file = fopen(path, "re") else { return "" }
+        defer { fclose(file) }
+        var bytes = [UInt8](repeating: 0, count: 1_024)
+        let count = fread(&bytes, 1, bytes.count, file)
+        return String(decoding: bytes[..<count], as: UTF8.self)
+    }
+
+    private static func entries(_ path: String) -> [String] {
+        guard let directory = opendir(path) else { return [] }
+        defer { closedir(directory) }
+        var names: [String] = []
+        while names.count < entriesMax, let entry = readdir(directory) {
+            names.append(
+                withUnsafePointer(to: &entry.pointee.d_name) {
+                    $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+                })
+        }
+        return names.sorted()
+    }
+}

@@ -1,0 +1,121 @@
+// What the relay's link tells, and what the channel manager hears of it.
+import MonotonicTime
+import PushToTalkCore
+import RelayClient
+
+extension BridgeStateMachine {
+    mutating func heard(_ event: RelayLinkEvent) {
+        switch event {
+        case .state(let state): linkChanged(to: state)
+        case .transmissionEnded(let ended, let end, _) where ended == burst: burstEnded(end)
+        // The floor is taken before the first packet comes: the sound device opens meanwhile.
+        case .floorTaken(let member):
+            isFloorTaken = true
+            hear(member)
+        case .burstBegan(let member): hear(member)
+        case .floorIdle:
+            isFloorTaken = false
+            if !isHearing { silence() }
+        case .frame(let frame):
+            isHearing = true
+            actions.append(.play(frame))
+        case .burstEnded: silence()
+        case .floorQueueOffered(let isOffered): hasFloorQueue = isOffered
+        case .floorQueued(let queued, let position) where queued == burst:
+            insistence = nil
+            actions.append(.floorQueued(position: position))
+        case .floorGranted(let granted, _):
+            insistence = nil
+            guard isWaiting, granted == burst else { break }
+            hasFloor = true
+            actions.append(.floorGranted)
+        case .listenerLoss(let percent): actions.append(.setExpectedLoss(percent: percent))
+        case .transmissionEnded, .floorQueued, .members, .memberJoined, .memberLeft, .firstPacketSent: break
+        }
+    }
+
+    private mutating func linkChanged(to state: RelayLinkState) {
+        let status: PTServiceStatus
+        switch state {
+        case .ready:
+            lastFailure = nil
+            (status, linkDetail) = (.ready, "")
+        case .connecting:
+            let last = lastFailure.map { "; the last try: \($0)" } ?? ""
+            (status, linkDetail) = (.connecting, "connecting to the relay\(last)")
+        case .unavailable(let error, _):
+            lastFailure = "\(error)"
+            (status, linkDetail) = (.unavailable, "\(error)")
+        case .stopped: (status, linkDetail) = (.unavailable, "the channel has been left")
+        }
+        defer {
+            if status != .ready {
+                isFloorTaken = false
+                silence()
+            }
+        }
+        // A burst may outlive the connection that it began on: the link tells its end, or goes on with it.
+        guard burst == nil || status == .ready else {
+            heldStatus = status
+            return
+        }
+        heldStatus = nil
+        linkStatus = status
+        tellStatus()
+    }
+
+    mutating func tellStatus() { actions.append(.setServiceStatus(serviceStatus)) }
+
+    private mutating func burstEnded(_ end: TransmissionEnd) {
+        burst = nil
+        defer {
+            if let status = heldStatus {
+                linkStatus = status
+                tellStatus()
+            }
+            heldStatus = nil
+        }
+        switch end {
+        case .completed, .aborted: break
+        case .revoked(let reason):
+            actions.append(.transmissionRevoked(PTChannelError(.transmissionNotAllowed, explanation: reason.words)))
+        case .denied(.taken):
+            let talker = speaker.map { "\($0.name) is" } ?? "somebody else is"
+            actions.append(
+                .transmissionRefused(PTChannelError(.transmissionInProgress, explanation: "\(talker) speaking")))
+        case .denied(.refused(let words)): refuse(words)
+        case .notAnswered: refuse("the relay did not answer in time")
+        case .linkUnavailable: refuse(serviceDetail.isEmpty ? "the connection to the relay was lost" : serviceDetail)
+        case .tooManyBursts: refuse("earlier bursts are still on their way")
+        }
+    }
+
+    private mutating func refuse(_ words: String) {
+        actions.append(.transmissionRefused(PTChannelError(.transmissionNotAllowed, explanation: words)))
+    }
+
+    private mutating func hear(_ member: RelayMember) {
+        guard speaker != member else { return }
+        silence()
+        speaker = member
+        actions.append(.beginReception(PTParticipant(name: member.name, image: nil)))
+    }
+
+    private mutating func silence() {
+        guard speaker != nil else { return }
+        speaker = nil
+        isHearing = false
+        actions.append(.endReception)
+    }
+}
+
+extension FloorRevocation {
+    /// Why, for the user.
+    var words: String {
+        switch self {
+        case .talkTimeLimit: "the relay's talk-time limit was reached"
+        case .noMedia: "the relay received no sound"
+        case .other(let words): words
+        }
+    }
+}

@@ -1,0 +1,4 @@
+// libogg, for the Recordings room.
+#pragma once
+
+#include <ogg/ogg.h>

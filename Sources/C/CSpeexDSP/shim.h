@@ -1,0 +1,5 @@
+// libspeexdsp, for the Audio room.
+#pragma once
+
+#include <speex/speex_preprocess.h>
+#include <speex/speex_resampler.h>

@@ -1,0 +1,51 @@
+// Speech as it passes, for the replay and for whoever keeps it elsewhere.
+
+import Audio
+import PushToTalkCore
+
+/// Speech as it passes, encoded and in the clear: others' as it comes, whether it is heard or not, and own.
+public enum SpeechEvent: Equatable, Sendable {
+    /// Somebody else's burst begins on the channel of this name.
+    case began(PTParticipant, channel: String)
+    /// A packet of it; one that was asked for again comes late.
+    case packet(ReceivedPacket)
+    /// Nothing more of it comes.
+    case ended
+    /// A frame of own speech on the channel of this name.
+    case ownFrame(EncodedFrame, channel: String)
+    /// The own transmission's sound is complete; `erased`: none of it was said to anybody.
+    case ownEnded(erased: Bool)
+}
+
+extension ChannelService {
+    /// Sets who gets speech as it passes, on the loop; nil: nobody.
+    public func setSpeechHandler(_ handler: (@Sendable (SpeechEvent) -> Void)?) { speechHandler = handler }
+
+    /// What comes from the relay is kept, whether it is heard or not.
+    func keep(_ event: ReceptionStateMachine.Event) {
+        switch event {
+        case .began(let participant):
+            replays.began(participant)
+            speechHandler?(.began(participant, channel: channelName))
+        case .packet(let packet):
+            replays.append(packet)
+            speechHandler?(.packet(packet))
+        case .ended:
+            replays.ended()
+            speechHandler?(.ended)
+        default: break
+        }
+    }
+
+    func keep(_ frame: EncodedFrame) { speechHandler?(.ownFrame(frame, channel: channelName)) }
+
+    func keepOwn(erased: Bool) { speechHandler?(.ownEnded(erased: erased)) }
+
+    /// The channel has been left.
+    func forgetSpeech() {
+        replays.erase()
+        speechHandler?(.ended)
+    }
+
+    private var channelName: String { machine.channel?.descriptor.name ?? "" }
+}

@@ -1,0 +1,130 @@
+// The speaker of the audio session: tones and received speech.
+
+import Audio
+import Logging
+import MonotonicTime
+import PushToTalkCore
+import Reactor
+
+extension DeviceAudioSession {
+    func play(_ tone: ChannelTone) {
+        if tone == .microphoneOn, goAheadSounded {
+            goAheadSounded = false
+            return
+        }
+        guard configuration.playsTones, !speakerBlocked else {
+            if tonesPlaying == 0 { tonesFinished(heard: false) }
+            return
+        }
+        do throws(AudioError) {
+            let sounds = Tone.sounds(of: tone)
+            try openSpeaker().play(sounds[0])
+            tonesPlaying += sounds.count
+            // The newer of two that count is right.
+            tonesPlaying -= soundsQueued.count
+            soundsQueued = Array(sounds.dropFirst())
+        } catch {
+            speakerBlocked = true
+            handler?(.playbackFailed(reason: "\(error)"))
+            tonesFinished(heard: false)
+        }
+    }
+
+    /// The last tone was heard, or will not be: a program may have the speaker.
+    func tonesFinished(heard: Bool) {
+        guard isForProgram else { return }
+        // A file is nobody else's, and would begin anew.
+        if case .alsa = configuration.speaker { closeSpeaker() }
+        if activating {
+            activating = false
+            handler?(.activated)
+        }
+        handler?(.tonesFinished(heard: heard))
+    }
+
+    func play(_ packet: ReceivedPacket) -> Bool {
+        guard !speakerBlocked else { return false }
+        do throws(AudioError) {
+            guard try openSpeaker().enqueue(packet) else { return false }
+            speechPlaying = true
+            return true
+        } catch {
+            speakerBlocked = true
+            handler?(.playbackFailed(reason: "\(error)"))
+            return false
+        }
+    }
+
+    func endReception(lastSequence: UInt16) {
+        // A burst that fell silent has been played already, and its end says nothing new.
+        guard speechPlaying, let speaker else {
+            handler?(.played)
+            return
+        }
+        speaker.end(lastSequence: lastSequence)
+    }
+
+    func dropReception() {
+        speaker?.flush()
+        tonesPlaying = 0
+        soundsQueued = []
+        speechPlaying = false
+        finishDeactivating()
+    }
+
+    func openSpeaker() throws(AudioError) -> PlaybackEngine {
+        if let speaker { return speaker }
+        var playback = configuration.playback
+        if !configuration.keepsDevicesOpen { playback.closeWhenIdle = true }
+        let engine = try PlaybackEngine(device: configuration.speaker, configuration: playback, logger: logger)
+        speakerWatch = try watch(engine.descriptor, of: engine.device) { [weak self, weak engine] in
+            engine?.drain { self?.received($0) }
+        }
+        speaker = engine
+        return engine
+    }
+
+    func received(_ event: PlaybackEvent) {
+        switch event {
+        case .prepared: return
+        case .toneBegan(let tone, let firstSampleAt):
+            if tone == .micOn { goAhead(from: firstSampleAt) }
+            return
+        case .began:
+            speechPlaying = true
+            return
+        case .ended:
+            speechPlaying = false
+            handler?(.played)
+        case .toneEnded(_, let lastSampleAt):
+            if isForProgram, tonesPlaying == 1 {
+                // It is in the device still.
+                loop.schedule(at: lastSampleAt) { [weak self, weak speaker] in
+                    guard let self, let speaker, speaker === self.speaker else { return }
+                    self.toneHeard()
+                }
+                return
+            }
+            tonesPlaying = max(0, tonesPlaying - 1)
+            playNextSound()
+        case .failed(let error):
+            goAhead(from: .now)
+            tonesPlaying = 0
+            soundsQueued = []
+            handler?(.playbackFailed(reason: "\(error)"))
+            tonesFinished(heard: false)
+        }
+        finishDeactivating()
+    }
+
+    func playNextSound() {
+        guard !soundsQueued.isEmpty else { return }
+        speaker?.play(soundsQueued.removeFirst())
+    }
+
+    func toneHeard() {
+        tonesPlaying = max(0, tonesPlaying - 1)
+        if tonesPlaying == 0 { tonesFinished(heard: true) }
+        finishDeactivating()
+    }
+}

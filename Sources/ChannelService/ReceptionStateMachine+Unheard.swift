@@ -1,0 +1,20 @@
+// What of a burst has not been heard when a press ends the listening.
+
+import Audio
+import MonotonicTime
+
+extension ReceptionStateMachine {
+    /// What would not be heard if all were dropped now; nil: nothing is being heard, or only a replay.
+    func unheard(at now: Instant) -> UnheardSpeech? {
+        guard let playedSince, !isReplaying else { return nil }
+        return UnheardSpeech(heard: now - playedSince, burstsWaiting: queue.count { $0.waitingCount > 0 })
+    }
+
+    mutating func follow(_ action: Action, at now: Instant) {
+        switch action {
+        case .play: playedSince = playedSince ?? now
+        case .setParticipant, .dropPlayback: playedSince = nil
+        case .endPlayback: break
+        }
+    }
+}

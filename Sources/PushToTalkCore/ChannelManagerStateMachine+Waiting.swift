@@ -1,0 +1,104 @@
+// Begins that find somebody else speaking: what becomes of them, and of what is still heard. Replays, which others stop, too.
+
+import FoundationEssentials
+import MonotonicTime
+
+/// What is known of the floor, beyond who is being heard, by whoever asks to begin.
+public enum FloorOutlook: Hashable, Sendable {
+    /// Nothing: as Apple has it, a participant who is active in half duplex is speaking, and a begin is refused.
+    case unknown
+    /// Nobody has it. A participant who is active has finished and is heard to the end only: that stops for a begin.
+    case idle
+    /// Somebody has it, and a begin can wait until it is free.
+    case queueable
+}
+
+extension ChannelManagerStateMachine {
+    /// A begin that waits for the floor. Nothing is recorded meanwhile, and no delegate is told of it before it begins.
+    public struct Waiting: Hashable, Sendable {
+        /// Who wants to begin.
+        public let source: PTChannelTransmitRequestSource
+        /// Since when.
+        public let since: Instant
+        /// The place in the relay's queue, from 1; nil: not told yet.
+        public internal(set) var position: Int?
+        /// The floor is this device's: it begins when nobody is heard any more, and at this time at the latest.
+        var beginsBy: Instant?
+        let request: RequestIdentifier?
+    }
+
+    mutating func wait(
+        _ source: PTChannelTransmitRequestSource, _ request: RequestIdentifier?, position: Int?, at now: Instant
+    ) {
+        waiting = Waiting(source: source, since: now, position: position, request: request)
+        pendingTone = .waiting
+        actions.append(.notice(.waitingForFloor(position: position)))
+    }
+
+    /// The relay lets the begin wait.
+    mutating func floorQueued(_ position: Int, at now: Instant) {
+        if let waiting {
+            guard waiting.position != position, waiting.beginsBy == nil else { return }
+            self.waiting?.position = position
+            actions.append(.notice(.waitingForFloor(position: position)))
+        } else if let transmission {
+            // Two pressed at once and the relay chose the other one: they are heard now, and this one begins anew.
+            self.transmission?.request = nil
+            endTransmission(.queued, capture: .discarding, at: now)
+            wait(transmission.source, transmission.request, position: position, at: now)
+        } else {
+            // Whoever has let go is not there when the floor is free.
+            let error = PTChannelError(.transmissionInProgress, explanation: "somebody else is speaking")
+            refused(error, .refused(error), at: now)
+        }
+    }
+
+    /// The floor is free for what waited; the last words of whoever had it are heard first.
+    mutating func floorGranted(at now: Instant) {
+        guard waiting != nil, waiting?.beginsBy == nil else { return }
+        let beginsBy = now + configuration.playOutLimit
+        waiting?.beginsBy = beginsBy
+    }
+
+    /// Begins what waited, when it has got the floor and nobody is heard any more.
+    mutating func beginIfFloorIsFree(at now: Instant) {
+        guard let waiting, waiting.beginsBy != nil,
+            activeRemoteParticipant == nil || channel?.transmissionMode == .fullDuplex
+        else { return }
+        self.waiting = nil
+        cutTail()
+        pendingTone = nil
+        activationBlocked = false
+        begin(waiting.source, waiting.request, .afterGoAhead, at: now)
+    }
+
+    /// It does not begin any more.
+    mutating func endWaiting(_ cause: TransmissionEndCause) {
+        guard let ended = waiting else { return }
+        waiting = nil
+        pendingTone = tone(after: cause, captureBegan: false)
+        actions.append(.notice(.waitingEnded(cause)))
+        complete(ended.request, cause.error)
+    }
+
+    /// Why a message cannot be played again now; nil: it can.
+    public func refusalToReplay(_ uuid: UUID) -> PTChannelError? {
+        if let error = errorUnlessActive(uuid) { return error }
+        if let call = calls.first {
+            let explanation = "a call is active (\(call.description)); try again when it is over"
+            return PTChannelError(.callActive, explanation: explanation)
+        }
+        if isInterrupted {
+            let explanation = "something else has the audio; try again when it is free"
+            return PTChannelError(.transmissionNotAllowed, explanation: explanation)
+        }
+        guard channel?.media == .daemon else {
+            let explanation = "what is heard on this channel is its program's, and pttd keeps nothing of it"
+            return PTChannelError(.transmissionNotAllowed, explanation: explanation)
+        }
+        if transmission != nil {
+            return PTChannelError(.transmissionInProgress, explanation: "this device is transmitting; stop that first")
+        }
+        return nil
+    }
+}

@@ -1,0 +1,93 @@
+// Real-time priority for threads of a process that may not give it itself, from rtkit-daemon (org.freedesktop.RealtimeKit1).
+import CLinux
+import DBus
+
+#if canImport(Glibc)
+import Glibc
+#else
+import Musl
+#endif
+
+/// Why a thread was given no real-time priority.
+public enum RealTimeKitError: Error, Equatable, Sendable, CustomStringConvertible {
+    /// Nobody on the bus gives out priorities.
+    case notThere
+    /// The bus is not there (yet).
+    case notConnected
+    /// rtkit gives out lower priorities only.
+    case priorityTooHigh(wanted: Int32, most: Int32)
+    /// The limit that rtkit wants (RLIMIT_RTTIME) could not be set; `code` is an errno.
+    case limit(code: Int32)
+    /// It refused, or did not answer.
+    case refused(String)
+
+    /// What happened and what to do.
+    public var description: String {
+        switch self {
+        case .notThere:
+            "rtkit is not there; install it (package rtkit), or allow real-time priority by LimitRTPRIO= (systemd) or limits.d(5)"
+        case .notConnected: "not connected to the system bus, where rtkit is"
+        case .priorityTooHigh(let wanted, let most): "rtkit gives real-time priorities up to \(most), not \(wanted)"
+        case .limit(let code): "cannot set RLIMIT_RTTIME: \(String(cString: strerror(code)))"
+        case .refused(let reason): "rtkit refused real-time priority: \(reason)"
+        }
+    }
+}
+
+/// rtkit-daemon on a system bus. It starts by itself with the first question (D-Bus activation).
+public struct RealTimeKit: Sendable {
+    /// The name on the bus; interface and path follow from it (rtkit's README, "D-Bus interface").
+    static let name = "org.freedesktop.RealtimeKit1"
+    static let path: DBusObjectPath = "/org/freedesktop/RealtimeKit1"
+    /// The processor time without a pause that a real-time thread gets where rtkit does not say: its own default.
+    private static let timeMaxDefault: Int64 = 200_000
+
+    private let bus: DBusConnection
+
+    /// The daemon on `bus`, which is to be a connection to the system bus.
+    public init(on bus: DBusConnection) { self.bus = bus }
+
+    /// Gives a thread of this process SCHED_RR at `priority`.
+    ///
+    /// The whole process gets RLIMIT_RTTIME, as rtkit demands: one of its real-time threads that computed for longer than 200 ms
+    /// without a pause would end it.
+    /// - Parameters:
+    ///   - thread: Its id by gettid(2).
+    ///   - priority: 1…99; rtkit gives up to 20, unless it is told otherwise.
+    public func makeRealTime(thread: Int32, priority: Int32) async throws(RealTimeKitError) {
+        guard thread > 0, priority > 0 else { throw .refused("thread \(thread) with priority \(priority) is none") }
+        let most = try await property("MaxRealtimePriority") ?? Int64(priority)
+        guard Int64(priority) <= most else {
+            throw .priorityTooHigh(wanted: priority, most: Int32(clamping: most))
+        }
+        let time = try await property("RTTimeUSecMax") ?? Self.timeMaxDefault
+        let code = ptt_limit_real_time(max(1_000, time))
+        guard code == 0 else { throw .limit(code: code) }
+        do throws(DBusError) {
+            try await bus.call(
+                destination: Self.name, path: Self.path, interface: Self.name, method: "MakeThreadRealtimeWithPID",
+                arguments: [.uint64(UInt64(getpid())), .uint64(UInt64(thread)), .uint32(UInt32(priority))])
+        } catch { throw Self.problem(error) }
+    }
+
+    /// A number that rtkit tells; nil when it tells it as none.
+    private func property(_ property: String) async throws(RealTimeKitError) -> Int64? {
+        do throws(DBusError) {
+            let value = try await bus.getProperty(property, of: Self.name, destination: Self.name, path: Self.path)
+            return switch value {
+            case .int32(let number): Int64(number)
+            case .uint32(let number): Int64(number)
+            case .int64(let number): number
+            default: nil
+            }
+        } catch { throw Self.problem(error) }
+    }
+
+    private static func problem(_ error: DBusError) -> RealTimeKitError {
+        if case .disconnected = error { return .notConnected }
+        return switch error.remoteName {
+        case "org.freedesktop.DBus.Error.ServiceUnknown"?, "org.freedesktop.DBus.Error.NameHasNoOwner"?: .notThere
+        default: .refused("\(error)")
+        }
+    }
+}

@@ -1,0 +1,94 @@
+// The packets of a burst in order, with what was not said and what was lost between them. Pure.
+
+/// Puts the packets of a burst in order and fills its gaps.
+///
+/// Packets that were asked for again come late: each waits until those after it are a while ahead. What is missing by then is lost, and
+/// becomes packets that ask for concealment; pauses, in which nothing was sent, likewise.
+struct BurstTimeline {
+    /// How far the newest packet may be ahead of the oldest that still waits, in samples: longer than a repair takes.
+    static let repairSamples: Int32 = 4 * 48_000
+    /// The most packets that wait.
+    static let packetsMax = 1_024
+    /// The longest gap that is kept as it was; a longer one becomes `gapInstead`.
+    static let gapMax: Int64 = 10 * 48_000
+    /// What a longer gap becomes.
+    static let gapInstead: Int64 = 48_000
+
+    /// A packet of the file and what it lasts, in samples.
+    struct Item: Equatable {
+        var payload: [UInt8]
+        var samples: Int
+    }
+
+    /// How far the newest packet may be ahead of the oldest that waits, in samples.
+    let windowSamples: Int32
+    /// What waits, in the order of the sequence numbers.
+    private var waiting: [RecordedPacket] = []
+    /// The last that was handed on.
+    private var last: RecordedPacket?
+    /// How far ahead of the file's samples the talker's clock is; what is less than a frame stays here until the next gap.
+    private var owed: Int64 = 0
+    private var lastSamples = 0
+    /// Packets that were no Opus, came twice or too late.
+    private(set) var dropped = 0
+
+    /// - Parameter isInOrder: The packets come in order, and nothing waits.
+    init(isInOrder: Bool = false) { windowSamples = isInOrder ? 0 : Self.repairSamples }
+
+    /// A packet came.
+    ///
+    /// - Returns: What is to be written now.
+    mutating func append(_ packet: RecordedPacket) -> [Item] {
+        guard OpusPacketLength.samples(of: packet.payload) != nil, isNews(packet) else {
+            dropped += 1
+            return []
+        }
+        // From the end: nearly all come in order. RFC 1982 order, as RTP wraps.
+        var place = waiting.count
+        while place > 0, Self.isBefore(packet.sequence, waiting[place - 1].sequence) { place -= 1 }
+        waiting.insert(packet, at: place)
+        var items: [Item] = []
+        while let first = waiting.first, let newest = waiting.last,
+            waiting.count > Self.packetsMax
+                || Int32(bitPattern: newest.timestamp &- first.timestamp) > windowSamples
+        { items += handOn() }
+        return items
+    }
+
+    /// Nothing more comes.
+    ///
+    /// - Returns: What is left to be written.
+    mutating func finish() -> [Item] {
+        var items: [Item] = []
+        while !waiting.isEmpty { items += handOn() }
+        return items
+    }
+
+    private func isNews(_ packet: RecordedPacket) -> Bool {
+        if let last, !Self.isBefore(last.sequence, packet.sequence) { return false }
+        return !waiting.contains { $0.sequence == packet.sequence }
+    }
+
+    private mutating func handOn() -> [Item] {
+        let packet = waiting.removeFirst()
+        let samples = OpusPacketLength.samples(of: packet.payload) ?? 0
+        var items: [Item] = []
+        if let last {
+            owed += Int64(Int32(bitPattern: packet.timestamp &- last.timestamp)) - Int64(lastSamples)
+            // A clock that goes back says nothing: the packets follow one another.
+            owed = max(0, owed)
+            if owed > Self.gapMax { owed = Self.gapInstead }
+            let filler = OpusPacketLength.missing(after: last.payload)
+            while owed >= Int64(filler.samples) {
+                items.append(Item(payload: filler.packet, samples: filler.samples))
+                owed -= Int64(filler.samples)
+            }
+        }
+        last = packet
+        lastSamples = samples
+        items.append(Item(payload: packet.payload, samples: samples))
+        return items
+    }
+
+    private static func isBefore(_ one: UInt16, _ other: UInt16) -> Bool { Int16(bitPattern: other &- one) > 0 }
+}

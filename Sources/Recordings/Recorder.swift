@@ -1,0 +1,162 @@
+// Keeps talk bursts as files, without anybody waiting for a disk.
+
+import Logging
+import MonotonicTime
+import Reactor
+import Synchronization
+
+/// Keeps talk bursts as Ogg Opus files (RFC 7845), one a burst.
+///
+/// It lives on the loop of those who speak and hear; files are written by a thread of its own, which sleeps while nobody talks. When
+/// the disk is slow the queue between the two fills and what does not fit is dropped, with one warning: speech is never disturbed.
+public actor Recorder {
+    /// Events that wait for the disk: half a minute of two voices in packets of 20 ms, 4 MB at most.
+    public static let eventsMax = 3_000
+    /// Packets that are handed over together: half a second of 10 ms.
+    static let batchMax = 50
+    /// How long an end waits for the disk.
+    public static let closeLimit = Duration.seconds(2)
+
+    /// Whose burst it is: others' and own ones overlap in full duplex.
+    public enum Voice: Hashable, Sendable {
+        /// Somebody else's.
+        case other
+        /// This device's own.
+        case own
+    }
+
+    /// The loop it lives on.
+    public nonisolated let loop: EventLoop
+    /// The loop, as the executor of this actor.
+    public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+    /// Whether own bursts are wanted.
+    public nonisolated let includesOwn: Bool
+
+    private let disk: EventLoop
+    private let writer: Confined
+    private let queued = Counter()
+    private let logger: Logger
+    private var current: [Voice: UInt64] = [:]
+    private var lastBurst: UInt64 = 0
+    /// What is handed over together: the other thread need not wake up for each packet.
+    private var batch: [RecordingEvent] = []
+    private var hasWarned = false
+    private var closing: CheckedContinuation<Bool, Never>?
+    private var isClosed = false
+    /// Events that were dropped because the disk did not follow.
+    public private(set) var dropped = 0
+
+    /// A recorder whose thread runs from now on; it makes the folder, and looks after what a crash has left there.
+    ///
+    /// - Throws: `SystemError` when the process has no thread left.
+    public init(_ settings: RecordingSettings, loop: EventLoop, logger: Logger) throws(SystemError) {
+        self.init(settings, disk: try EventLoop(name: "pttd-records"), loop: loop, logger: logger)
+    }
+
+    init(_ settings: RecordingSettings, disk: EventLoop, loop: EventLoop, logger: Logger) {
+        self.loop = loop
+        self.logger = logger
+        includesOwn = settings.includesOwn
+        self.disk = disk
+        let writer = Confined(RecordingWriter(settings, logger: logger))
+        self.writer = writer
+        disk.execute { writer.value.start() }
+    }
+
+    /// A burst begins; what went on of this voice has ended.
+    public func began(_ voice: Voice, _ label: RecordingLabel) {
+        ended(voice)
+        lastBurst += 1
+        current[voice] = lastBurst
+        post(.began(burst: lastBurst, label, isInOrder: voice == .own))
+    }
+
+    /// A packet of it; in any order, and once more does no harm. Outside of a burst it is nothing.
+    public func packet(_ voice: Voice, _ packet: RecordedPacket) {
+        guard let burst = current[voice] else { return }
+        post(.packet(burst: burst, packet))
+    }
+
+    /// It has ended.
+    public func ended(_ voice: Voice) {
+        guard let burst = current.removeValue(forKey: voice) else { return }
+        post(.ended(burst: burst))
+    }
+
+    /// It is not to be kept.
+    public func discarded(_ voice: Voice) {
+        guard let burst = current.removeValue(forKey: voice) else { return }
+        post(.discarded(burst: burst))
+    }
+
+    /// Ends what goes on and waits until it is on the disk, `closeLimit` at most.
+    public func close() async {
+        guard !isClosed else { return }
+        ended(.other)
+        ended(.own)
+        flush()
+        isClosed = true
+        let isDone = await withCheckedContinuation { continuation in
+            closing = continuation
+            loop.schedule(after: Self.closeLimit) { [weak self] in self?.assumeIsolated { $0.closed(false) } }
+            disk.execute { [writer, loop, weak self] in
+                writer.value.close()
+                loop.execute { [weak self] in self?.assumeIsolated { $0.closed(true) } }
+            }
+        }
+        // A thread that hangs in a disk is left to the end of the process.
+        if isDone {
+            disk.stop()
+        } else {
+            logger.warning("the disk of the recordings does not answer; the last one is lost")
+        }
+    }
+
+    private func closed(_ isDone: Bool) {
+        closing?.resume(returning: isDone)
+        closing = nil
+    }
+
+    private func post(_ event: RecordingEvent) {
+        guard !isClosed else { return }
+        let waiting = queued.count + batch.count
+        guard waiting < Self.eventsMax else {
+            dropped += 1
+            if !hasWarned { logger.warning("the disk is too slow for the recordings: some of them have holes") }
+            hasWarned = true
+            return
+        }
+        if waiting == 0 { hasWarned = false }
+        batch.append(event)
+        if case .packet = event, batch.count < Self.batchMax { return }
+        flush()
+    }
+
+    private func flush() {
+        let events = batch
+        batch = []
+        queued.add(events.count)
+        disk.execute { [writer, queued] in
+            for event in events {
+                writer.value.handle(event)
+                queued.add(-1)
+            }
+        }
+    }
+}
+
+/// A number that two threads count.
+private final class Counter: Sendable {
+    private let value = Atomic<Int>(0)
+
+    var count: Int { value.load(ordering: .relaxed) }
+
+    func add(_ number: Int) { value.add(number, ordering: .relaxed) }
+}
+
+/// What only the disk's thread touches.
+private final class Confined: @unchecked Sendable {
+    let value: RecordingWriter
+
+    init(_ value: sending RecordingWriter) { self.value = value }
+}

@@ -1,0 +1,153 @@
+// Bursts into files, on the thread that may wait for the disk.
+
+import Logging
+import MonotonicTime
+
+#if canImport(Glibc)
+import Glibc
+#else
+import Musl
+#endif
+
+/// What is to be recorded. Each burst has a number of its own, so that nothing of one gets into another when some of it is dropped.
+enum RecordingEvent: Sendable {
+    /// `isInOrder`: its packets come in order.
+    case began(burst: UInt64, RecordingLabel, isInOrder: Bool = false)
+    case packet(burst: UInt64, RecordedPacket)
+    case ended(burst: UInt64)
+    /// Nothing of it is to be kept.
+    case discarded(burst: UInt64)
+}
+
+/// Writes bursts into files; confined to one thread. What fails is told once, until something works again.
+final class RecordingWriter {
+    /// Bursts at the same time: one of others and, in full duplex, an own one. More than these are an end that was not told.
+    static let burstsMax = 4
+
+    private final class Burst {
+        let number: UInt64
+        let file: RecordingFile
+        let stream = OggOpusStream(serial: .random(in: .min ... .max))
+        var timeline: BurstTimeline
+        var hasSound = false
+
+        init(number: UInt64, file: RecordingFile, isInOrder: Bool) {
+            timeline = BurstTimeline(isInOrder: isInOrder)
+            self.number = number
+            self.file = file
+        }
+    }
+
+    private let folder: RecordingFolder
+    private let logger: Logger
+    private var bursts: [Burst] = []
+    private var hasFolder = false
+    private var isFailing = false
+    /// Files that got their name.
+    private(set) var recordings = 0
+
+    init(_ settings: RecordingSettings, logger: Logger) {
+        folder = RecordingFolder(settings: settings)
+        self.logger = logger
+    }
+
+    /// A burst that is longer is cut off. Less than all may be, by what its last pages take, or it would be removed itself.
+    private var burstBytesMax: Int { folder.settings.byteCountMax - min(folder.settings.byteCountMax / 2, 150_000) }
+
+    /// Makes the folder ready, so that what is wrong with it is told now and not with the first burst.
+    func start() { attempt { () throws(RecordingError) in try prepare() } }
+
+    func handle(_ event: RecordingEvent) {
+        switch event {
+        case .began(let number, let label, let isInOrder): begin(number, label, isInOrder)
+        case .packet(let number, let packet):
+            guard let burst = bursts.first(where: { $0.number == number }) else { return }
+            write(burst.timeline.append(packet), to: burst)
+        case .ended(let number):
+            if let burst = take(number) { finish(burst) }
+        case .discarded(let number): take(number)?.file.discard()
+        }
+    }
+
+    /// Ends what goes on.
+    func close() {
+        let going = bursts
+        bursts = []
+        for burst in going { finish(burst) }
+    }
+
+    private func prepare() throws(RecordingError) {
+        try folder.make()
+        hasFolder = true
+        let (saved, removed) = try folder.recover()
+        if saved + removed > 0 {
+            logger.notice(
+                "recordings that a crash cut off", metadata: ["saved": "\(saved)", "removed": "\(removed)"])
+        }
+        _ = try folder.rotate(now: Self.now)
+    }
+
+    private func begin(_ number: UInt64, _ label: RecordingLabel, _ isInOrder: Bool) {
+        while bursts.count >= Self.burstsMax { finish(bursts.removeFirst()) }
+        attempt { () throws(RecordingError) in
+            // The folder may have come, or gone, since the last one.
+            if hasFolder { try folder.make() } else { try prepare() }
+            let file = try RecordingFile(folder: folder.settings.folder, label: label)
+            let burst = Burst(number: number, file: file, isInOrder: isInOrder)
+            try burst.file.write(
+                burst.stream.head(tags: [
+                    ("TITLE", "\(label.talker) on \(label.channel)"), ("ARTIST", label.talker),
+                    ("ALBUM", label.channel), ("DATE", RecordingName.date(label.secondsSince1970)),
+                ]))
+            bursts.append(burst)
+        }
+    }
+
+    private func write(_ items: [BurstTimeline.Item], to burst: Burst) {
+        let worked = attempt { () throws(RecordingError) in
+            for item in items where burst.file.byteCount < burstBytesMax {
+                burst.hasSound = true
+                let bytes = burst.stream.append(item)
+                if !bytes.isEmpty { try burst.file.write(bytes) }
+            }
+        }
+        // Half a recording is none.
+        if !worked { take(burst.number)?.file.discard() }
+    }
+
+    private func finish(_ burst: Burst) {
+        attempt { () throws(RecordingError) in
+            for item in burst.timeline.finish() where burst.file.byteCount < burstBytesMax {
+                burst.hasSound = true
+                try burst.file.write(burst.stream.append(item))
+            }
+            guard burst.hasSound else { return burst.file.discard() }
+            try burst.file.write(burst.stream.finish())
+            try burst.file.publish()
+            recordings += 1
+            if isFailing { logger.notice("bursts are recorded again") }
+            isFailing = false
+            _ = try folder.rotate(now: Self.now)
+        }
+        burst.file.discard()
+    }
+
+    private func take(_ number: UInt64) -> Burst? {
+        guard let index = bursts.firstIndex(where: { $0.number == number }) else { return nil }
+        return bursts.remove(at: index)
+    }
+
+    @discardableResult
+    private func attempt(_ body: () throws(RecordingError) -> Void) -> Bool {
+        do throws(RecordingError) {
+            try body()
+            return true
+        } catch {
+            if !isFailing { logger.warning("bursts are not recorded: \(error)") }
+            isFailing = true
+            return false
+        }
+    }
+
+    private static var now: Int { Int(time(nil)) }
+}

@@ -1,0 +1,81 @@
+// The transport's path through the network: it moves when this machine's addresses or routes change.
+import Logging
+import MonotonicTime
+import QUIC
+import Reactor
+
+/// What a transport knows of its path.
+struct TransportPath {
+    var machine: PathStateMachine
+    var timer: EventLoop.Timer?
+}
+
+extension RelayTransport {
+    /// Looks after the path from now on, until `close`.
+    func followPath() {
+        path = TransportPath(machine: PathStateMachine(route: NetworkRoute.toward(address)))
+    }
+
+    /// Looks after the path no longer.
+    func leavePath() {
+        path?.timer?.cancel()
+        path = nil
+    }
+
+    /// This machine's network has changed, or the machine slept.
+    func networkChanged(_ news: NetworkChanges.News) {
+        let route = NetworkRoute.toward(address)
+        switch news {
+        case .changed: pathHandles(.changed(route))
+        case .woke: pathHandles(.woke(route))
+        }
+    }
+
+    /// Moves the connection to a new socket, bound to `local`, at once.
+    ///
+    /// - Throws: `QUICError` when it cannot move now; it stays where it was.
+    func migrate(to local: SocketAddress = .any()) throws(QUICError) { try connection.migrate(to: local, .atOnce) }
+
+    private func pathHandles(_ event: PathStateMachine.Event) {
+        guard !isClosed, let actions = path?.machine.handle(event, at: .now) else { return }
+        for action in actions {
+            switch action {
+            case .move: move()
+            case .reconnect: tell(.connectionEnded(.lost("nobody answers by the new network path")))
+            case .noteOffline: logger.info("no way to the relay", metadata: ["relay": "\(address)"])
+            case .noteMoved(let route, let delay):
+                logger.info(
+                    "path changed",
+                    metadata: [
+                        "route": "\(route)", "after": "\(Int(delay.milliseconds)) ms",
+                        "t": "\(Instant.now.nanoseconds)",
+                    ])
+            }
+        }
+        armPath()
+    }
+
+    private func move() {
+        guard connection.isReady else {
+            // What was sent is lost, and would be repeated ever more rarely: begin anew.
+            tell(.connectionEnded(.lost("the network has changed")))
+            client?.assumeIsolated { $0.take(.networkChanged) }
+            return
+        }
+        do throws(QUICError) {
+            try migrate()
+        } catch {
+            logger.debug("the connection does not move", metadata: ["why": "\(error)"])
+            pathHandles(.refused)
+        }
+    }
+
+    private func armPath() {
+        path?.timer?.cancel()
+        guard !isClosed, let deadline = path?.machine.nextDeadline else { return }
+        path?.timer = loop.schedule(at: deadline) { [weak self] in self?.pathHandles(.deadline) }
+    }
+
+    /// What QUIC tells of a move.
+    func moveEnded(_ succeeded: Bool) { pathHandles(succeeded ? .validated : .failed) }
+}

@@ -1,0 +1,43 @@
+// Returning to a relay that is known: the join goes with the first packet, and what the relay gives for the next time is kept.
+import Cryptography
+import Logging
+import MonotonicTime
+import QUIC
+import RelayProtocol
+
+/// What is known of a relay from an earlier connection.
+struct Returning {
+    var state: ResumptionState?
+    var roundTripTime: Duration?
+}
+
+extension RelayTransport {
+    /// Whether what is sent now goes with the first packet.
+    var offersEarlyData: Bool { connection.earlyData == .offered }
+
+    /// The relay gave something to return with.
+    func keep(_ state: ResumptionState) {
+        guard !isClosed else { return }
+        client?.assumeIsolated { $0.resumption.keep(state, of: $0.invitation, for: $0.identity.pin) }
+    }
+
+    /// For the log: whether this connection has saved a round trip.
+    func noteEarlyData() {
+        let outcome =
+            switch connection.earlyData {
+            case .notOffered: "not offered"
+            case .offered, .rejected: "not taken"
+            case .accepted: "taken"
+            }
+        logger.debug(
+            "connected",
+            metadata: ["relay": "\(address)", "early-join": "\(outcome)", "t": "\(Instant.now.nanoseconds)"])
+    }
+}
+
+extension RelayClient {
+    /// What is known of the relay for the next connection.
+    func returning(to address: SocketAddress) -> Returning {
+        Returning(state: resumption.state(of: invitation, for: identity.pin), roundTripTime: lastRoundTrip)
+    }
+}

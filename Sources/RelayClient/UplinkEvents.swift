@@ -1,0 +1,57 @@
+// What goes into the rules of the way out and what comes out of them.
+import MonotonicTime
+import RelayProtocol
+
+extension UplinkStateMachine {
+    /// What may happen.
+    public enum Event: Sendable, Equatable {
+        /// The link can carry bursts.
+        case linkReady
+        /// The link is gone and may come back: a burst on the floor ends, one that waits for it goes on waiting.
+        case linkLost
+        /// The link is gone for good: every burst ends.
+        case linkClosed
+        /// A burst begins.
+        case begin(BurstID, priority: UInt8)
+        /// The next frame of the burst begun last.
+        case frame(OutgoingFrame)
+        /// The burst begun last has got its last frame.
+        case end
+        /// What is not sent of the burst begun last is to be erased.
+        case abort
+        /// The floor is this end's.
+        case granted(FloorRequestID, duration: Duration)
+        /// The floor is another's, and the request waits for it at this place.
+        case queued(FloorRequestID, position: Int)
+        /// The floor is not this end's.
+        case denied(FloorRequestID, FloorDenial)
+        /// The floor is not this end's any more.
+        case revoked(FloorRequestID, FloorRevocation)
+        /// `nextDeadline` has come, or may have.
+        case deadline
+    }
+
+    /// What is to be done.
+    public enum Action: Sendable, Equatable {
+        /// Ask for the floor, with a key id that was never used before.
+        case requestFloor(FloorRequestID, priority: UInt8)
+        /// Seal the frame under that request's key id and send it.
+        case sendMedia(FloorRequestID, MediaFrame)
+        /// Give the floor, or the wish for it, back.
+        case releaseFloor(FloorRequestID, lastSequence: UInt16?)
+        /// Tell the user.
+        case tell(RelayLinkEvent)
+    }
+
+    /// A frame with its place in the RTP stream.
+    public struct MediaFrame: Sendable, Equatable {
+        /// RTP sequence number.
+        public var sequence: UInt16
+        /// RTP time stamp, 48 kHz.
+        public var timestamp: UInt32
+        /// Whether it is the first of its burst.
+        public var marker: Bool
+        /// One Opus packet.
+        public var payload: [UInt8]
+    }
+}

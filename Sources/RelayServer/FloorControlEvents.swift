@@ -1,0 +1,123 @@
+// What goes into the rules of a floor and what comes out of them.
+import MonotonicTime
+import RelayProtocol
+
+extension FloorControlStateMachine {
+    /// The timers of one channel.
+    public struct Timers: Sendable, Equatable {
+        /// T1: the floor is freed after this long without RTP from its holder.
+        public var mediaTimeout: Duration = .seconds(5)
+        /// T2: a burst may last this long from its first RTP packet.
+        public var talkTimeLimit: Duration = .seconds(60)
+        /// T3: media is accepted for at most this long after a release or a revocation.
+        public var releaseGrace: Duration = .seconds(2)
+        /// How long missing packets are waited for once the last one is there.
+        public var reorderGrace: Duration = .seconds(1)
+        /// The timers of the design: 5 s, 60 s, 2 s and 1 s.
+        public init() {}
+    }
+
+    /// A wish to talk.
+    public struct Request: Sendable, Hashable {
+        /// Who asks.
+        public var ssrc: SSRC
+        /// The asker's number of this request; an answer repeats it.
+        public var requestID: FloorRequestID
+        /// The SFrame key id under which the burst will be sealed.
+        public var keyID: UInt64
+        /// How much it matters among those that wait.
+        public var priority: UInt8
+        /// Whether it may wait until the floor is free, where there is a queue.
+        public var mayQueue: Bool
+
+        /// A request of `ssrc`.
+        public init(
+            ssrc: SSRC, requestID: FloorRequestID, keyID: UInt64, priority: UInt8 = 0, mayQueue: Bool = false
+        ) {
+            self.ssrc = ssrc
+            self.requestID = requestID
+            self.keyID = keyID
+            self.priority = priority
+            self.mayQueue = mayQueue
+        }
+    }
+
+    /// What may happen to the floor, media aside.
+    public enum Event: Sendable, Equatable {
+        /// A member asks for the floor.
+        case request(Request)
+        /// A member gives the floor, or its wish for it, back. `lastSequence` is `nil` when no media was sent.
+        case release(ssrc: SSRC, requestID: FloorRequestID, lastSequence: UInt16?)
+        /// A member is gone.
+        case left(ssrc: SSRC)
+        /// `nextDeadline` has come, or may have.
+        case deadline
+    }
+
+    /// Why the floor is taken back from its holder.
+    public enum RevokeCause: Sendable, Equatable {
+        /// T2: the burst reached the talk-time limit.
+        case talkTimeLimit
+        /// T1: the holder sent no media.
+        case noMedia
+    }
+
+    /// How a burst ended.
+    public enum EndReason: Sendable, Equatable {
+        /// The holder released the floor.
+        case released
+        /// The floor was taken back.
+        case revoked(RevokeCause)
+        /// The holder left the channel or lost its connection.
+        case left
+        /// The holder asked anew without releasing.
+        case restarted
+    }
+
+    /// What a burst came to.
+    public struct Summary: Sendable, Equatable {
+        /// Its request.
+        public var request: Request
+        /// When the floor was granted.
+        public var grantedAt: Instant
+        /// When its first packet came; `nil` when none did.
+        public var firstMediaAt: Instant?
+        /// The sequence numbers that came.
+        public var sequences: SequenceRecord
+        /// Why it ended.
+        public var reason: EndReason
+    }
+
+    /// What is to be done.
+    public enum Action: Sendable, Equatable {
+        /// Tell the asker it holds the floor and how long it may talk from its first packet on.
+        case grant(Request, talkTime: Duration)
+        /// Tell the asker that `holder` has the floor.
+        case deny(Request, holder: SSRC)
+        /// Tell the asker that too many wait already.
+        case queueFull(Request)
+        /// Tell the asker that it waits, at this place from 1: told anew whenever that changes.
+        case queued(Request, position: Int)
+        /// Tell the other members who talks.
+        case taken(Request)
+        /// Tell the holder that it no longer holds the floor.
+        case revoke(Request, RevokeCause)
+        /// Tell every member that the burst of `ssrc` is over. `lastSequence` is the last one forwarded; `nil` when
+        /// none was.
+        case idle(ssrc: SSRC, lastSequence: UInt16?, Summary)
+    }
+
+    /// What is to be done with an RTP packet.
+    public enum MediaDecision: Sendable, Equatable {
+        /// Pass it on. `isFirst`: the burst's first. `endsBurst`: deliver `.deadline` afterwards.
+        case forward(isFirst: Bool, endsBurst: Bool)
+        /// The sender does not hold the floor.
+        case noFloor
+        /// Sealed under a key id that is not bound to the floor.
+        case wrongKeyID
+        /// Seen before, or too old to tell.
+        case duplicate
+        /// After the last sequence that the release named.
+        case afterRelease
+    }
+}

@@ -1,0 +1,99 @@
+// Joins that come as early data (0-RTT): answered at once, in force once the handshake is complete.
+import MonotonicTime
+import RelayProtocol
+
+/// A join of a client that has not completed its handshake.
+///
+/// Whoever recorded it can send it again, after a restart of the relay also within the ten seconds for which its age
+/// passes. So nothing that others notice depends on it: no member is announced or replaced, no media flow. The answer
+/// is sealed for the one who made the greeting, with keys that a recording does not give.
+enum EarlyJoin: Sendable, Equatable {
+    /// It is looked at after the handshake.
+    case deferred(ClientMessage.Join)
+    /// `Welcome` is on its way.
+    case welcomed(EarlyWelcome)
+}
+
+/// What an early `Welcome` has promised and told.
+struct EarlyWelcome: Sendable, Equatable {
+    let channel: Int
+    let member: RelayChannel.Member
+    /// What was told of the channel; what has changed since is told after the handshake.
+    let members: [MemberID: ServerMessage.Member]
+    let floor: ServerMessage.FloorTaken?
+    let mediaKey: MediaKey
+}
+
+extension RelayCore {
+    /// Answers a join that is early data.
+    mutating func greet(
+        _ join: ClientMessage.Join, _ id: ConnectionID, _ memberID: MemberID, at now: Instant
+    ) -> [Action] {
+        // A refusal is noted and counted, and a push-only client replaces an older one: both can wait for the handshake.
+        guard case .success(let number) = opens(join), !join.isPushOnly, hasRoom(for: memberID, channel: number) else {
+            connections[id]?.state = .greeted(.deferred(join))
+            return []
+        }
+        let member = newMember(join, id, memberID, at: now)
+        let channel = channels[number]
+        connections[id]?.state = .greeted(
+            .welcomed(
+                EarlyWelcome(
+                    channel: number, member: member, members: channel.membersAsMessages(but: memberID),
+                    floor: channel.floorTaken(for: memberID), mediaKey: channel.mediaKey)))
+        return welcome(member, channel: number)
+    }
+
+    /// A client that sent early data has completed its handshake: it is who it says, and what it sent is no replay.
+    mutating func confirmed(_ id: ConnectionID, at now: Instant) -> [Action] {
+        guard let connection = connections[id] else { return [] }
+        switch connection.state {
+        case .greeting:
+            connections[id]?.state = .joining
+            return []
+        case .greeted(.deferred(let join)):
+            connections[id]?.state = .joining
+            return self.join(join, id, connection.member, at: now)
+        case .greeted(.welcomed(let welcome)):
+            guard hasRoom(for: connection.member, channel: welcome.channel) else {
+                return [.close(id, .joinRefused, "the channel has \(limits.membersPerChannel) members")]
+                    + remove(id, at: now)
+            }
+            return enter(welcome.member, channel: welcome.channel, at: now) { core in
+                core.news(since: welcome, channel: core.channels[welcome.channel])
+            }
+        case .joining, .member, .pushOnly, .refused: return []
+        }
+    }
+
+    /// What has happened on the channel since the early `Welcome`.
+    private func news(since welcome: EarlyWelcome, channel: RelayChannel) -> [Action] {
+        let id = welcome.member.connection
+        let members = channel.membersAsMessages(but: welcome.member.id)
+        var messages: [ServerMessage] = []
+        for member in welcome.members.keys where members[member] == nil { messages.append(.memberLeft(member)) }
+        for (member, message) in members where welcome.members[member] != message {
+            messages.append(.memberJoined(message))
+        }
+        if channel.mediaKey != welcome.mediaKey { messages.append(.mediaKey(channel.mediaKey)) }
+        let floor = channel.floorTaken(for: welcome.member.id)
+        if floor != welcome.floor {
+            if let ended = welcome.floor { messages.append(.floorIdle(.init(ssrc: ended.ssrc, lastSequence: nil))) }
+            if let floor { messages.append(.floorTaken(floor)) }
+        }
+        return messages.map { .send($0, to: [id]) }
+    }
+}
+
+extension RelayChannel {
+    fileprivate func membersAsMessages(but member: MemberID) -> [MemberID: ServerMessage.Member] {
+        var result: [MemberID: ServerMessage.Member] = [:]
+        for other in members.values where other.id != member { result[other.id] = other.asMessage }
+        return result
+    }
+
+    /// Who talks; an older connection of the member itself does not count.
+    func floorTaken(for member: MemberID) -> ServerMessage.FloorTaken? {
+        floorTaken.flatMap { $0.talker == member ? nil : $0 }
+    }
+}

@@ -1,0 +1,95 @@
+// Packets that were lost: those that talkers send again, those that listeners ask for, and what talkers are told of it.
+import MonotonicTime
+import RelayProtocol
+
+extension ClientMessage {
+    /// Whether it is about lost packets: such messages come as fast as packets are lost, and have bounds of their own.
+    var isRepair: Bool {
+        switch self {
+        case .mediaRepair, .repairRequest: true
+        default: false
+        }
+    }
+}
+
+extension RelayCore {
+    /// A packet whose datagram was lost: taken as if that had come now.
+    mutating func repaired(_ packet: [UInt8], from id: ConnectionID, at now: Instant) -> [Action] {
+        guard packet.count <= limits.datagramBytes,
+            let header = packet.withUnsafeBytes({ MediaPacketHeader(parsing: $0) })
+        else {
+            countMalformedMedia()
+            return []
+        }
+        let (decision, actions) = media(header, bytes: packet, isRepaired: true, from: id, at: now)
+        guard case .forward(let channel) = decision else { return actions }
+        counters.packetsRepaired += 1
+        // Who starts to listen with this packet gets it; everything else can wait until it is out.
+        return actions.filter(\.isMediaSwitch) + [.forward(packet, channel: channel, except: id)]
+            + actions.filter { !$0.isMediaSwitch }
+    }
+
+    /// A listener asks for packets. An answer is whole or there is none: then the listener asks again.
+    mutating func answer(
+        _ request: ClientMessage.RepairRequest, from id: ConnectionID, channel number: Int, at now: Instant
+    ) -> [Action] {
+        guard var member = channels[number].members[id] else { return [] }
+        guard request.id > member.lastRepairID else {
+            return violation(id, "a repair request that is not newer than the last", at: now)
+        }
+        member.lastRepairID = request.id
+        var requests =
+            member.repairRequests
+            ?? MessageBucket(depth: limits.repairBurst, perSecond: limits.repairsPerSecond, at: now)
+        var bytes =
+            member.repairBytes
+            ?? MessageBucket(depth: limits.repairBytes, perSecond: limits.repairBytesPerSecond, at: now)
+        var packets: [[UInt8]] = []
+        var isTaken = requests.take(at: now)
+        if isTaken {
+            packets = channels[number].store.packets(
+                ssrc: request.ssrc, keyID: request.keyID, ranges: request.ranges, byteLimit: limits.repairBytes)
+            isTaken = bytes.take(packets.reduce(0) { $0 + $1.count }, at: now)
+        }
+        member.repairRequests = requests
+        member.repairBytes = bytes
+        channels[number].members[id] = member
+        guard isTaken else {
+            counters.repairsRefused += 1
+            return []
+        }
+        counters.repairsAnswered += 1
+        counters.packetsSentAgain += packets.count
+        return [.answerRepair(id, RepairStream.encode(id: request.id, packets: packets))]
+    }
+
+    /// A listener reports; the talker hears of it when it makes a difference.
+    mutating func reported(
+        _ report: ClientMessage.ReceptionReport, by id: ConnectionID, channel number: Int, at now: Instant
+    ) -> [Action] {
+        channels[number].members[id]?.reception.note(report)
+        let actions = channels[number].reported(id, number: number, at: now)
+        guard let speaker = channels[number].speaker, report.ssrc == speaker,
+            let talker = channels[number].member(of: speaker)
+        else { return actions }
+        var worst = 0.0
+        for member in channels[number].members.values where !member.isSilent {
+            if let loss = member.reception.loss, loss.talker == speaker { worst = max(worst, loss.share) }
+        }
+        guard
+            let percent = channels[number].talkerLoss.update(
+                worst: worst, interval: limits.listenerLossInterval, at: now)
+        else { return actions }
+        return actions + [.send(.listenerLoss(percent: percent), to: [talker.connection])]
+    }
+}
+
+extension RelayCore.Action {
+    /// Whether it changes who gets media.
+    var isMediaSwitch: Bool {
+        switch self {
+        case .startMedia, .stopMedia: true
+        case .send, .close, .forward, .answerRepair, .note: false
+        }
+    }
+}

@@ -1,0 +1,58 @@
+// The table [audio] of pttd.toml: microphone and speaker.
+import Audio
+import Settings
+
+extension Configuration {
+    mutating func readAudio(_ audio: SettingsTable) {
+        microphone = audio.value("microphone", Self.device, default: microphone)
+        speaker = audio.value("speaker", Self.device, default: speaker)
+        capture.microphoneStart = audio.value("microphone-start", Self.microphoneStart, default: .automatic)
+        capture.gain = audio.value("gain", Self.gain, default: .automatic)
+        capture.suppressesNoise = audio.value("noise-suppression", .boolean, default: false)
+        releaseTail = audio.value("release-tail", .duration(in: .zero ... .seconds(2)), default: releaseTail)
+        tones = audio.value("tones", .boolean, default: true)
+    }
+
+    private static var device: SettingType<AudioDevice> {
+        SettingType<String>.string(lengthMax: 1_024)
+            .map(placeholder: AudioDevice.alsa("default")) { text throws(SettingRefusal) in
+                do {
+                    return try AudioDevice(text)
+                } catch {
+                    throw SettingRefusal(
+                        "\(error)", "write an ALSA name such as \"default\" or \"plughw:Headset\", or \"wav:/path\"")
+                }
+            }
+    }
+
+    private static var microphoneStart: SettingType<MicrophoneStart> {
+        SettingType<String>.string(lengthMax: 16)
+            .map(placeholder: .automatic) { text throws(SettingRefusal) in
+                guard let start = MicrophoneStart(rawValue: text) else {
+                    throw SettingRefusal(
+                        "\"\(text)\" is no way to start", "write \"auto\", \"at-once\" or \"when-heard\"")
+                }
+                return start
+            }
+    }
+
+    /// A text rather than a number, so that the unit is with it: `"6 dB"`.
+    private static var gain: SettingType<MicrophoneGain> {
+        SettingType<String>.string(lengthMax: 16)
+            .map(placeholder: .automatic) { text throws(SettingRefusal) in
+                switch text {
+                case "auto": return .automatic
+                case "off": return .off
+                default:
+                    let number = text.hasSuffix("dB") ? text.dropLast(2) : text[...]
+                    let digits = number.last == " " ? number.dropLast() : number
+                    guard let decibels = Int(digits), MicrophoneGain.decibels.contains(decibels) else {
+                        throw SettingRefusal(
+                            "\"\(text)\" is no gain",
+                            "write \"auto\", \"off\", or decibels from -20 to 30 such as \"6 dB\"")
+                    }
+                    return .fixed(decibels: Float(decibels))
+                }
+            }
+    }
+}

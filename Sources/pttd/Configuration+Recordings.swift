@@ -1,0 +1,82 @@
+// The table `[recordings]` of pttd.toml, and how speech gets to the recorder.
+import Audio
+import ChannelService
+import Glibc
+import PushToTalkCore
+import Recordings
+import Settings
+
+extension Configuration {
+    /// Reads the table `[recordings]`, without which nothing is kept.
+    ///
+    /// ```toml
+    /// [recordings]
+    /// folder = "/srv/talk"           # or a name in the state directory
+    /// keep-days = 30
+    /// keep-megabytes = 500
+    /// own = false
+    /// ```
+    mutating func readRecordings(_ root: SettingsTable) {
+        guard let table = root.table("recordings") else { return }
+        let folder = table.optional("folder", Self.folder)
+        let days = table.value("keep-days", .integer(in: 1...3_650), default: 30)
+        let megabytes = table.value("keep-megabytes", .integer(in: 1...1_000_000), default: 500)
+        let own = table.value("own", .boolean, default: false)
+        guard let folder else {
+            if !table.contains("folder") {
+                table.problem(
+                    nil, "has no folder",
+                    "add folder = \"recordings\", a name in the state directory, or remove the table")
+            }
+            return
+        }
+        recordings = RecordingSettings(
+            folder: folder, age: .seconds(days * 86_400), byteCountMax: megabytes * 1_000_000, includesOwn: own)
+    }
+
+    private static var folder: SettingType<String> {
+        SettingType<String>.string(lengthMax: 1_024).map(placeholder: "") { text throws(SettingRefusal) in
+            let parts = text.split(separator: "/", omittingEmptySubsequences: true)
+            guard !parts.isEmpty, !parts.contains(where: { $0 == ".." || $0 == "." || $0 == "~" }), !text.contains("\0")
+            else {
+                throw SettingRefusal(
+                    "\"\(text)\" is no folder", "write a path such as \"/srv/talk\", or a name in the state directory")
+            }
+            return text
+        }
+    }
+
+    /// The settings of the recordings, their folder with its whole path.
+    func recordingSettings(state: String) -> RecordingSettings? {
+        guard var settings = recordings else { return nil }
+        if !settings.folder.hasPrefix("/") { settings.folder = state + "/" + settings.folder }
+        return settings
+    }
+}
+
+extension Recorder {
+    /// Speech passes.
+    ///
+    /// - Parameter name: This device's, for own speech.
+    func take(_ event: SpeechEvent, of name: String) {
+        switch event {
+        case .began(let participant, let channel): began(.other, label(participant.name, channel))
+        case .packet(let packet): self.packet(.other, RecordedPacket(packet))
+        case .ended: ended(.other)
+        case .ownFrame(let frame, let channel):
+            guard includesOwn else { return }
+            if frame.isFirst { began(.own, label(name, channel)) }
+            // Positions jump where the microphone lost samples; so do the numbers.
+            let number = Int(frame.position) / max(1, frame.samplesPerFrame)
+            packet(
+                .own,
+                RecordedPacket(
+                    sequence: UInt16(truncatingIfNeeded: number), timestamp: frame.position, payload: frame.payload))
+        case .ownEnded(let erased): if erased { discarded(.own) } else { ended(.own) }
+        }
+    }
+
+    private func label(_ talker: String, _ channel: String) -> RecordingLabel {
+        RecordingLabel(talker: talker, channel: channel, secondsSince1970: Int(time(nil)))
+    }
+}

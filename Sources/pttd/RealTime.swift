@@ -1,0 +1,20 @@
+// Real-time priority for the threads of sound, and their memory kept resident, as far as this machine permits.
+import Audio
+import DBus
+import Logging
+import RealTimeKit
+
+extension Daemon {
+    /// Asks rtkit on `bus` for every thread of sound that was started without real-time priority, from now on.
+    static func realTimeRequests(on bus: DBusConnection) -> RealTimeRequests {
+        let logger = Logger(label: "pttd.realtime")
+        let requests = RealTimeRequests(RealTimeKit(on: bus), logger: logger)
+        AudioThreads.whenOrdinary { thread in requests.add(thread: thread.identifier, priority: thread.priority) }
+        let refusal = LockedMemory.lockAll()
+        logger.debug(
+            refusal == 0
+                ? "memory is kept resident" : "only buffers of sound are kept resident (LimitMEMLOCK=infinity for all)",
+            metadata: refusal == 0 ? [:] : ["errno": "\(refusal)"])
+        return requests
+    }
+}

@@ -1,0 +1,219 @@
+// Microphones that take time to hear, and those that go away while somebody speaks.
+import Glibc
+import MonotonicTime
+import TestSupport
+import Testing
+
+@testable import Audio
+
+@Suite(.serialized) struct MicrophoneHearingTests {
+    private let start = Instant(nanoseconds: 7_000_000_000)
+
+    /// Gives `samples` to a hearing in blocks of 5 ms, and says at which sample it told or passed what.
+    private func outcomes(_ samples: [Float], _ hearing: inout MicrophoneHearing) -> [(Int, MicrophoneHearing.Outcome)]
+    {
+        var found: [(Int, MicrophoneHearing.Outcome)] = []
+        samples.withUnsafeBufferPointer { samples in
+            for place in stride(from: 0, to: samples.count - 239, by: 240) {
+                let first = start + CaptureStateMachine.duration(Int64(place))
+                let outcome = hearing.take(
+                    samples.baseAddress! + place, count: 240, first: first, at: first + .milliseconds(5))
+                if outcome != .wait { found.append((place, outcome)) }
+                if hearing.isPassed { return }
+            }
+        }
+        return found
+    }
+
+    @Test func aMicrophoneHearsWhenItsNoiseBeginsAndNotByAClick() throws {
+        var generator = SeededGenerator(seed: 1)
+        // 800 ms of zeros and of a decoder's last bit, with a click, then a quiet room.
+        var samples = (0..<38_400).map { _ in Float(Int.random(in: -1...1, using: &generator)) / 32_768 }
+        samples[9_000] = 0.9
+        samples += (0..<24_000).map { _ in Float.random(in: -0.0003...0.0003, using: &generator) }
+        var hearing = MicrophoneHearing()
+        hearing.begin(waitsForLevel: true, afterGoAhead: false, at: start)
+        let found = outcomes(samples, &hearing)
+        // Told once, within 40 ms; without an answer it goes ahead half a second later… which is past the end here.
+        #expect(found.count == 1)
+        let told = try #require(found.first)
+        #expect(told.1 == .tell(really: true) && (38_400...40_320).contains(told.0))
+        let tone = start + CaptureStateMachine.duration(Int64(told.0) + 1_000)
+        hearing.goAhead(from: tone)
+        var rest = MicrophoneHearing()
+        swap(&rest, &hearing)
+        let passed = samples.withUnsafeBufferPointer {
+            rest.take($0.baseAddress!, count: 2_400, first: tone - .milliseconds(10), at: tone + .milliseconds(40))
+        }
+        #expect(passed == .pass(dropping: 480))
+        #expect(rest.isPassed)
+    }
+
+    @Test func aSilentMicrophoneIsTakenAsItIsAfterTwoAndAHalfSeconds() throws {
+        var hearing = MicrophoneHearing()
+        hearing.begin(waitsForLevel: true, afterGoAhead: false, at: start)
+        let found = outcomes([Float](repeating: 0, count: 48_000 * 4), &hearing)
+        #expect(found.map(\.1) == [.tell(really: false), .pass(dropping: 0)])
+        #expect((119_000...121_000).contains(found[0].0) && (143_000...145_000).contains(found[1].0))
+    }
+
+    @Test func aMicrophoneThatGivesNothingAtAllIsNotWaitedForLonger() {
+        var hearing = MicrophoneHearing()
+        hearing.begin(waitsForLevel: true, afterGoAhead: true, at: start)
+        var sample: Float = 0
+        let told = [2_400, 2_500, 3_001].map {
+            hearing.take(&sample, count: 0, first: start, at: start + .milliseconds($0))
+        }
+        #expect(told == [.wait, .tell(really: false), .wait])
+        #expect(hearing.isPassed)
+    }
+
+    @Test func onlyBlueALSAIsWaitedForByItself() throws {
+        #expect(MicrophoneStart.automatic.waitsForLevel(of: .alsa("bluealsa:DEV=00:11:22:33:44:55,PROFILE=sco")))
+        #expect(!MicrophoneStart.automatic.waitsForLevel(of: .alsa("default")))
+        #expect(MicrophoneStart.whenHeard.waitsForLevel(of: .alsa("default")))
+        #expect(!MicrophoneStart.atOnce.waitsForLevel(of: .alsa("bluealsa")))
+    }
+
+    @Test func whatIsSaidBeforeTheGoAheadIsNotSent() throws {
+        let path = temporaryPath("headset.wav")
+        // 300 ms of a link that does not run yet.
+        writeFile(path, wav([Float](repeating: 0, count: 14_400) + chirps(seconds: 3)))
+        defer { unlink(path) }
+        var configuration = CaptureConfiguration()
+        configuration.microphoneStart = .whenHeard
+        let engine = try CaptureEngine(device: .wav(path: path), configuration: configuration, logger: quiet)
+        let owner = Owner(microphone: engine)
+        let pressed = Instant.now
+        engine.start()
+        #expect(owner.run(for: .seconds(5)) { owner.outputs.contains { if case .hears = $0 { true } else { false } } })
+        #expect(owner.frames.isEmpty && owner.begins.isEmpty)
+        for case .hears(_, let after, let really) in owner.outputs {
+            #expect(really && after >= .milliseconds(300))
+        }
+        let tone = Instant.now + .milliseconds(30)
+        engine.goAhead(from: tone)
+        #expect(owner.run(for: .seconds(5)) { owner.frames.count > 5 })
+        let began = try #require(owner.begins.first)
+        #expect(began.at >= tone - .microseconds(30) && began.at > pressed + .milliseconds(300))
+        #expect(owner.frames.allSatisfy { $0.captureTime >= began.at && $0.level > -40 })
+        engine.stop(tail: .zero)
+        #expect(owner.run(for: .seconds(5)) { owner.ends.map(\.reason) == [.stopped] })
+
+        // Released before the microphone hears: nothing is sent, and it ends at once.
+        let frames = owner.frames.count
+        engine.start()
+        engine.stop()
+        #expect(owner.run(for: .seconds(5)) { owner.ends.count == 2 })
+        #expect(owner.ends[1].reason == .stopped && owner.frames.count == frames && !engine.isCapturing)
+    }
+
+    // MARK: A device that goes away
+
+    @Test func aLostDeviceIsTriedForASecondAndThenTheBurstIsOver() {
+        var recovery = DeviceRecovery()
+        let gone = AudioFault(.transfer, ENODEV)
+        let missing = AudioFault(.open, ENOENT)
+        let isTried = recovery.lost(gone, hasDelivered: true, at: start)
+        #expect(isTried)
+        #expect(recovery.nextAttempt == start + .milliseconds(20))
+        var attempts = 0
+        var now = start
+        while let next = recovery.nextAttempt {
+            now = next
+            attempts += 1
+            recovery.attempting()
+            // A device that opens and fails again gets no second limit.
+            _ = recovery.lost(attempts % 2 == 0 ? missing : gone, hasDelivered: true, at: now)
+        }
+        #expect(now - start < .seconds(1) && now - start > .milliseconds(800) && attempts == 11)
+        recovery.settled()
+        let isTriedAgain = recovery.lost(gone, hasDelivered: true, at: now + .seconds(1))
+        #expect(isTriedAgain)
+    }
+
+    @Test func onlyABusyDeviceIsTriedAgainBeforeItsFirstSample() {
+        var recovery = DeviceRecovery()
+        let isTried = [
+            recovery.lost(AudioFault(.open, ENOENT), hasDelivered: false, at: start),
+            recovery.lost(AudioFault(.overload, 0), hasDelivered: true, at: start),
+            recovery.lost(AudioFault(.open, EBUSY), hasDelivered: false, at: start),
+        ]
+        #expect(isTried == [false, false, true])
+    }
+
+    /// A microphone that goes away and comes back, in a burst of its own.
+    @Test func aMicrophoneThatComesBackGoesOnInTheSameBurst() throws {
+        let source = FlickeringSource(samplesUntilLost: 14_400, lostOpens: 2)
+        let worker = try CaptureWorker(
+            source: source, framer: SpeechFramer(OpusSettings()), waitsForLevel: false)
+        let thread = try RealTimeThread(name: "ptt-flicker") { worker.run() }
+        worker.command(.start(burst: 1, at: Instant.now.nanoseconds, afterGoAhead: false))
+        var outputs: [CaptureOutput] = []
+        let limit = Instant.now + .seconds(10)
+        var isReleased = false
+        func isOver() -> Bool { outputs.contains { if case .ended = $0 { true } else { false } } }
+        while !isOver(), .now < limit {
+            while let output = worker.nextOutput(device: .alsa("flicker")) { outputs.append(output) }
+            if !isReleased, outputs.contains(where: { if case .resumed = $0 { true } else { false } }) {
+                isReleased = true
+                worker.command(.stop(end: (Instant.now + .milliseconds(100)).nanoseconds))
+            }
+            usleep(2_000)
+        }
+        worker.shutDown()
+        #expect(thread.join())
+        let frames = outputs.compactMap { if case .frame(let frame) = $0 { frame } else { nil } }
+        #expect(frames.first?.isFirst == true && frames.last?.isLast == true)
+        #expect(frames.allSatisfy { $0.burst == 1 })
+        // In order, each at its time, with one gap where the device was away.
+        let steps = zip(frames, frames.dropFirst()).map { $1.position - $0.position }
+        #expect(steps.count { $0 > 480 } == 1 && steps.allSatisfy { $0 >= 480 && $0 % 480 == 0 })
+        #expect(worker.statistics.returns == 1)
+        #expect(worker.statistics.deviceStarts == worker.statistics.deviceStops)
+        #expect(outputs.contains { if case .lost(.deviceVanished) = $0 { true } else { false } })
+        #expect(!outputs.contains { if case .failed = $0 { true } else { false } })
+    }
+}
+
+/// A microphone in real time that vanishes once, and cannot be opened for some attempts.
+private final class FlickeringSource: CaptureSource, @unchecked Sendable {
+    let readMax = 240
+    let recoveries = 0
+    private var untilLost: Int
+    private var lostOpens: Int
+    private var startedAt = Instant.zero
+    private var given = 0
+
+    init(samplesUntilLost: Int, lostOpens: Int) {
+        untilLost = samplesUntilLost
+        self.lostOpens = lostOpens
+    }
+
+    var nextSampleTime: Instant { startedAt + CaptureStateMachine.duration(Int64(given)) }
+
+    func open() throws(AudioFault) {
+        guard untilLost <= 0, lostOpens > 0 else { return }
+        lostOpens -= 1
+        throw AudioFault(.open, ENODEV)
+    }
+
+    func start() throws(AudioFault) {
+        startedAt = .now
+        given = 0
+    }
+
+    func read(into output: UnsafeMutablePointer<Float>) throws(AudioFault) -> Int {
+        if untilLost > 0 {
+            untilLost -= 240
+            if untilLost <= 0 { throw AudioFault(.transfer, ENODEV) }
+        }
+        given += 240
+        sleep(until: nextSampleTime)
+        for index in 0..<240 { output[index] = index % 2 == 0 ? 0.1 : -0.1 }
+        return 240
+    }
+
+    func stop() {}
+    func close() {}
+}

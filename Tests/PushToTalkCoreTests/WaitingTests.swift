@@ -1,0 +1,173 @@
+// Begins that wait for the floor, and begins that end what is only heard still.
+
+import FoundationEssentials
+import MonotonicTime
+import PushToTalkCore
+import Testing
+
+private typealias Harness = ChannelManagerHarness
+
+@Suite struct WaitingTests {
+    private let channel = Harness.channel
+    private let spoken = PTChannelError(.transmissionInProgress, explanation: "Ann is speaking")
+
+    /// Ann speaks, and a press waits for the floor.
+    private func waiting() -> ChannelManagerHarness {
+        var harness = Harness()
+        _ = harness.setParticipant(Harness.ann)
+        _ = harness.send(.audioSessionActivated)
+        let begun = harness.begin(.handsfreeButton, floor: .queueable)
+        #expect(begun.actions == [.notice(.waitingForFloor(position: nil)), .playTone(.waiting)])
+        #expect(begun.answer == nil, "answered when the microphone records")
+        return harness
+    }
+
+    @Test func nothingIsRecordedOrToldWhileABeginWaitsAndTheOtherIsHeard() {
+        var harness = waiting()
+        #expect(harness.send(.floorQueued(position: 2)) == [.notice(.waitingForFloor(position: 2))])
+        #expect(harness.send(.floorQueued(position: 2)).isEmpty, "told once")
+        #expect(harness.send(.floorQueued(position: 1)) == [.notice(.waitingForFloor(position: 1))])
+        #expect(harness.machine.waiting?.position == 1)
+        #expect(harness.machine.activeRemoteParticipant == Harness.ann)
+        #expect(!harness.machine.isCapturing)
+        #expect(harness.machine.nextDeadline == nil, "for as long as it is held")
+    }
+
+    @Test func itBeginsWithItsToneWhenTheFloorIsFreeAndTheLastWordsHaveBeenHeard() {
+        var harness = waiting()
+        #expect(harness.send(.floorGranted).isEmpty, "Ann is still being heard")
+        let begun = harness.setParticipant(nil).actions
+        #expect(
+            begun == [
+                .notice(.activeRemoteParticipantChanged(nil)), .callback(.didDeactivateAudioSession),
+                .callback(.didBeginTransmitting(channel, source: .handsfreeButton)),
+                .callback(.didActivateAudioSession), .startCapture(.afterGoAhead),
+            ])
+        let recording = harness.send(.captureBegan)
+        #expect(recording.tones.isEmpty, "the session has sounded it before it recorded")
+        #expect(recording.count == 1, "the press is answered")
+        #expect(harness.stop(.handsfreeButton).actions.contains(.stopCapture(.afterTail)))
+    }
+
+    @Test func lastWordsThatTakeTooLongGiveWay() {
+        var harness = waiting()
+        _ = harness.send(.floorGranted)
+        let granted = harness.now
+        let begun = harness.passDeadline()
+        #expect(harness.now == granted + .seconds(2))
+        #expect(begun.callbacks.contains(.didBeginTransmitting(channel, source: .handsfreeButton)))
+        #expect(harness.machine.activeRemoteParticipant == nil)
+    }
+
+    @Test func lettingGoEndsItQuietly() {
+        for isGranted in [false, true] {
+            var harness = waiting()
+            if isGranted { _ = harness.send(.floorGranted) }
+            let stopped = harness.stop(.handsfreeButton)
+            #expect(stopped.answer == .done)
+            #expect(stopped.actions.notices == [.waitingEnded(.stopped(.handsfreeButton))])
+            #expect(stopped.actions.callbacks.isEmpty && stopped.actions.tones.isEmpty)
+            #expect(harness.send(.floorGranted).isEmpty, "too late")
+            #expect(harness.machine.transmission == nil)
+        }
+    }
+
+    @Test func whatEndsATransmissionEndsWaiting() {
+        let ends: [(Event, TransmissionEndCause, ChannelTone?)] = [
+            (.callBegan(Harness.phone), .callActive, nil),
+            (.audioSessionInterrupted(reason: "suspend"), .interrupted(reason: "suspend"), nil),
+            (.transmissionRefused(spoken), .refused(spoken), .denied),
+            (
+                .request(.setServiceStatus(.unavailable, channelUUID: channel)), .serviceStatus(.unavailable), .denied
+            ),
+            (
+                .request(.setTransmissionMode(.listenOnly, channelUUID: channel)), .transmissionMode(.listenOnly),
+                .denied
+            ),
+            (.request(.leave(channelUUID: channel)), .leftChannel, nil),
+            (.shutdown, .shutdown, nil),
+        ]
+        for (event, cause, tone) in ends {
+            var harness = waiting()
+            let actions = harness.send(event)
+            #expect(actions.notices.contains(.waitingEnded(cause)))
+            #expect(actions.tones == (tone.map { [$0] } ?? []), "\(cause)")
+            #expect(harness.machine.waiting == nil)
+            #expect(!actions.callbacks.contains { if case .didEndTransmitting = $0 { true } else { false } })
+        }
+    }
+
+    @Test func aSecondBeginIsRefusedWhileOneWaits() {
+        var harness = waiting()
+        for floor in [FloorOutlook.unknown, .idle, .queueable] {
+            #expect(harness.begin(floor: floor).answer == .failed(.transmissionInProgress))
+        }
+        #expect(harness.machine.waiting != nil)
+    }
+
+    @Test func whoLostToAnotherPressIsErasedWaitsAndHearsTheOther() {
+        var harness = Harness()
+        _ = harness.begin(.handsfreeButton, floor: .idle)
+        _ = harness.send(.audioSessionActivated)
+        _ = harness.send(.captureBegan)
+        let queued = harness.send(.floorQueued(position: 1))
+        #expect(
+            queued.prefix(5) == [
+                .notice(.transmissionEnding(.queued)), .stopCapture(.discarding),
+                .callback(.didEndTransmitting(channel, source: .unknown)),
+                .notice(.transmissionAudioFinished(erased: true)), .notice(.waitingForFloor(position: 1)),
+            ])
+        #expect(queued.tones == [.waiting])
+        #expect(harness.setParticipant(Harness.ann).answer == .done)
+        _ = harness.send(.floorGranted)
+        #expect(
+            harness.setParticipant(nil).actions.callbacks.contains(
+                .didBeginTransmitting(channel, source: .handsfreeButton)))
+    }
+
+    @Test func whoHasLetGoMeanwhileIsToldThatNothingWasHeard() {
+        var harness = Harness()
+        harness.talk()
+        _ = harness.stop()
+        let queued = harness.send(.floorQueued(position: 1))
+        #expect(queued.first == .stopCapture(.discarding))
+        #expect(queued.notices.contains(.transmissionAudioFinished(erased: true)))
+        #expect(queued.tones == [.denied])
+        #expect(harness.machine.waiting == nil)
+    }
+
+    @Test func aBeginOnAFreeFloorStopsWhatIsOnlyHeardStill() {
+        var harness = Harness()
+        _ = harness.setParticipant(Harness.ann)
+        _ = harness.send(.audioSessionActivated)
+        let begun = harness.begin(floor: .idle).actions
+        #expect(
+            begun == [
+                .notice(.activeRemoteParticipantChanged(nil)), .callback(.didDeactivateAudioSession),
+                .callback(.didBeginTransmitting(channel, source: .userRequest)), .callback(.didActivateAudioSession),
+                .startCapture(.atOnce),
+            ])
+    }
+
+    @Test func inFullDuplexWhatIsHeardGoesOn() {
+        var harness = Harness(mode: .fullDuplex)
+        _ = harness.setParticipant(Harness.ann)
+        _ = harness.send(.audioSessionActivated)
+        #expect(harness.begin(floor: .idle).actions.notices.isEmpty)
+        #expect(harness.machine.activeRemoteParticipant == Harness.ann)
+    }
+
+    @Test func aTakenFloorThatNobodyMayWaitForIsRefusedAsApplesIs() {
+        var harness = Harness()
+        _ = harness.setParticipant(Harness.ann)
+        #expect(harness.begin(floor: .unknown).answer == .failed(.transmissionInProgress))
+        #expect(harness.machine.activeRemoteParticipant == Harness.ann)
+    }
+
+    @Test func waitingIsRefusedForTheSameReasonsAsABegin() {
+        var harness = Harness()
+        _ = harness.send(.callBegan(Harness.phone))
+        #expect(harness.begin(floor: .queueable).answer == .failed(.callActive))
+        #expect(harness.machine.waiting == nil)
+    }
+}

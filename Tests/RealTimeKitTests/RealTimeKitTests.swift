@@ -1,0 +1,130 @@
+// rtkit as a service of the test's own on a private bus: what it is asked, and what comes of its answers.
+import BusTestSupport
+import CLinux
+import DBus
+import Glibc
+import Synchronization
+import Testing
+
+@testable import RealTimeKit
+
+@Suite(.serialized) struct RealTimeKitTests {
+    private struct Asked: Equatable {
+        var process: UInt64
+        var thread: UInt64
+        var priority: UInt32
+    }
+
+    /// A service under rtkit's name that gives priorities up to `most`, or refuses with `refusal`.
+    private func serve(
+        _ fixture: BusFixture, most: Int32 = 20, refusal: DBusErrorReply? = nil,
+        asked: @escaping @Sendable (Asked) -> Void
+    ) async throws -> DBusConnection {
+        let service = try await fixture.connect()
+        let interface = DBusInterface(
+            RealTimeKit.name,
+            methods: [
+                .init(
+                    "MakeThreadRealtimeWithPID",
+                    in: [.init("process", .uint64), .init("thread", .uint64), .init("priority", .uint32)])
+            ],
+            properties: [.init("MaxRealtimePriority", .int32), .init("RTTimeUSecMax", .int64)])
+        let handler: DBusMethodHandler = { call throws(DBusErrorReply) in
+            if let refusal { throw refusal }
+            guard case .uint64(let process)? = call.arguments.first, case .uint64(let thread) = call.arguments[1],
+                case .uint32(let priority) = call.arguments[2]
+            else { throw .failed("other arguments") }
+            asked(Asked(process: process, thread: thread, priority: priority))
+            return []
+        }
+        try await service.export(
+            [
+                try DBusExport(
+                    interface,
+                    properties: ["MaxRealtimePriority": .int32(most), "RTTimeUSecMax": .int64(10_000_000)],
+                    methods: ["MakeThreadRealtimeWithPID": handler])
+            ], at: RealTimeKit.path)
+        try await service.requestName(RealTimeKit.name)
+        return service
+    }
+
+    @Test func itAsksForTheThreadOfThisProcessAndLimitsItsProcessorTime() async throws {
+        try await withBus { fixture in
+            let asked = Mutex<[Asked]>([])
+            let service = try await serve(fixture) { question in asked.withLock { $0.append(question) } }
+            let kit = RealTimeKit(on: try await fixture.connect())
+            try await kit.makeRealTime(thread: 4711, priority: 10)
+            #expect(asked.withLock { $0 } == [Asked(process: UInt64(getpid()), thread: 4711, priority: 10)])
+            let limits = try String(decoding: readAll("/proc/self/limits"), as: UTF8.self).split(separator: "\n")
+            let limit = try #require(limits.first { $0.hasPrefix("Max realtime timeout") })
+            #expect(limit.contains("10000000"), "\(limit)")
+            await service.close()
+        }
+    }
+
+    @Test func aPriorityAboveItsLimitIsNotAskedFor() async throws {
+        try await withBus { fixture in
+            let asked = Mutex<[Asked]>([])
+            let service = try await serve(fixture, most: 5) { question in asked.withLock { $0.append(question) } }
+            let kit = RealTimeKit(on: try await fixture.connect())
+            await #expect(throws: RealTimeKitError.priorityTooHigh(wanted: 10, most: 5)) {
+                try await kit.makeRealTime(thread: 1, priority: 10)
+            }
+            #expect(asked.withLock { $0.isEmpty })
+            await service.close()
+        }
+    }
+
+    @Test func aRefusalIsToldInItsWords() async throws {
+        try await withBus { fixture in
+            let service = try await serve(fixture, refusal: .accessDenied("not for you")) { _ in }
+            let kit = RealTimeKit(on: try await fixture.connect())
+            await #expect {
+                try await kit.makeRealTime(thread: 1, priority: 10)
+            } throws: { error in
+                guard case .refused(let reason)? = error as? RealTimeKitError else { return false }
+                return reason.contains("not for you")
+            }
+            await service.close()
+        }
+    }
+
+    @Test func withoutRTKitTheErrorSaysSo() async throws {
+        try await withBus { fixture in
+            let kit = RealTimeKit(on: try await fixture.connect())
+            await #expect(throws: RealTimeKitError.notThere) {
+                try await kit.makeRealTime(thread: 1, priority: 10)
+            }
+        }
+    }
+
+    @Test func threadsThatWantItBeforeTheBusIsThereWaitAndAreAskedForLater() async throws {
+        try await withBus { fixture in
+            let asked = Mutex<[Asked]>([])
+            let service = try await serve(fixture) { question in asked.withLock { $0.append(question) } }
+            let bus = DBusConnection(to: .address(fixture.bus.address), on: fixture.loop, logger: fixture.logger)
+            let requests = RealTimeRequests(RealTimeKit(on: bus), logger: fixture.logger)
+            requests.add(thread: 5, priority: 10)
+            requests.add(thread: 6, priority: 10)
+            await requests.ask()
+            #expect(requests.waiting == 2 && asked.withLock { $0.isEmpty })
+            try await bus.connect()
+            // One of the questions of before may still be on its way to being refused.
+            for _ in 0..<1_000 where requests.waiting > 0 {
+                await requests.ask()
+                try await Task.sleep(for: .milliseconds(5))
+            }
+            #expect(asked.withLock { $0.map(\.thread) } == [5, 6])
+            await bus.close()
+            await service.close()
+        }
+    }
+
+    private func readAll(_ path: String) throws -> [UInt8] {
+        let file = try #require(fopen(path, "r"))
+        defer { fclose(file) }
+        var bytes = [UInt8](repeating: 0, count: 1 << 16)
+        let count = fread(&bytes, 1, bytes.count, file)
+        return Array(bytes[..<count])
+    }
+}

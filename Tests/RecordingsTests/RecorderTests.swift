@@ -1,0 +1,82 @@
+// The recorder between speech and a disk that takes its time.
+
+import Glibc
+import Logging
+import MonotonicTime
+import Reactor
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Recordings
+
+@Suite struct RecorderTests {
+    private let label = RecordingLabel(talker: "Ann", channel: "Team", secondsSince1970: 1_795_278_378)
+    private let lines = LogLines()
+
+    /// A disk that does nothing until it is let go.
+    private final class Gate: Sendable {
+        private let isOpen = Mutex(false)
+
+        func open() { isOpen.withLock { $0 = true } }
+        func wait() { while !isOpen.withLock({ $0 }) { usleep(1_000) } }
+    }
+
+    private func packets(_ count: Int) -> [RecordedPacket] {
+        (0..<count).map {
+            RecordedPacket(
+                sequence: UInt16(truncatingIfNeeded: $0), timestamp: UInt32(truncatingIfNeeded: $0 * 480),
+                payload: [30 << 3, 0, 0])
+        }
+    }
+
+    @Test func burstsOfBothVoicesAreKeptAndAnEndIsWaitedFor() async throws {
+        let folder = try TemporaryFolder()
+        let loop = try EventLoop(name: "test")
+        let recorder = try Recorder(
+            RecordingSettings(folder: folder.path + "/deep/kept", age: .seconds(36_500 * 86_400)), loop: loop,
+            logger: Logger(label: "test") { _ in lines })
+        await recorder.began(.other, label)
+        await recorder.began(.own, RecordingLabel(talker: "Me", channel: "Team", secondsSince1970: 1_795_278_379))
+        for packet in packets(30) {
+            await recorder.packet(.other, packet)
+            await recorder.packet(.own, packet)
+        }
+        await recorder.ended(.own)
+        await recorder.packet(.own, packets(1)[0])
+        await recorder.close()
+        #expect(
+            folder.names("deep/kept").sorted() == ["20261121T162618Z-Ann.opus", "20261121T162619Z-Me.opus"])
+        await recorder.began(.other, label)
+        await recorder.close()
+        #expect(lines.warnings == 0)
+        loop.stop()
+    }
+
+    @Test func aDiskThatHangsCostsNobodyAnythingButTheRecording() async throws {
+        let folder = try TemporaryFolder()
+        let loop = try EventLoop(name: "test")
+        let disk = try EventLoop(name: "test-disk")
+        let gate = Gate()
+        disk.execute { gate.wait() }
+        let recorder = Recorder(
+            RecordingSettings(folder: folder.path + "/kept"), disk: disk, loop: loop,
+            logger: Logger(label: "test") { _ in lines })
+        for _ in 0..<3 {
+            await recorder.began(.other, label)
+            for packet in packets(2_000) { await recorder.packet(.other, packet) }
+            await recorder.ended(.other)
+        }
+        #expect(await recorder.dropped == 3 * 2_002 - Recorder.eventsMax)
+        #expect(lines.warnings == 1)
+        await recorder.close()
+        #expect(lines.warnings == 2, "the end does not wait for ever")
+        gate.open()
+        disk.stop()
+        // The first whole, of the second what found a place.
+        #expect(folder.names("kept").filter { $0.hasSuffix(".opus") }.count == 2)
+        let told = run("opusinfo", folder.names("kept").map { folder.path + "/kept/" + $0 })
+        #expect(told.status == 0 && !told.text.contains("WARNING"), "\(told.text)")
+        loop.stop()
+    }
+}

@@ -1,0 +1,179 @@
+// Recordings as files: what other programs read in them, what a crash leaves, and the bounds.
+
+import Audio
+import Glibc
+import Logging
+import MonotonicTime
+import Reactor
+import TestSupport
+import Testing
+
+@testable import Recordings
+
+@Suite struct RecordingFilesTests {
+    private let label = RecordingLabel(talker: "Ann", channel: "Team", secondsSince1970: 1_795_278_378)
+    private let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+
+    /// Speech of the package's own encoder: frames of `milliseconds`.
+    private func speech(_ frames: Int, milliseconds: Int = 20) throws -> [RecordedPacket] {
+        let samples = 48 * milliseconds
+        let encoder = try #require(TestEncoder())
+        return (0..<frames).map { index in
+            RecordedPacket(
+                sequence: UInt16(truncatingIfNeeded: 65_500 + index),
+                timestamp: UInt32(truncatingIfNeeded: 4_294_960_000 + index * samples),
+                payload: encoder.tone(samples: samples, from: index * samples))
+        }
+    }
+
+    private func record(_ packets: [RecordedPacket], in folder: TemporaryFolder, keep: Int = 100_000_000) {
+        let writer = RecordingWriter(settings(folder, keep: keep), logger: logger)
+        writer.start()
+        writer.handle(.began(burst: 1, label))
+        for packet in packets { writer.handle(.packet(burst: 1, packet)) }
+        writer.handle(.ended(burst: 1))
+    }
+
+    private func settings(_ folder: TemporaryFolder, keep: Int = 100_000_000, count: Int = 100) -> RecordingSettings {
+        RecordingSettings(
+            folder: folder.path + "/kept", age: .seconds(100 * 365 * 86_400), byteCountMax: keep, fileCountMax: count)
+    }
+
+    @Test(arguments: [10, 20])
+    func otherProgramsReadWhatWasSaid(milliseconds: Int) throws {
+        let folder = try TemporaryFolder()
+        let packets = try speech(5_000 / milliseconds, milliseconds: milliseconds)
+        record(packets, in: folder)
+        #expect(folder.names("kept") == ["20261121T162618Z-Ann.opus"])
+        let file = folder.path + "/kept/20261121T162618Z-Ann.opus"
+        let told = run("opusinfo", file)
+        #expect(told.status == 0)
+        #expect(!told.text.contains("WARNING") && !told.text.contains("ERROR"), "\(told.text)")
+        #expect(told.text.contains("ARTIST=Ann") && told.text.contains("ALBUM=Team"))
+        #expect(told.text.contains("DATE=2026-11-21T16:26:18Z"))
+        #expect(told.text.contains("Pre-skip: 312"))
+        #expect(told.text.contains("Playback length: 0m:04.99"), "\(told.text)")
+        #expect(try folder.decodedSamples(file) == 5 * 48_000 - 312)
+        var status = stat()
+        #expect(stat(file, &status) == 0 && status.st_mode & 0o777 == 0o600)
+    }
+
+    @Test func aPauseAndALossKeepTheirTime() throws {
+        let folder = try TemporaryFolder()
+        var packets = try speech(200)
+        packets.removeSubrange(50..<60)  // Lost.
+        // A pause: no sequence number is missing.
+        for index in 100..<packets.count { packets[index].timestamp &+= 2 * 48_000 }
+        record(packets, in: folder)
+        let file = folder.path + "/kept/20261121T162618Z-Ann.opus"
+        let told = run("opusinfo", file)
+        #expect(told.status == 0 && !told.text.contains("WARNING"), "\(told.text)")
+        #expect(try folder.decodedSamples(file) == 6 * 48_000 - 312)
+    }
+
+    @Test func nothingIsKeptOfABurstWithoutSoundOrOfOneThatIsDiscarded() throws {
+        let folder = try TemporaryFolder()
+        let writer = RecordingWriter(settings(folder), logger: logger)
+        writer.start()
+        writer.handle(.began(burst: 1, label))
+        writer.handle(.packet(burst: 1, RecordedPacket(sequence: 1, timestamp: 0, payload: [])))
+        writer.handle(.ended(burst: 1))
+        writer.handle(.began(burst: 2, label))
+        for packet in try speech(20) { writer.handle(.packet(burst: 2, packet)) }
+        writer.handle(.discarded(burst: 2))
+        #expect(folder.names("kept") == [])
+    }
+
+    @Test func recordingsOfOneSecondAreNumbered() throws {
+        let folder = try TemporaryFolder()
+        for _ in 0..<3 { record(try speech(20), in: folder) }
+        #expect(
+            folder.names("kept").sorted() == [
+                "20261121T162618Z-Ann-2.opus", "20261121T162618Z-Ann-3.opus", "20261121T162618Z-Ann.opus",
+            ])
+    }
+
+    @Test func whatAKillLeftBehindIsSavedAsFarAsItIsWhole() throws {
+        let folder = try TemporaryFolder()
+        let packets = try speech(1_000)
+        do {
+            let writer = RecordingWriter(settings(folder), logger: logger)
+            writer.start()
+            writer.handle(.began(burst: 1, label))
+            for packet in packets { writer.handle(.packet(burst: 1, packet)) }
+            // What is on the disk now is what a kill leaves.
+            let hidden = folder.names("kept")
+            #expect(hidden == [".20261121T162618Z-Ann.opus.part"])
+            let bytes = try folder.read("kept/" + hidden[0])
+            let seed = SeededGenerator.seed()
+            var random = SeededGenerator(seed: seed)
+            let again = RecordingWriter(settings(folder), logger: logger)
+            again.start()
+            #expect(folder.names("kept") == hidden, "it is being written")
+            for cut in [0, 20, 100, 300] + (0..<30).map({ _ in Int.random(in: 0...bytes.count, using: &random) }) {
+                try folder.write(Array(bytes[..<cut]), to: "kept/.20200102T030405Z-Cut_\(cut).opus.part")
+            }
+            try folder.write(bytes + [1, 2, 3], to: "kept/.20200102T030405Z-Longer.opus.part")
+            var damaged = bytes
+            damaged[bytes.count / 2] ^= 1
+            try folder.write(damaged, to: "kept/.20200102T030405Z-Damaged.opus.part")
+            try folder.write([7], to: "kept/notes.txt")
+        }
+        RecordingWriter(settings(folder), logger: logger).start()
+        let names = folder.names("kept")
+        #expect(!names.contains { $0.hasSuffix(".part") }, "\(names)")
+        #expect(names.contains("notes.txt") && names.contains("20200102T030405Z-Longer.opus"))
+        #expect(names.contains("20200102T030405Z-Damaged.opus") && !names.contains("20200102T030405Z-Cut_20.opus"))
+        let recordings = names.filter { $0.hasSuffix(".opus") }
+        #expect(recordings.count > 5)
+        let told = run("opusinfo", recordings.map { folder.path + "/kept/" + $0 })
+        #expect(told.status == 0 && !told.text.contains("WARNING"), "\(told.text.suffix(2_000))")
+        #expect(try folder.decodedSamples(folder.path + "/kept/20200102T030405Z-Longer.opus") > 14 * 48_000)
+    }
+
+    @Test func theOldestGoFirstAndNothingElseIsTouched() throws {
+        let folder = try TemporaryFolder()
+        let names = [
+            "20250101T000000Z-Old.opus", "20260601T000000Z-A.opus", "20260602T000000Z-B.opus",
+            "20260603T000000Z-C.opus", "19700101T000100Z-No_clock.opus",
+        ]
+        var bounds = settings(folder, keep: 350)
+        bounds.age = .seconds(60 * 86_400)
+        let kept = RecordingFolder(settings: bounds)
+        try kept.make()
+        for name in names + ["20250101T000000Z.opus", "song.opus", "20250101T000000Z-Old.opus.bak"] {
+            try folder.write([UInt8](repeating: 0, count: 100), to: "kept/" + name)
+        }
+        let june4 = try #require(RecordingName("20260604T000000Z-D.opus")).seconds
+        #expect(try kept.rotate(now: june4) == 2, "the oldest for its bytes, the next for its age")
+        #expect(try kept.rotate(now: june4) == 0)
+        bounds.fileCountMax = 1
+        #expect(try RecordingFolder(settings: bounds).rotate(now: june4) == 2)
+        #expect(
+            folder.names("kept").sorted() == [
+                "20250101T000000Z-Old.opus.bak", "20250101T000000Z.opus", "20260603T000000Z-C.opus", "song.opus",
+            ])
+    }
+
+    @Test func aBurstThatIsLongerThanAllMayBeIsCutOff() throws {
+        let folder = try TemporaryFolder()
+        record(try speech(3_000), in: folder, keep: 60_000)
+        let name = try #require(folder.names("kept").first)
+        let count = try folder.read("kept/" + name).count
+        #expect(count > 25_000 && count <= 60_000)
+        #expect(run("opusinfo", folder.path + "/kept/" + name).status == 0)
+    }
+
+    @Test func aFullDiskIsToldOnceAndDisturbsNobody() throws {
+        let lines = LogLines()
+        let writer = RecordingWriter(
+            RecordingSettings(folder: "/dev/full/kept"), logger: Logger(label: "test") { _ in lines })
+        writer.start()
+        for number in 1...5 as ClosedRange<UInt64> {
+            writer.handle(.began(burst: number, label))
+            for packet in try speech(3) { writer.handle(.packet(burst: number, packet)) }
+            writer.handle(.ended(burst: number))
+        }
+        #expect(lines.warnings == 1)
+    }
+}

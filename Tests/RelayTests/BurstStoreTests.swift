@@ -1,0 +1,82 @@
+// What a relay keeps of the last bursts, and for how long.
+import Cryptography
+import MonotonicTime
+import RelayProtocol
+import TestSupport
+import Testing
+
+@testable import RelayServer
+
+@Suite struct BurstStoreTests {
+    private let talker = MemberID(PublicKeyPin([UInt8](repeating: 1, count: 32))!)
+    private let ssrc = SSRC(rawValue: 7)
+    private var now = Instant(nanoseconds: 1_000_000_000)
+
+    private func packet(_ sequence: UInt16) -> [UInt8] { [UInt8(sequence >> 8), UInt8(sequence & 255)] }
+
+    private func keep(_ store: inout BurstStore, _ sequence: UInt16, key: UInt64 = 1) {
+        store.keep(packet(sequence), of: talker, ssrc: ssrc, keyID: key, sequence: sequence, at: now)
+    }
+
+    private func get(_ store: BurstStore, _ first: UInt16, _ last: UInt16, key: UInt64 = 1) -> [[UInt8]] {
+        store.packets(ssrc: ssrc, keyID: key, ranges: [SequenceRange(first: first, last: last)], byteLimit: 10_000)
+    }
+
+    @Test func `packets come back in order over the wrap, each once, by source and key id`() {
+        var store = BurstStore()
+        for sequence in [65_533, 65_535, 65_534, 1, 0] as [UInt16] { keep(&store, sequence) }
+        #expect(get(store, 65_534, 0) == [65_534, 65_535, 0].map(packet))
+        #expect(get(store, 0, 65_535).count == 5)
+        #expect(get(store, 0, 65_535, key: 2).isEmpty)
+        #expect(get(store, 2, 10).isEmpty)
+        let twice = [SequenceRange(first: 0, last: 1), SequenceRange(first: 0, last: 1)]
+        #expect(store.packets(ssrc: ssrc, keyID: 1, ranges: twice, byteLimit: 10_000).count == 2)
+        #expect(store.packets(ssrc: ssrc, keyID: 1, ranges: twice, byteLimit: 3).count == 1)
+    }
+
+    @Test func `two bursts are kept, and what is older than its time is not`() {
+        var store = BurstStore()
+        for key in 1...3 as ClosedRange<UInt64> { keep(&store, 5, key: key) }
+        #expect(store.bursts.map(\.keyID) == [2, 3])
+        #expect(store.nextDeadline == now + store.limits.age)
+        store.expire(at: now + store.limits.age)
+        #expect(store.bursts.isEmpty && store.nextDeadline == nil)
+    }
+
+    @Test mutating func `packets that came late and out of order are forgotten in time too`() {
+        var store = BurstStore()
+        keep(&store, 9)
+        now = now + .seconds(1)
+        keep(&store, 3)
+        now = store.nextDeadline!
+        store.expire(at: now)
+        #expect(store.bursts.isEmpty && store.nextDeadline == nil)
+    }
+
+    @Test mutating func `whatever is said, no more is kept than allowed, and the newest is there`() {
+        let seed = SeededGenerator.seed()
+        var random = SeededGenerator(seed: seed)
+        var limits = BurstStore.Limits()
+        limits.packets = 300
+        limits.bytes = 20_000
+        limits.age = .seconds(2)
+        var store = BurstStore(limits: limits)
+        var sequence = UInt16.random(in: 0...UInt16.max, using: &random)
+        var key: UInt64 = 1
+        for _ in 0..<20_000 {
+            now = now + .milliseconds(Int.random(in: 0...12, using: &random))
+            if random.chance(1) {
+                key += 1
+                now = now + .milliseconds(Int.random(in: 0...3_000, using: &random))
+            }
+            sequence &+= 1
+            let bytes = [UInt8](repeating: 0, count: Int.random(in: 20...200, using: &random))
+            store.keep(bytes, of: talker, ssrc: ssrc, keyID: key, sequence: sequence, at: now)
+            #expect(store.bursts.count <= 2, "seed \(seed)")
+            #expect(store.bursts.reduce(0) { $0 + $1.packetCount } <= 300, "seed \(seed)")
+            #expect(get(store, sequence, sequence, key: key) == [bytes], "seed \(seed)")
+        }
+        store.expire(at: now + .seconds(2))
+        #expect(store.bursts.isEmpty, "seed \(seed)")
+    }
+}

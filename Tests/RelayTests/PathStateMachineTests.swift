@@ -1,0 +1,97 @@
+// When a connection moves, waits, and is given up.
+import MonotonicTime
+import QUIC
+import TestSupport
+import Testing
+
+@testable import RelayClient
+
+@Suite struct PathStateMachineTests {
+    private static func route(_ number: Int) -> NetworkRoute {
+        NetworkRoute(source: SocketAddress("192.0.2.\(number)", port: 0) ?? .any(), interface: "net\(number)")
+    }
+
+    private var machine = PathStateMachine(route: Self.route(1))
+    private var now = Instant(nanoseconds: 1_000_000_000)
+
+    @Test mutating func `a change of the route moves the connection at once, and the relay's answer settles it`() {
+        #expect(machine.handle(.changed(Self.route(1)), at: now).isEmpty)
+        #expect(machine.handle(.changed(Self.route(2)), at: now) == [.move])
+        #expect(machine.nextDeadline == nil)
+        now = now + .milliseconds(40)
+        #expect(machine.handle(.validated, at: now) == [.noteMoved(Self.route(2), after: .milliseconds(40))])
+        #expect(machine.handle(.changed(Self.route(2)), at: now).isEmpty)
+    }
+
+    @Test mutating func `without a route nothing is done until there is one again, be it the same`() {
+        #expect(machine.handle(.changed(nil), at: now) == [.noteOffline])
+        #expect(machine.handle(.changed(nil), at: now).isEmpty)
+        #expect(machine.handle(.failed, at: now).isEmpty)
+        #expect(machine.nextDeadline == nil)
+        #expect(machine.handle(.changed(Self.route(1)), at: now) == [.move])
+    }
+
+    @Test mutating func `after sleep the connection moves though the address is the same`() {
+        #expect(machine.handle(.woke(Self.route(1)), at: now) == [.move])
+        #expect(machine.handle(.woke(nil), at: now) == [.noteOffline])
+    }
+
+    @Test mutating func `a network that comes and goes uses up no more than one move in a while`() {
+        #expect(machine.handle(.changed(Self.route(2)), at: now) == [.move])
+        #expect(machine.handle(.changed(Self.route(1)), at: now).isEmpty)
+        #expect(machine.handle(.changed(Self.route(3)), at: now).isEmpty)
+        #expect(machine.nextDeadline == now + PathStateMachine.moveInterval)
+        #expect(machine.handle(.deadline, at: now).isEmpty)
+        now = now + PathStateMachine.moveInterval
+        #expect(machine.handle(.deadline, at: now) == [.move])
+        #expect(machine.handle(.validated, at: now).count == 1)
+    }
+
+    @Test mutating func `a path that nobody answers on is tried again, then the connection is given up`() {
+        #expect(machine.handle(.changed(Self.route(2)), at: now) == [.move])
+        #expect(machine.handle(.failed, at: now) == [.move])
+        #expect(machine.handle(.failed, at: now) == [.move])
+        #expect(machine.handle(.failed, at: now) == [.reconnect])
+        #expect(machine.handle(.changed(Self.route(1)), at: now).isEmpty)
+    }
+
+    @Test mutating func `a connection that cannot move yet is asked again a little later`() {
+        #expect(machine.handle(.changed(Self.route(2)), at: now) == [.move])
+        #expect(machine.handle(.refused, at: now).isEmpty)
+        #expect(machine.nextDeadline == now + PathStateMachine.retryInterval)
+        now = now + PathStateMachine.retryInterval
+        #expect(machine.handle(.deadline, at: now) == [.move])
+        #expect(machine.handle(.refused, at: now).isEmpty)
+        now = now + PathStateMachine.retryInterval
+        #expect(machine.handle(.deadline, at: now) == [.move])
+        #expect(machine.handle(.refused, at: now) == [.reconnect])
+    }
+
+    @Test(arguments: [1, 2, 3])
+    func `whatever happens, moves keep their distance and a machine that is left alone comes to rest`(seed: UInt64) {
+        var machine = PathStateMachine(route: nil)
+        var generator = SeededGenerator(seed: seed)
+        var now = Instant(nanoseconds: 1)
+        var started: Instant?
+        for _ in 0..<2_000 {
+            now = now + .milliseconds(Int.random(in: 0...400, using: &generator))
+            let number = Int.random(in: 0...3, using: &generator)
+            let route = number == 0 ? nil : Self.route(number)
+            let events: [PathStateMachine.Event] = [
+                .changed(route), .woke(route), .validated, .failed, .refused, .deadline, .deadline,
+            ]
+            let event = events[Int.random(in: 0..<events.count, using: &generator)]
+            let actions = machine.handle(event, at: now)
+            #expect(actions.count <= 1)
+            if actions == [.reconnect] {
+                machine = PathStateMachine(route: route)
+                started = nil
+            }
+            guard actions == [.move] else { continue }
+            if let started, event != .failed { #expect(now - started >= PathStateMachine.moveInterval, "seed \(seed)") }
+            started = now
+        }
+        while let deadline = machine.nextDeadline { _ = machine.handle(.deadline, at: deadline) }
+        #expect(machine.nextDeadline == nil)
+    }
+}

@@ -1,0 +1,229 @@
+// Clients that come back: to a relay that was started again, a round trip sooner than strangers; and by another way.
+import Cryptography
+import MonotonicTime
+import QUIC
+import RelayProtocol
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import RelayClient
+@testable import RelayServer
+
+@Suite struct ReturningTests {
+    /// A relay in place of `relay`, which is stopped: with its port and its key.
+    private func restart(
+        _ relay: TestRelay, channel: RelayChannelConfiguration? = nil, keys: RelayTransportKeys? = nil
+    ) async throws -> TestRelay {
+        let port = try #require(await relay.server.port)
+        await relay.server.stop()
+        return try await TestRelay(
+            port: port, channel: channel ?? relay.channel, keys: keys ?? relay.configuration.transportKeys)
+    }
+
+    private func untilTicket(_ memory: ResumptionMemory, _ client: TestClient) async throws {
+        let deadline = ContinuousClock.now + .seconds(10)
+        let (link, own) = (await client.client.invitation, await client.client.identity.pin)
+        while memory.state(of: link, for: own) == nil {
+            try #require(ContinuousClock.now < deadline, "no ticket came")
+            try await Task.sleep(for: .milliseconds(2))
+        }
+    }
+
+    private func joined(_ relay: TestRelay) async throws -> (MemberID, Int) {
+        try await relay.milestones.wait("the member") {
+            if case .memberJoined(_, let member, _, _, _) = $0 { member } else { nil }
+        }
+    }
+
+    /// From the beginning of the newest attempt until it was ready.
+    private func joinTime(_ client: TestClient) throws -> Duration {
+        let timed = client.recorder.timed
+        let ready = try #require(timed.last { if case .state(.ready) = $0.event { true } else { false } })
+        let began = try #require(timed.last { $0.event == .state(.connecting) && $0.at <= ready.at })
+        return ready.at - began.at
+    }
+
+    @Test func `a join that goes with the first packet saves a round trip after a restart, and finds the same member`()
+        async throws
+    {
+        var relay = try await TestRelay(keys: .generate())
+        let delay = Duration.milliseconds(50)
+        let network = try await TestNetwork(
+            to: try #require(await relay.server.port), faults: .init(delay: delay...delay))
+        let memory = ResumptionMemory()
+        let client = try await TestClient("Alice", try await relay.invitation().through(network), resumption: memory)
+        try await client.untilReady()
+        #expect(await client.client.transport?.connection.earlyData == .notOffered)
+        let (member, _) = try await joined(relay)
+        let first = try joinTime(client)
+        #expect(first >= delay * 4, "two round trips, or the network does not delay")
+        var best = Duration.seconds(60)
+        // A busy machine delays more than the network does.
+        for _ in 0..<5 where best >= delay * 4 {
+            try await untilTicket(memory, client)
+            let start = client.recorder.events.count
+            relay = try await restart(relay)
+            try await client.untilReady(from: start)
+            #expect(await client.client.transport?.connection.earlyData == .accepted)
+            #expect(try await joined(relay).0 == member)
+            best = min(best, try joinTime(client))
+        }
+        #expect(best >= delay * 2, "one round trip is the least")
+        #expect(best < delay * 4, "a round trip is saved")
+        print("joining at 50 ms each way: \(first) at first, \(best) on return")
+        await relay.server.stop()
+        withExtendedLifetime(network) {}
+    }
+
+    @Test func `a join that comes too early for a relay with other keys is sent again by itself`() async throws {
+        let relay = try await TestRelay()
+        let memory = ResumptionMemory()
+        let client = try await TestClient("Alice", try await relay.invitation(), resumption: memory)
+        try await client.untilReady()
+        try await untilTicket(memory, client)
+        let start = client.recorder.events.count
+        let other = try await restart(relay, keys: .generate())
+        let ready = try await client.untilReady(from: start)
+        #expect(await client.client.transport?.connection.earlyData == .rejected)
+        let bob = try await TestClient.joined("Bob", other)
+        try await client.talk(1, frames: 3)
+        #expect(try await client.transmissionEnd(from: ready).0 == .completed)
+        try await bob.heardEnd()
+        await other.server.stop()
+    }
+
+    @Test func `an invitation that was changed meanwhile does not open the channel to who returns`() async throws {
+        let keys = RelayTransportKeys.generate()
+        let relay = try await TestRelay(keys: keys)
+        let memory = ResumptionMemory()
+        let client = try await TestClient("Alice", try await relay.invitation(), resumption: memory)
+        try await client.untilReady()
+        try await untilTicket(memory, client)
+        var changed = relay.channel
+        changed.token = InvitationToken()
+        let start = client.recorder.events.count
+        let other = try await restart(relay, channel: changed)
+        let (error, _) = try await client.recorder.wait("the refusal", from: start) {
+            if case .state(.unavailable(let error, retryAfter: nil)) = $0 { error } else { nil }
+        }
+        guard case .invitationRefused = error else { return #expect(Bool(false), "\(error)") }
+        #expect(await other.server.memberCount(of: relay.channel.id) == 0)
+        await other.server.stop()
+    }
+
+    @Test func `a NAT that forgets its mapping in the middle of a burst costs nothing but what was on its way`()
+        async throws
+    {
+        let relay = try await TestRelay()
+        let network = try await TestNetwork(to: try #require(await relay.server.port))
+        let alice = try await TestClient("Alice", try await relay.invitation().through(network))
+        try await alice.untilReady()
+        let bob = try await TestClient.joined("Bob", relay)
+        let talking = Task { try await alice.talk(1, frames: 60, spacing: .milliseconds(10)) }
+        try await bob.recorder.wait("sound") { if case .frame = $0 { true } else { nil } }
+        try await network.rebind()
+        try await talking.value
+        #expect(try await alice.transmissionEnd().0 == .completed)
+        try await bob.heardEnd()
+        // What was in the NAT when it forgot is lost; the rest comes in order.
+        let heard = bob.heard()
+        #expect(heard.count >= 55)
+        #expect(heard.last == TestClient.payload(1, 59))
+        #expect(alice.recorder.events.count { if case .state(.ready) = $0 { true } else { false } } == 1)
+        await relay.server.stop()
+    }
+
+    @Test func `a relay that does not answer a press and says nothing at all is given up for a new connection`()
+        async throws
+    {
+        let relay = try await TestRelay()
+        let network = try await TestNetwork(to: try #require(await relay.server.port))
+        let alice = try await TestClient("Alice", try await relay.invitation().through(network))
+        try await alice.untilReady()
+        // Nobody listens there, and nobody says so.
+        let (silent, port) = try TestNetwork.socket()
+        try await network.redirect(to: port)
+        // Whatever was said until now may still be answered.
+        try await Task.sleep(for: .milliseconds(100))
+        try await alice.talk(1, frames: 1)
+        let end = try await alice.transmissionEnd()
+        #expect(end.0 == .completed || end.0 == .notAnswered)
+        let (error, index) = try await alice.recorder.wait("the loss") {
+            if case .state(.unavailable(let error, _)) = $0 { error } else { nil }
+        }
+        #expect(error == .lost("the relay does not answer"))
+        try await network.redirect(to: try #require(await relay.server.port))
+        try await alice.untilReady(from: index)
+        await relay.server.stop()
+        _ = silent
+    }
+}
+
+@Suite struct ResumptionMemoryTests {
+    /// What a client that joined has kept.
+    private func kept() async throws -> (bytes: [UInt8], link: InvitationLink, identity: Identity) {
+        let relay = try await TestRelay()
+        let holder = SavedBytes()
+        let identity = try Identity(generating: "Alice")
+        let memory = ResumptionMemory { bytes in holder.bytes.withLock { $0 = bytes } }
+        let client = try await TestClient(
+            "Alice", try await relay.invitation(), identity: identity, resumption: memory)
+        try await client.untilReady()
+        let deadline = ContinuousClock.now + .seconds(10)
+        while holder.bytes.withLock(\.isEmpty) {
+            try #require(ContinuousClock.now < deadline, "nothing was kept")
+            try await Task.sleep(for: .milliseconds(2))
+        }
+        let link = try await relay.invitation()
+        await relay.server.stop()
+        return (holder.bytes.withLock { $0 }, link, identity)
+    }
+
+    private final class SavedBytes: Sendable {
+        let bytes = Mutex<[UInt8]>([])
+    }
+
+    @Test func `what is kept is found again, by the same end and for the same relay only`() async throws {
+        let (bytes, link, identity) = try await kept()
+        #expect(ResumptionMemory.isIntact(bytes))
+        let memory = ResumptionMemory(restoring: bytes)
+        let state = try #require(memory.state(of: link, for: identity.pin))
+        #expect(memory.state(of: link, for: link.pin) == nil, "a ticket is its owner's")
+        var other = link
+        other.port ^= 1
+        #expect(memory.state(of: other, for: identity.pin) == nil)
+        // Bounded: the oldest goes.
+        for number in 0..<ResumptionMemory.relaysMaximum {
+            other.port = UInt16(1_000 + number)
+            memory.keep(state, of: other, for: identity.pin)
+        }
+        #expect(memory.state(of: link, for: identity.pin) == nil)
+        #expect(memory.state(of: other, for: identity.pin) == state)
+        memory.keep(nil, of: other, for: identity.pin)
+        #expect(memory.state(of: other, for: identity.pin) == nil)
+    }
+
+    @Test func `damage is noticed, and never gives another state than the one that was kept`() async throws {
+        let (bytes, link, identity) = try await kept()
+        let original = ResumptionMemory(restoring: bytes).state(of: link, for: identity.pin)
+        var generator = SeededGenerator(seed: 5)
+        for round in 0..<500 {
+            var damaged = bytes
+            switch round % 3 {
+            case 0: damaged[Int.random(in: 0..<damaged.count, using: &generator)] ^= UInt8(1 << (round % 8))
+            case 1: damaged.removeLast(Int.random(in: 1...damaged.count, using: &generator))
+            default:
+                damaged.insert(
+                    UInt8.random(in: 0...255, using: &generator),
+                    at: Int.random(in: 0...damaged.count, using: &generator))
+            }
+            let found = ResumptionMemory(restoring: damaged).state(of: link, for: identity.pin)
+            #expect(found == nil || found == original, "seed 5, round \(round)")
+        }
+        #expect(!ResumptionMemory.isIntact([1, 2, 3]))
+        #expect(ResumptionMemory.isIntact([]))
+        let endless = bytes + [UInt8](repeating: 0, count: ResumptionMemory.byteCountMaximum)
+        #expect(!ResumptionMemory.isIntact(endless))
+    }
+}

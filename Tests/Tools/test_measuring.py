@@ -1,0 +1,170 @@
+#!/usr/bin/python3
+"""Tests of what the benchmarks measure with, on sound whose delay and losses are known.
+
+    python3 Tests/Tools/test_measuring.py
+"""
+import os
+import socket
+import sys
+import time
+import unittest
+
+import numpy as np
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from chirps import CHIRP_S, chirps, delay_of, measure  # noqa: E402
+from clipped import EDGE_SAMPLES, clipped  # noqa: E402
+from cost import Meter, memory_kilobytes  # noqa: E402
+from logevents import parse_line  # noqa: E402
+from stages import fields_table, stages_of  # noqa: E402
+from udpproxy import DelayingProxy  # noqa: E402
+from wavefile import RATE, Recording  # noqa: E402
+
+MS = 1_000_000
+START = 1000 * MS               # of both recordings
+PRESS, RELEASE, UNTIL = 3000 * MS, 4000 * MS, 5200 * MS
+SOUND = chirps(6, 3)
+MIC = Recording(SOUND).start_at(START)
+
+
+def at(nanoseconds):
+    return round((nanoseconds - START) * RATE / 1e9)
+
+
+def ear(delay_ms, from_ms=0.0, to_ms=0.0, change=lambda x: x, gain=0.4):
+    """What lies between press + from_ms and release + to_ms, `delay_ms` later."""
+    first, last = at(PRESS + from_ms * MS), at(RELEASE + to_ms * MS)
+    samples = np.random.default_rng(2).normal(0, 2e-5, 6 * RATE)
+    part = gain * change(SOUND[first:last])
+    place = first + round(delay_ms * RATE / 1000)
+    samples[place:place + len(part)] += part
+    return Recording(samples).start_at(START)
+
+
+class Chirps(unittest.TestCase):
+    def test_every_piece_of_the_sound_is_another_one(self):
+        for place in np.arange(2000 * MS, 4000 * MS, 330 * MS):
+            delay, likeness = delay_of(MIC, MIC, place, place + 60 * MS, (-0.02, 0.9))
+            self.assertAlmostEqual(delay, 0, delta=1000)
+            self.assertGreater(likeness, 0.99)
+
+    def test_a_press_is_measured_to_a_fraction_of_a_millisecond(self):
+        for delay in (4.0, 47.3, 311.0):
+            r = measure(MIC, ear(delay, to_ms=200), PRESS, RELEASE, UNTIL)
+            for key, value in (("mouth_to_ear", delay), ("first", delay), ("last", delay), ("press_to_ear", delay),
+                               ("release_to_silence", delay + 200), ("start_lost", 0), ("after_release", 200)):
+                self.assertAlmostEqual(r[key], value, delta=1.2, msg=key)
+            self.assertEqual(r["rejected"], 0)
+
+    def test_a_clipped_start_and_sound_of_before_the_press_are_told_apart(self):
+        self.assertAlmostEqual(measure(MIC, ear(50, from_ms=30), PRESS, RELEASE, UNTIL)["start_lost"], 30, delta=1.2)
+        self.assertAlmostEqual(measure(MIC, ear(50, from_ms=-30), PRESS, RELEASE, UNTIL)["start_lost"], -30, delta=1.2)
+
+    def test_silence_and_other_sound_are_lost_presses_and_no_figures(self):
+        self.assertIn("lost", measure(MIC, ear(50, gain=0), PRESS, RELEASE, UNTIL))
+        self.assertIn("lost", measure(MIC, ear(50, change=lambda x: chirps(len(x) / RATE, 9)[:len(x)]), PRESS, RELEASE, UNTIL))
+
+
+class Clipped(unittest.TestCase):
+    """The microphone begins with the press, so its file is the sound from there on."""
+
+    file = SOUND[at(PRESS):]
+    released = at(RELEASE) - at(PRESS)
+
+    def setUp(self):
+        # Full strength from the first sample on, as the microphone's file has it.
+        self.file = chirps(3, 11)
+
+    def hear(self, cut_start, end, delay_ms=80, change=lambda x: x):
+        samples = np.zeros(6 * RATE)
+        part = 0.5 * change(self.file[cut_start:end])
+        place = at(PRESS) + round(delay_ms * RATE / 1000) + cut_start
+        samples[place:place + len(part)] = part
+        return clipped(self.file, self.released, Recording(samples).start_at(START), PRESS, UNTIL)
+
+    def test_a_whole_burst_misses_nothing(self):
+        r = self.hear(0, self.released + 9600)
+        self.assertEqual((r["start"], r["end"], r["unlike"]), (0, 0, 0))
+        self.assertAlmostEqual(r["tail"], 9600, delta=EDGE_SAMPLES)
+
+    def test_missing_samples_are_counted(self):
+        for cut_start, cut_end in ((120, 0), (960, 960), (5000, 300)):
+            r = self.hear(cut_start, self.released - cut_end)
+            self.assertAlmostEqual(r["start"], cut_start, delta=60)
+            self.assertAlmostEqual(r["end"], cut_end if cut_end else 0, delta=60)
+
+    def test_catching_up_is_no_loss_at_the_ends(self):
+        def catching_up(x):
+            step = int(CHIRP_S * RATE)
+            return np.concatenate([x[i:i + step - 240] if 10 <= i // step < 20 else x[i:i + step] for i in range(0, len(x), step)])
+        r = self.hear(0, self.released + 4800, 400, catching_up)
+        self.assertEqual((r["start"], r["end"]), (0, 0))
+        self.assertGreater(r["way_first"], r["way_last"])
+
+    def test_silence_is_told(self):
+        self.assertIn("lost", self.hear(0, 0))
+
+
+class Stages(unittest.TestCase):
+    talker = [parse_line(line) for line in (
+        "pttd: Press t=10001000000", "pttd: floor granted t=10003000000", "pttd: first frame captured=10001500000 t=10014000000",
+        "pttd: first packet sent t=10014200000", "pttd: last frame captured=10991500000 t=11003500000", "pttd: burst ended sent=100 t=11004000000",
+        "pttd: capture ended encode_us=310 t=11000000000")]
+    relay = [parse_line("pttrelay: first packet t=10014500000")]
+    listener = [parse_line("pttd: talker begins t=10014900000"), parse_line("pttd: playback began device_delay_ms=8 t=10040000000")]
+
+    def test_every_stage_from_the_press_to_the_ear_adds_up(self):
+        stages = stages_of(self.talker, self.relay, self.listener, 10_000_000_000, 11_000_000_000, 10_042_000_000)
+        whole = stages.pop("all: press → ear")
+        self.assertAlmostEqual(whole, 42)
+        self.assertAlmostEqual(sum(stages.values()), whole)
+        self.assertAlmostEqual(stages["playback: the device's queue"], 8)
+        self.assertAlmostEqual(stages["capture: the first frame fills"], 10)
+
+    def test_lines_that_a_build_does_not_write_take_only_their_stages_away(self):
+        stages = stages_of(self.talker, [], [self.listener[0]], 10_000_000_000, 11_000_000_000)
+        self.assertNotIn("network: talker to relay", stages)
+        self.assertIn("capture: the device's blocks; encode", stages_of(self.talker[:3], [], [], 10_000_000_000, 11_000_000_000))
+        self.assertEqual(stages_of([], [], [], 0, 1), {})
+
+    def test_fields_in_milliseconds_and_microseconds_are_listed(self):
+        table = dict(fields_table(self.talker, self.relay, self.listener, [(10_000_000_000, 11_000_000_000)]))
+        self.assertEqual(table["talker: capture ended encode_us"], [310])
+        self.assertEqual(table["listener: playback began device_delay_ms"], [8])
+
+
+class Proxy(unittest.TestCase):
+    def test_datagrams_pass_late_and_in_order(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            server.bind(("127.0.0.1", 0))
+            server.settimeout(20)
+            client.settimeout(20)
+            with DelayingProxy(server.getsockname()) as proxy:
+                client.connect(("127.0.0.1", proxy.port))
+                proxy.up = 0.2
+                began = time.monotonic()
+                client.send(b"1")
+                first, back = server.recvfrom(100)
+                self.assertGreaterEqual(time.monotonic() - began, 0.19)
+                client.send(b"2")
+                proxy.up = 0
+                client.send(b"3")
+                self.assertEqual([first, server.recv(100), server.recv(100)], [b"1", b"2", b"3"])
+                server.sendto(b"answer", back)
+                self.assertEqual(client.recv(100), b"answer")
+
+
+class Cost(unittest.TestCase):
+    def test_work_and_memory_of_a_process_are_seen(self):
+        meter = Meter({"own": os.getpid()})
+        until = time.process_time() + 0.15
+        while time.process_time() < until:
+            pass
+        _, processor, wakes, _ = meter.stop()
+        self.assertGreaterEqual(processor["own"], 0.1)
+        self.assertGreaterEqual(wakes["own"], 0)
+        self.assertGreater(memory_kilobytes(os.getpid())["Anonymous"], 1000)
+
+
+if __name__ == "__main__":
+    unittest.main()
