@@ -1,6 +1,7 @@
 // A link that is gone while BlueZ says that it is there: nothing stays held, and the button is heard again when the link is back.
 import BlueZ
 import BusTestSupport
+import DBus
 import FakeBlueZ
 import MonotonicTime
 import Reactor
