@@ -95,6 +95,8 @@ public struct ChannelManagerStateMachine: Sendable {
     var sessionTold = false
     /// The device failed for the present purpose: it is tried again for the next one, not in a loop.
     var activationBlocked = false
+    /// What began or waits did so before the service was ready, and ends when it is told again that it is not.
+    var isServiceAwaited = false
     /// Sounds as soon as the session is active and nothing is being recorded.
     var pendingTone: ChannelTone?
     /// A begin has been told, and its `transmissionAudioFinished` not yet.

@@ -150,7 +150,9 @@ public struct RelayClientCore {
         case .mediaLost(let number): return repair(.lost(datagram: number), at: now)
         case .repaired(let request, let packets, let isEnd):
             return receiveRepaired(packets, request: request, isEnd: isEnd, at: now)
-        case .begin(let id, let priority): return speak(.begin(id, priority: priority), at: now)
+        case .begin(let id, let priority):
+            // Who speaks does not wait for the time of the next attempt.
+            return steer(.wanted, at: now) + speak(.begin(id, priority: priority), at: now)
         case .frame(let frame): return speak(.frame(frame), at: now)
         case .end: return speak(.end, at: now)
         case .abort: return speak(.abort, at: now)
@@ -190,8 +192,9 @@ public struct RelayClientCore {
                 members = [:]
             case .tell(let state):
                 switch state {
-                case .stopped, .unavailable(_, retryAfter: nil): actions += speak(.linkClosed, at: now)
-                case .connecting, .ready, .unavailable: break
+                case .ready: break
+                case _ where state.mayBeReadySoon: actions += speak(.linkComing, at: now)
+                case .connecting, .stopped, .unavailable: actions += speak(.linkClosed, at: now)
                 }
                 actions.append(.tell(.state(state)))
             }

@@ -134,6 +134,34 @@ import Testing
         await relay.server.stop()
     }
 
+    @Test func `what is said while the relay is being restarted is held, and heard whole`() async throws {
+        let relay = try await TestRelay()
+        let port = try #require(await relay.server.port)
+        let network = try await TestNetwork(to: port)
+        let alice = try await TestClient("Alice", try await relay.invitation().through(network))
+        try await alice.untilReady()
+        let start = alice.recorder.events.count
+        let (silent, nowhere) = try TestNetwork.socket()
+        await relay.server.stop()
+        let (_, lost) = try await alice.recorder.wait("the loss", from: start) {
+            if case .state(.unavailable) = $0 { true } else { nil }
+        }
+        try await network.redirect(to: nowhere)
+        let other = try await TestRelay(
+            port: port, channel: relay.channel, keys: relay.configuration.transportKeys)
+        let bob = try await TestClient.joined("Bob", other)
+        // She presses and speaks, and nobody answers yet.
+        async let said: Void = alice.talk(1, frames: 40)
+        try await Task.sleep(for: .milliseconds(50))
+        try await network.redirect(to: port)
+        try await said
+        #expect(try await alice.transmissionEnd(from: lost).0 == .completed)
+        try await bob.heardEnd()
+        #expect(bob.heard().map(\.[1]) == (0..<40).map { TestClient.payload(1, $0)[1] })
+        await other.server.stop()
+        _ = silent
+    }
+
     @Test func `a relay that does not answer a press and says nothing at all is given up for a new connection`()
         async throws
     {
