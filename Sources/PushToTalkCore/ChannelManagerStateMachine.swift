@@ -140,7 +140,7 @@ public struct ChannelManagerStateMachine: Sendable {
             if let endsAt = transmission.endsAt { deadlines.append(endsAt) }
             if let beginsBy = transmission.captureBeginsBy { deadlines.append(beginsBy) }
         }
-        if let beginsBy = waiting?.beginsBy { deadlines.append(beginsBy) }
+        if let waiting, let due = waiting.beginsBy ?? waiting.endsAt { deadlines.append(due) }
         switch audioSession {
         case .activating(let until), .deactivating(let until): deadlines.append(until)
         case .active, .inactive: break
@@ -195,7 +195,11 @@ public struct ChannelManagerStateMachine: Sendable {
             endTransmission(.audioFailed(reason: reason), capture: .discarding, at: now)
         }
         if case .tail(let until) = capture, until <= now { cutTail() }
-        if let beginsBy = waiting?.beginsBy, beginsBy <= now { clearParticipant() }
+        if let beginsBy = waiting?.beginsBy {
+            if beginsBy <= now { clearParticipant() }
+        } else if let endsAt = waiting?.endsAt, endsAt <= now {
+            waitingIsTooLong()
+        }
         if let tonesUntil, tonesUntil <= now { self.tonesUntil = nil }
         handlePushes(.deadlineReached, at: now)
         switch audioSession {

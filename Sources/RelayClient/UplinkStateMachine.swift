@@ -27,6 +27,9 @@ public struct UplinkStateMachine: Sendable {
     /// …and then so much later the next: 8 times faster than real time, whatever their length.
     public static let catchUpInterval: Duration = .milliseconds(5)
 
+    /// Two frames of one burst that are so much further apart than the first is long have lost what was between them.
+    static let gapMinimum: Duration = .milliseconds(5)
+
     private enum Link: Sendable, Equatable {
         /// There is none, and none comes by itself, or not soon.
         case closed
@@ -318,9 +321,10 @@ public struct UplinkStateMachine: Sendable {
         return actions
     }
 
-    /// Gives the frame its sequence number and time stamp. Between bursts the RTP clock goes on with the microphone's.
+    /// Gives the frame its sequence number and time stamp. Between bursts, and where the microphone has lost something, the RTP
+    /// clock goes on with the microphone's.
     private mutating func place(_ frame: OutgoingFrame, isFirst: Bool) -> MediaFrame {
-        if isFirst, let lastFrameAt, frame.capturedAt > lastFrameAt {
+        if let lastFrameAt, frame.capturedAt > lastFrameAt + (isFirst ? .zero : Self.gapMinimum) {
             let pause = (frame.capturedAt - lastFrameAt).nanoseconds / 1_000 * 48 / 1_000
             nextTimestamp &+= UInt32(truncatingIfNeeded: pause)
         }

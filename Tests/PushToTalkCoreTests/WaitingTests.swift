@@ -18,7 +18,7 @@ private typealias Harness = ChannelManagerHarness
         _ = harness.send(.audioSessionActivated)
         let begun = harness.begin(.handsfreeButton, floor: .queueable)
         #expect(begun.actions == [.notice(.waitingForFloor(position: nil)), .playTone(.waiting)])
-        #expect(begun.answer == nil, "answered when the microphone records")
+        #expect(begun.answer == .done, "nobody waits for an answer for as long as others talk")
         return harness
     }
 
@@ -45,7 +45,7 @@ private typealias Harness = ChannelManagerHarness
             ])
         let recording = harness.send(.captureBegan)
         #expect(recording.tones.isEmpty, "the session has sounded it before it recorded")
-        #expect(recording.count == 1, "the press is answered")
+        #expect(recording.isEmpty, "the press was answered")
         #expect(harness.stop(.handsfreeButton).actions.contains(.stopCapture(.afterTail)))
     }
 
@@ -54,7 +54,7 @@ private typealias Harness = ChannelManagerHarness
         _ = harness.send(.floorGranted)
         let granted = harness.now
         let begun = harness.passDeadline()
-        #expect(harness.now == granted + .seconds(2))
+        #expect(harness.now == granted + .seconds(1))
         #expect(begun.callbacks.contains(.didBeginTransmitting(channel, source: .handsfreeButton)))
         #expect(harness.machine.activeRemoteParticipant == nil)
     }

@@ -214,6 +214,20 @@ private typealias Action = UplinkStateMachine.Action
         #expect(media(rest).first?.timestamp == UInt32(20_200), "the RTP clock goes on through the pause")
     }
 
+    @Test mutating func `what the microphone loses within a burst passes in its time stamps, and nothing else does`() {
+        _ = begin()
+        _ = machine.handle(.granted(first, duration: .seconds(60)), at: now)
+        var actions: [Action] = []
+        // 25 frames are lost between the second and the third; later ones are a little late by the clock.
+        for milliseconds in [0, 20, 540, 562, 581] {
+            let captured = Instant(nanoseconds: 5_000_000_000) + .milliseconds(milliseconds)
+            actions += machine.handle(.frame(.init(payload: [1], samples: 960, capturedAt: captured)), at: now)
+            actions += runDeadlines(for: .milliseconds(20))
+        }
+        #expect(media(actions).map(\.timestamp) == [1_000, 1_960, 26_920, 27_880, 28_840])
+        #expect(media(actions).map(\.marker) == [true, false, false, false, false])
+    }
+
     @Test mutating func `bursts on their way are bounded`() {
         for number in 1...4 {
             _ = begin(UInt32(number))
