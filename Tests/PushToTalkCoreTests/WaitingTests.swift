@@ -97,6 +97,38 @@ private typealias Harness = ChannelManagerHarness
         }
     }
 
+    @Test func whatNoFingerHoldsWaitsForAMinuteAtMost() {
+        for source in [PTChannelTransmitRequestSource.userRequest, .developerRequest] {
+            var harness = Harness()
+            let start = harness.now
+            _ = harness.setParticipant(Harness.ann)
+            _ = harness.send(.audioSessionActivated)
+            #expect(harness.begin(source, floor: .queueable).answer == .done)
+            let ended = harness.passDeadline()
+            #expect(harness.now == start + .seconds(60))
+            guard case .waitingEnded(.refused(let error))? = ended.notices.first else {
+                Issue.record("\(ended)")
+                return
+            }
+            #expect(error.code == .transmissionInProgress)
+            #expect(ended.tones == [.denied])
+            // The program's request was answered long ago: its delegate is told.
+            #expect(ended.failure == (source == .developerRequest ? .transmissionInProgress : nil))
+            #expect(harness.send(.floorGranted).isEmpty, "too late")
+        }
+    }
+
+    @Test func aProgramThatWaitsIsToldWhenItDoesNotBegin() {
+        var harness = Harness()
+        _ = harness.setParticipant(Harness.ann)
+        _ = harness.send(.audioSessionActivated)
+        _ = harness.begin(.developerRequest, floor: .queueable)
+        #expect(harness.send(.transmissionRefused(spoken)).failure == .transmissionInProgress)
+        _ = harness.begin(.developerRequest, floor: .queueable)
+        let stopped = harness.stop(.developerRequest)
+        #expect(stopped.answer == .done && stopped.actions.failure == nil, "what it asked for")
+    }
+
     @Test func aSecondBeginIsRefusedWhileOneWaits() {
         var harness = waiting()
         for floor in [FloorOutlook.unknown, .idle, .queueable] {
