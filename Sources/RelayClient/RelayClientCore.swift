@@ -79,6 +79,9 @@ public struct RelayClientCore {
         var sealer: (requestID: FloorRequestID, sealer: SFrameSealer)?
     }
 
+    /// Who is back after so long at most hears a burst that began meanwhile from its start: as long as talkers wait for their link, and
+    /// for the answer after it.
+    public static let shortAbsence: Duration = .seconds(3)
     /// The most members that are remembered; further ones are heard, but not listed.
     public static let membersMaximum = 4_096
 
@@ -91,6 +94,9 @@ public struct RelayClientCore {
     private var downlink = DownlinkStateMachine()
     private var pushes = PushRegistrations()
     private var session: Session?
+    private var lostAt: Instant?
+    /// The key id of the burst that was announced last.
+    private var announcedKeyID: UInt64?
     private var members: [MemberID: RelayMember] = [:]
     private let plaintext = Scratch(byteCount: 2_048)
 
@@ -186,6 +192,7 @@ public struct RelayClientCore {
                 session = nil
                 actions.append(.close(code))
             case .linkLost:
+                lostAt = now
                 actions +=
                     repair(.linkLost, at: now) + speak(.linkLost, at: now) + listen(.linkLost, at: now)
                     + push(.linkLost, at: now)
@@ -252,7 +259,12 @@ public struct RelayClientCore {
         actions.append(.tell(.members([own] + others, own: own)))
         actions.append(.tell(.floorQueueOffered(welcome.hasFloorQueue)))
         actions += speak(.linkReady, at: now) + push(.linkReady, at: now)
-        if let taken = welcome.floor { actions += floorTaken(taken, isLate: true, at: now) }
+        // What was said while the link was lost is not lost. A burst that was heard before goes on from where it is.
+        let wasHere = lostAt.map { now - $0 <= Self.shortAbsence } ?? false
+        lostAt = nil
+        if let taken = welcome.floor {
+            actions += floorTaken(taken, isLate: !wasHere || taken.keyID == announcedKeyID, at: now)
+        }
         return actions
     }
 
@@ -313,6 +325,7 @@ public struct RelayClientCore {
     private mutating func floorTaken(
         _ taken: ServerMessage.FloorTaken, isLate: Bool = false, at now: Instant
     ) -> [Action] {
+        announcedKeyID = taken.keyID
         // A talker that was not announced is heard nevertheless, under its identifier.
         let talker =
             members[taken.talker] ?? RelayMember(id: taken.talker.description, name: taken.talker.description)
