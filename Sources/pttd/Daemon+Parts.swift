@@ -117,6 +117,7 @@ extension Daemon {
                     case .endedBySystem: accessories.assumeIsolated { $0.transmissionEnded() }
                     }
                 })
+            await channel.setLevelHandler { level in publisher.assumeIsolated { $0.levelChanged(level) } }
             (self.channel, self.director, self.clock, self.bus, self.systemBus) = (
                 channel, director, clock, bus, systemBus
             )
