@@ -19,8 +19,8 @@ final class ALSACapture: CaptureSource {
     private let name: String
     private let period: Duration
     private var pcm: ALSAPCM?
-    /// A server's stream of before, corked: it keeps the server's device at short blocks, and captures nothing.
-    private var resting: ALSAPCM?
+    /// Corked, a server captures nothing for it (I1).
+    private var resting = RestingStream()
     private var resampler: Resampler?
     /// What was read, as bytes of the device; and as mono at the device's rate.
     private let bytes: UnsafeMutableRawPointer
@@ -134,11 +134,8 @@ final class ALSACapture: CaptureSource {
     func stop() {
         guard let pcm else { return }
         if pcm.isServer {
-            // Corked and empty: the server captures nothing for it. The next stream comes from a new handle, which is
-            // quicker and has no history.
-            resting?.close()
-            resting = snd_pcm_drop(pcm.handle) < 0 ? nil : pcm
-            if resting == nil { pcm.close() }
+            // The next stream comes from a new handle, which is quicker and has no history.
+            resting.keep(pcm, at: .now)
             forget()
             try? open()
         } else if snd_pcm_drop(pcm.handle) < 0 || snd_pcm_prepare(pcm.handle) < 0 {
@@ -148,11 +145,14 @@ final class ALSACapture: CaptureSource {
     }
 
     func close() {
-        resting?.close()
-        resting = nil
+        resting.close()
         pcm?.close()
         forget()
     }
+
+    var restsUntil: Instant? { resting.until }
+
+    func endRest() { resting.close() }
 
     private func forget() {
         pcm = nil

@@ -23,10 +23,6 @@ final class ALSAPCM {
         (SND_PCM_FORMAT_S24_3LE, .signed24Packed),
     ]
 
-    /// Tries to open a device that is busy, and the pause between them.
-    private static let openTriesMax = 4
-    private static let openPauseMicroseconds: UInt32 = 40_000
-
     private static let silence: Void = ptt_alsa_silence()
 
     let handle: OpaquePointer
@@ -55,18 +51,6 @@ final class ALSAPCM {
         guard result >= 0, let opened else { throw AudioFault(.open, result) }
         handle = opened
         isServer = snd_pcm_type(opened) == SND_PCM_TYPE_IOPLUG || !Self.isCard(opened)
-    }
-
-    /// Opens the PCM; one that another program holds is tried a few times more, for who has just stopped lets go soon.
-    static func opened(name: String, stream: snd_pcm_stream_t) throws(AudioFault) -> ALSAPCM {
-        var tries = 1
-        while true {
-            do throws(AudioFault) { return try ALSAPCM(name: name, stream: stream) } catch {
-                guard error.code == EBUSY, tries < openTriesMax else { throw error }
-                tries += 1
-                usleep(openPauseMicroseconds)
-            }
-        }
     }
 
     private static func isCard(_ handle: OpaquePointer) -> Bool {

@@ -10,8 +10,7 @@ import Musl
 
 /// A speaker of ALSA, at whatever rate and with as many channels as it takes.
 ///
-/// Little is kept queued, for the queue is latency: how much is `QueueDepth`'s, remembered for each device. A device that goes
-/// away while it plays is opened again, for as long as `Reopening` says; meanwhile nothing is wanted.
+/// Little is kept queued, for the queue is latency: how much is `QueueDepth`'s, remembered for each device.
 final class ALSAPlayback: PlaybackSink {
     private static let waitMilliseconds: Int32 = 100
     /// The buffer: room for the queue to grow into.
@@ -26,8 +25,7 @@ final class ALSAPlayback: PlaybackSink {
     private let name: String
     private let period: Duration
     private var pcm: ALSAPCM?
-    /// A server's stream of before, corked: it keeps the server's device at short blocks, and runs nowhere.
-    private var resting: ALSAPCM?
+    private var resting = RestingStream()
     private var resampler: Resampler?
     private let bytes: UnsafeMutableRawPointer
     private let native: UnsafeMutablePointer<Float>
@@ -35,7 +33,6 @@ final class ALSAPlayback: PlaybackSink {
     private static let blockFramesMax = Resampler.rateMax / audioClockRate * playbackBlock + 4
     private static let bytesCount = blockFramesMax * SampleFormat.channelsMax * 4
     private var depth: QueueDepth
-    private var reopening = Reopening()
     /// Frames that are to be queued in the device, and frames that are written at once.
     private var target = 0
     private var block = 1
@@ -65,14 +62,13 @@ final class ALSAPlayback: PlaybackSink {
 
     func open() throws(AudioFault) {
         guard pcm == nil else { return }
-        let opened = try ALSAPCM.opened(name: name, stream: SND_PCM_STREAM_PLAYBACK)
+        let opened = try ALSAPCM(name: name, stream: SND_PCM_STREAM_PLAYBACK)
         pcm = opened
         // A server's stream keeps its device awake from the moment it is configured, so `start` does that.
         if !opened.isServer { try configure(opened) }
     }
 
     func start() throws(AudioFault) {
-        reopening.reset()
         depth.started(at: .now)
         try run()
     }
@@ -112,13 +108,8 @@ final class ALSAPlayback: PlaybackSink {
     }
 
     func waitForRoom() throws(AudioFault) -> Bool {
-        guard let pcm else { return try runAgain() }
-        do throws(AudioFault) {
-            return pcm.isServer ? try waitByClock(pcm) : try waitByDevice(pcm)
-        } catch {
-            try lost(error)
-            return false
-        }
+        guard let pcm else { throw AudioFault(.transfer, ENODEV) }
+        return pcm.isServer ? try waitByClock(pcm) : try waitByDevice(pcm)
     }
 
     private func waitByDevice(_ pcm: ALSAPCM) throws(AudioFault) -> Bool {
@@ -185,7 +176,7 @@ final class ALSAPlayback: PlaybackSink {
         } else {
             pcm.format.encode(samples, frames: frames, channels: pcm.channels, into: bytes)
         }
-        do throws(AudioFault) { try put(pcm, frames: frames) } catch { try lost(error) }
+        try put(pcm, frames: frames)
     }
 
     var delay: Duration {
@@ -199,10 +190,8 @@ final class ALSAPlayback: PlaybackSink {
         QueueMemory.remember(depth, of: name)
         guard let pcm else { return }
         if pcm.isServer {
-            // Corked and empty. The next stream comes from a new handle, which is quicker and has no history.
-            resting?.close()
-            resting = snd_pcm_drop(pcm.handle) < 0 ? nil : pcm
-            if resting == nil { pcm.close() }
+            // The next stream comes from a new handle, which is quicker and has no history.
+            resting.keep(pcm, at: .now)
             forget()
             try? open()
         } else if snd_pcm_drop(pcm.handle) < 0 || snd_pcm_prepare(pcm.handle) < 0 {
@@ -213,11 +202,14 @@ final class ALSAPlayback: PlaybackSink {
 
     func close() {
         QueueMemory.remember(depth, of: name)
-        resting?.close()
-        resting = nil
+        resting.close()
         pcm?.close()
         forget()
     }
+
+    var restsUntil: Instant? { resting.until }
+
+    func endRest() { resting.close() }
 
     private func forget() {
         pcm = nil
@@ -228,7 +220,7 @@ final class ALSAPlayback: PlaybackSink {
         .nanoseconds(frames * 1_000_000_000 / pcm.rate)
     }
 
-    // MARK: Running empty, and going away
+    // MARK: Running empty
 
     private func fillAndRun(_ pcm: ALSAPCM) throws(AudioFault) {
         var left = target
@@ -284,28 +276,5 @@ final class ALSAPlayback: PlaybackSink {
             try pcm.makeReady()
             try fillAndRun(pcm)
         }
-    }
-
-    /// The device failed while it played: it is closed, and tried again by `waitForRoom`, unless it cannot come back.
-    private func lost(_ fault: AudioFault) throws(AudioFault) {
-        resting?.close()
-        resting = nil
-        pcm?.close()
-        forget()
-        try reopening.lost(fault, at: .now)
-    }
-
-    private func runAgain() throws(AudioFault) -> Bool {
-        guard try reopening.isDue() else { return false }
-        do throws(AudioFault) {
-            try run()
-            underruns += 1
-            reopening.succeeded()
-        } catch {
-            pcm?.close()
-            forget()
-            try reopening.failed(error, at: .now)
-        }
-        return false
     }
 }

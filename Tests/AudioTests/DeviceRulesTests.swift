@@ -81,30 +81,6 @@ import Testing
         #expect(QueueMemory.depth(of: name + "2", least: .milliseconds(5)).depth == .milliseconds(5))
     }
 
-    @Test func aDeviceIsTriedAgainForAWhileAndThenGivenUpWithItsOwnFault() throws {
-        var reopening = Reopening()
-        let began = Instant.now
-        try reopening.lost(AudioFault(.transfer, ENODEV), at: began)
-        let answer12 = try reopening.isDue()
-        #expect(answer12)
-        try reopening.failed(AudioFault(.open, ENOENT), at: began)
-        #expect(throws: AudioFault(.open, ENOENT)) {
-            try reopening.failed(AudioFault(.open, ENOENT), at: began + Reopening.most)
-        }
-        // What no time heals is not tried.
-        var other = Reopening()
-        #expect(throws: AudioFault(.open, EACCES)) { try other.lost(AudioFault(.open, EACCES), at: began) }
-        // Nor a device that goes away again and again within one burst.
-        var loose = Reopening()
-        for _ in 0..<Reopening.timesMax {
-            try loose.lost(AudioFault(.transfer, EIO), at: began)
-            loose.succeeded()
-        }
-        #expect(throws: AudioFault(.transfer, EIO)) { try loose.lost(AudioFault(.transfer, EIO), at: began) }
-        loose.reset()
-        try loose.lost(AudioFault(.transfer, EIO), at: began)
-    }
-
     @Test func whoHoldsACardIsToldByNameAndProcess() throws {
         let proc = temporaryPath("proc")
         defer { _ = Child(["rm", "-rf", proc])?.finish(within: .seconds(5)) }
