@@ -26,8 +26,7 @@ final class ALSACapture: CaptureSource {
     private let bytes: UnsafeMutableRawPointer
     private let native: UnsafeMutablePointer<Float>
     private(set) var recoveries = 0
-    private var startedAt = Instant.zero
-    private var framesRead = 0
+    private var taken = MovedFrames(rate: audioClockRate, at: .zero)
 
     init(name: String, period: Duration) {
         self.name = name
@@ -59,8 +58,7 @@ final class ALSACapture: CaptureSource {
         guard let pcm else { return }
         if !pcm.isConfigured { try configure(pcm) }
         resampler?.reset()
-        framesRead = 0
-        startedAt = .now
+        taken = MovedFrames(rate: pcm.rate, at: .now)
         try pcm.makeReady()
         let result = snd_pcm_start(pcm.handle)
         if result < 0 { throw AudioFault(.start, result) }
@@ -79,15 +77,14 @@ final class ALSACapture: CaptureSource {
     func read(into output: UnsafeMutablePointer<Float>) throws(AudioFault) -> Int {
         guard let pcm else { throw AudioFault(.transfer, ENODEV) }
         // A PCM without a clock of its own (null, file) would deliver at once and for ever.
-        let ahead = startedAt + .nanoseconds(framesRead * 1_000_000_000 / pcm.rate)
-        if ahead - .now > .milliseconds(50) { sleep(until: ahead) }
+        if let pause = taken.pause(at: .now) { sleep(until: pause) }
         let ready = snd_pcm_wait(pcm.handle, Self.waitMilliseconds)
         if ready == 0 { return 0 }
         var count = snd_pcm_sframes_t(ready)
         if ready > 0 {
             // All that is there: libpulse deadlocks when its server dies while a fragment has been read in part.
             let there = snd_pcm_avail_update(pcm.handle)
-            let due = Int(min((.now - ahead).nanoseconds, 1_000_000_000)) * pcm.rate / 1_000_000_000 + pcm.rate / 20
+            let due = min(-taken.ahead(at: .now), pcm.rate) + pcm.rate / 20
             let wanted = min(max(there, pcm.period), max(due, pcm.period), Self.readFramesMax)
             count = there < 0 ? there : snd_pcm_readi(pcm.handle, bytes, snd_pcm_uframes_t(wanted))
         }
@@ -96,7 +93,7 @@ final class ALSACapture: CaptureSource {
             try recover(pcm, count)
             return 0
         }
-        framesRead += count
+        taken.add(count)
         if let resampler {
             pcm.format.decode(bytes, frames: count, channels: pcm.channels, into: native)
             return resampler.process(native, count: count, into: output)

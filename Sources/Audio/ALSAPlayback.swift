@@ -19,8 +19,6 @@ final class ALSAPlayback: PlaybackSink {
     private static let waitsMax = 3
     /// The shortest sleep while a server hands on in steps of its own.
     private static let napMin = Duration.microseconds(300)
-    /// A PCM without a clock takes everything at once; one that seems so much ahead of time is that.
-    private static let aheadMax = Duration.milliseconds(50)
 
     private let name: String
     private let period: Duration
@@ -37,8 +35,7 @@ final class ALSAPlayback: PlaybackSink {
     private var target = 0
     private var block = 1
     private(set) var underruns = 0
-    private var startedAt = Instant.zero
-    private var framesWritten = 0
+    private var written = MovedFrames(rate: audioClockRate, at: .zero)
     /// Waits since the last block in which a server took nothing, and whether it took any since it was started.
     private var waits = 0
     private var hasMoved = false
@@ -79,10 +76,9 @@ final class ALSAPlayback: PlaybackSink {
         guard let pcm else { return }
         if !pcm.isConfigured { try configure(pcm) }
         resampler?.reset()
-        framesWritten = 0
+        written = MovedFrames(rate: pcm.rate, at: .now)
         waits = 0
         hasMoved = false
-        startedAt = .now
         try setTarget(pcm)
         try pcm.makeReady()
         try fillAndRun(pcm)
@@ -104,6 +100,8 @@ final class ALSAPlayback: PlaybackSink {
         let wanted = Int(depth.depth.nanoseconds / 1000) * pcm.rate / 1_000_000
         // A card takes a period at a time; a server has its period beside the queue.
         target = min(pcm.buffer, max(wanted, 2 * block, pcm.isServer ? 0 : pcm.period + block))
+        // A server is waited for by the clock; and what it is told while it plays goes there and back.
+        if pcm.isServer, pcm.isTold { return }
         try pcm.setWakeUp(frames: pcm.buffer - target + block, startsByWriting: pcm.isServer)
     }
 
@@ -114,8 +112,7 @@ final class ALSAPlayback: PlaybackSink {
 
     private func waitByDevice(_ pcm: ALSAPCM) throws(AudioFault) -> Bool {
         // A PCM without a clock of its own would take everything at once.
-        let ahead = duration(framesAhead(pcm, at: .now) - target, pcm)
-        if ahead > Self.aheadMax { Audio.sleep(until: .now + ahead) }
+        if let pause = written.pause(beyond: target, at: .now) { Audio.sleep(until: pause) }
         var free = snd_pcm_avail_update(pcm.handle)
         if free >= 0, pcm.buffer - free + block > target {
             let ready = snd_pcm_wait(pcm.handle, Self.waitMilliseconds)
@@ -126,6 +123,7 @@ final class ALSAPlayback: PlaybackSink {
             return false
         }
         let isWanted = pcm.buffer - free + block <= target
+        if free < pcm.buffer { written.isSeen(waiting: pcm.buffer - free, at: .now) }
         if isWanted, depth.found(duration(pcm.buffer - free, pcm), at: .now) { try setTarget(pcm) }
         // A card that runs on without data has played silence or old samples.
         return isWanted || free >= pcm.buffer
@@ -139,7 +137,7 @@ final class ALSAPlayback: PlaybackSink {
             let now = Instant.now
             var left = pcm.buffer - free
             // Taken, but not heard yet: the server holds it, or it is a PCM without a clock (null, file).
-            if left <= 0 { left = framesAhead(pcm, at: now) }
+            if left > 0 { written.isSeen(waiting: left, at: now) } else { left = written.ahead(at: now) }
             if free < 0 || left <= 0 {
                 try recover(pcm, free < 0 ? free : -Int(EPIPE))
                 return false
@@ -159,12 +157,6 @@ final class ALSAPlayback: PlaybackSink {
             }
             Audio.sleep(until: now + max(Self.napMin, duration(left + block - target, pcm)))
         }
-    }
-
-    /// Frames that were written and, by the clock since the start, cannot have been heard yet.
-    private func framesAhead(_ pcm: ALSAPCM, at now: Instant) -> Int {
-        let passed = Double((now - startedAt).nanoseconds) * Double(pcm.rate) / 1e9
-        return framesWritten - Int(min(passed, 1e15))
     }
 
     func write(_ samples: UnsafePointer<Float>) throws(AudioFault) {
@@ -257,7 +249,7 @@ final class ALSAPlayback: PlaybackSink {
             }
             done += result
         }
-        framesWritten += done
+        written.add(done)
     }
 
     private func recover(_ pcm: ALSAPCM, _ error: Int) throws(AudioFault) {
