@@ -59,7 +59,8 @@ public struct RelayClientStateMachine: Sendable {
         case connecting(deadline: Instant, joinSent: Bool)
         case joining(deadline: Instant)
         case ready
-        case waiting(until: Instant)
+        /// `isFirm`: whatever happens to the network, for another machine or a false relay is behind it.
+        case waiting(until: Instant, isFirm: Bool)
         case halted
     }
 
@@ -82,7 +83,7 @@ public struct RelayClientStateMachine: Sendable {
         switch state {
         case .stopped, .ready, .halted: nil
         case .connecting(let deadline, _), .joining(let deadline): deadline
-        case .waiting(let until): until
+        case .waiting(let until, _): until
         }
     }
 
@@ -113,11 +114,12 @@ public struct RelayClientStateMachine: Sendable {
             return [.tell(.ready(channelName: name))]
         case (.joining, .refused(let refusal)):
             return refused(refusal, at: now)
-        case (.waiting(let until), .networkChanged):
+        case (.waiting(let until, isFirm: false), .networkChanged):
             failures = 0
-            state = .waiting(until: min(until, now + .milliseconds(Self.backoffMilliseconds[0])))
+            let soon = now + .milliseconds(Self.backoffMilliseconds[0])
+            state = .waiting(until: min(until, soon), isFirm: false)
             return []
-        case (.waiting(let until), .deadline):
+        case (.waiting(let until, _), .deadline):
             return now >= until ? connect(at: now) : []
         case (.connecting(let deadline, _), .deadline):
             guard now >= deadline else { return [] }
@@ -169,14 +171,16 @@ public struct RelayClientStateMachine: Sendable {
         if case .invitationRefused = error { return halt(error, closing: code) }
         let lost: [Action] = state == .ready ? [.linkLost] : []
         let longest = Self.backoffMilliseconds.count - 1
-        switch error {
         // Trying again at once would make two machines with one key fight, or hammer a relay that is not ours.
-        case .replaced, .wrongRelayKey: failures = longest
-        default: break
-        }
+        let isFirm =
+            switch error {
+            case .replaced, .wrongRelayKey: true
+            default: false
+            }
+        if isFirm { failures = longest }
         let wait = max(minimum, .milliseconds(Self.backoffMilliseconds[min(failures, longest)]))
         failures = min(failures + 1, longest)
-        state = .waiting(until: now + wait)
+        state = .waiting(until: now + wait, isFirm: isFirm)
         return lost + [.close(code), .tell(.unavailable(error, retryAfter: wait))]
     }
 }
