@@ -39,6 +39,8 @@ struct DelayEstimator {
     private var repairs: DelayHistogram
     /// The share of packets that had to be repaired, of late.
     private(set) var repairShare = 0.0
+    /// The share of repairs, of late, that a wait of `repairTargetMax` covers.
+    private var reachable = 1.0
     private var quickest: Int64?
     private var quickestInWindow: Int64?
     private var windowEnd: Int64 = 0
@@ -109,7 +111,11 @@ struct DelayEstimator {
         let share = Double(span) / Self.memory
         repairShare += (1 - repairShare) * min(1, Double(span) / Self.shareMemory)
         repairs.quantile = max(Self.repairsInTimeMin, 1 - Self.missingShare / repairShare)
-        repairs.add(Int(max(0, transit &- base) / Self.binNanoseconds), forgetting: share)
+        let late = max(0, transit &- base)
+        let isReachable = late <= settings.repairTargetMax.nanoseconds
+        reachable += ((isReachable ? 1 : 0) - reachable) * share
+        // What comes later than any wait, as after a gap of seconds, says nothing about the others.
+        if isReachable { repairs.add(Int(late / Self.binNanoseconds), forgetting: share) }
         settle(span)
     }
 
@@ -137,7 +143,7 @@ struct DelayEstimator {
 
     /// The wait that is worth it for the sake of packets that are sent again.
     private var waitForRepair: Int64 {
-        guard repairShare >= Self.repairShareMin, !repairs.isEmpty else { return 0 }
+        guard repairShare >= Self.repairShareMin, reachable >= Self.repairsInTimeMin, !repairs.isEmpty else { return 0 }
         let worth = min(1, repairShare / Self.repairShareHigh)
         let longest = Int64(Double(settings.repairTargetMax.nanoseconds) * worth)
         let needed = Int64(repairs.index + 1) * Self.binNanoseconds

@@ -49,6 +49,8 @@ public struct RelayClientStateMachine: Sendable {
 
     /// The waits before trying again, in milliseconds; the last one repeats.
     public static let backoffMilliseconds = [250, 500, 1_000, 2_000, 4_000, 8_000, 15_000, 30_000]
+    /// The longest wait that a relay can ask for.
+    public static let retryAfterMaximum: Duration = .seconds(600)
     /// How long connecting may take.
     public static let connectTimeout: Duration = .seconds(10)
     /// How long the relay may take to answer the join.
@@ -154,7 +156,7 @@ public struct RelayClientStateMachine: Sendable {
             case .other: .closedByRelay(phrase)
             }
         guard refusal.cause.isTemporary else { return halt(error, closing: .joinRefused) }
-        return lose(error, closing: .joinRefused, atLeast: refusal.retryAfter, at: now)
+        return lose(error, closing: .joinRefused, atLeast: min(refusal.retryAfter, Self.retryAfterMaximum), at: now)
     }
 
     private mutating func halt(_ error: RelayLinkError, closing code: RelayCloseCode) -> [Action] {

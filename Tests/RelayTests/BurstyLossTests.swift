@@ -49,7 +49,9 @@ struct RecordedEar {
                         payload: $0, receivedAt: frame.receivedAt, isRepaired: frame.isRepaired)
                 }
                 next += 1
-                if next == frames.count { machine.end(lastSequence: frames.map(\.sequence).max { $0.sequenceDistance(from: $1) < 0 } ?? 0) }
+                if next == frames.count {
+                    machine.end(lastSequence: frames.map(\.sequence).max { $0.sequenceDistance(from: $1) < 0 } ?? 0)
+                }
             }
             var wanted = playbackBlock
             block: while wanted > 0 {
@@ -86,7 +88,8 @@ struct RecordedEar {
         delayWorst = delays.max() ?? 0
         delayLast = delays.last ?? 0
         late = machine.statistics.late
-        let times = frames.filter(\.isRepaired).map { Double($0.receivedAt.nanoseconds - sent($0) - base) / 1e6 }.sorted()
+        let times = frames.filter(\.isRepaired).map { Double($0.receivedAt.nanoseconds - sent($0) - base) / 1e6 }
+            .sorted()
         repairs = times.count
         repairMedian = times.isEmpty ? 0 : times[times.count / 2]
         repairMost = times.isEmpty ? 0 : times[times.count * 9 / 10]
@@ -94,7 +97,8 @@ struct RecordedEar {
 
     var summary: String {
         func percent(_ share: Double) -> String { "\((share * 1_000).rounded() / 10) %" }
-        return "played \(percent(played)), restored \(percent(restored)), missing \(percent(missing)); delay \(Int(delayMean)) ms, "
+        return
+            "played \(percent(played)), restored \(percent(restored)), missing \(percent(missing)); delay \(Int(delayMean)) ms, "
             + "worst \(Int(delayWorst)), at the end \(Int(delayLast)); \(repairs) repaired within \(Int(repairMedian)) ms "
             + "(half), \(Int(repairMost)) ms (nine in ten); \(late) too late"
     }

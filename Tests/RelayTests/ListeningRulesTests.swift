@@ -34,7 +34,14 @@ import Testing
             budget.take(at: now)
             now = now + RequestBudget.spacing
         }
-        #expect(budget.nextRequestAt > now)
+        // In the long run one is earned after the other.
+        var times: [Instant] = []
+        for _ in 0..<40 {
+            now = max(now, budget.nextRequestAt)
+            budget.take(at: now)
+            times.append(now)
+        }
+        #expect(times[39] - times[29] == RequestBudget.interval * 10)
     }
 }
 
