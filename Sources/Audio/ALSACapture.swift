@@ -19,15 +19,14 @@ final class ALSACapture: CaptureSource {
     private let name: String
     private let period: Duration
     private var pcm: ALSAPCM?
-    /// A server's stream of before, corked: it keeps the server's device at short blocks, and captures nothing.
-    private var resting: ALSAPCM?
+    /// Corked, a server captures nothing for it (I1).
+    private var resting = RestingStream()
     private var resampler: Resampler?
     /// What was read, as bytes of the device; and as mono at the device's rate.
     private let bytes: UnsafeMutableRawPointer
     private let native: UnsafeMutablePointer<Float>
     private(set) var recoveries = 0
-    private var startedAt = Instant.zero
-    private var framesRead = 0
+    private var taken = MovedFrames(rate: audioClockRate, at: .zero)
 
     init(name: String, period: Duration) {
         self.name = name
@@ -59,8 +58,7 @@ final class ALSACapture: CaptureSource {
         guard let pcm else { return }
         if !pcm.isConfigured { try configure(pcm) }
         resampler?.reset()
-        framesRead = 0
-        startedAt = .now
+        taken = MovedFrames(rate: pcm.rate, at: .now)
         try pcm.makeReady()
         let result = snd_pcm_start(pcm.handle)
         if result < 0 { throw AudioFault(.start, result) }
@@ -79,15 +77,14 @@ final class ALSACapture: CaptureSource {
     func read(into output: UnsafeMutablePointer<Float>) throws(AudioFault) -> Int {
         guard let pcm else { throw AudioFault(.transfer, ENODEV) }
         // A PCM without a clock of its own (null, file) would deliver at once and for ever.
-        let ahead = startedAt + .nanoseconds(framesRead * 1_000_000_000 / pcm.rate)
-        if ahead - .now > .milliseconds(50) { sleep(until: ahead) }
+        if let pause = taken.pause(at: .now) { sleep(until: pause) }
         let ready = snd_pcm_wait(pcm.handle, Self.waitMilliseconds)
         if ready == 0 { return 0 }
         var count = snd_pcm_sframes_t(ready)
         if ready > 0 {
             // All that is there: libpulse deadlocks when its server dies while a fragment has been read in part.
             let there = snd_pcm_avail_update(pcm.handle)
-            let due = Int(min((.now - ahead).nanoseconds, 1_000_000_000)) * pcm.rate / 1_000_000_000 + pcm.rate / 20
+            let due = min(-taken.ahead(at: .now), pcm.rate) + pcm.rate / 20
             let wanted = min(max(there, pcm.period), max(due, pcm.period), Self.readFramesMax)
             count = there < 0 ? there : snd_pcm_readi(pcm.handle, bytes, snd_pcm_uframes_t(wanted))
         }
@@ -96,7 +93,7 @@ final class ALSACapture: CaptureSource {
             try recover(pcm, count)
             return 0
         }
-        framesRead += count
+        taken.add(count)
         if let resampler {
             pcm.format.decode(bytes, frames: count, channels: pcm.channels, into: native)
             return resampler.process(native, count: count, into: output)
@@ -134,11 +131,8 @@ final class ALSACapture: CaptureSource {
     func stop() {
         guard let pcm else { return }
         if pcm.isServer {
-            // Corked and empty: the server captures nothing for it. The next stream comes from a new handle, which is
-            // quicker and has no history.
-            resting?.close()
-            resting = snd_pcm_drop(pcm.handle) < 0 ? nil : pcm
-            if resting == nil { pcm.close() }
+            // The next stream comes from a new handle, which is quicker and has no history.
+            resting.keep(pcm, at: .now)
             forget()
             try? open()
         } else if snd_pcm_drop(pcm.handle) < 0 || snd_pcm_prepare(pcm.handle) < 0 {
@@ -148,11 +142,14 @@ final class ALSACapture: CaptureSource {
     }
 
     func close() {
-        resting?.close()
-        resting = nil
+        resting.close()
         pcm?.close()
         forget()
     }
+
+    var restsUntil: Instant? { resting.until }
+
+    func endRest() { resting.close() }
 
     private func forget() {
         pcm = nil

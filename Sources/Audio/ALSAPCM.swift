@@ -23,10 +23,6 @@ final class ALSAPCM {
         (SND_PCM_FORMAT_S24_3LE, .signed24Packed),
     ]
 
-    /// Tries to open a device that is busy, and the pause between them.
-    private static let openTriesMax = 4
-    private static let openPauseMicroseconds: UInt32 = 40_000
-
     private static let silence: Void = ptt_alsa_silence()
 
     let handle: OpaquePointer
@@ -43,6 +39,10 @@ final class ALSAPCM {
     /// when they are to run.
     let isServer: Bool
     private(set) var isConfigured = false
+    /// Whether it has been told when to wake its thread.
+    private(set) var isTold = false
+    /// Room for software parameters, so that changing them while the PCM runs allocates nothing.
+    private var software: OpaquePointer?
 
     var bytesPerFrame: Int { channels * format.bytesPerSample }
 
@@ -57,18 +57,6 @@ final class ALSAPCM {
         isServer = snd_pcm_type(opened) == SND_PCM_TYPE_IOPLUG || !Self.isCard(opened)
     }
 
-    /// Opens the PCM; one that another program holds is tried a few times more, for who has just stopped lets go soon.
-    static func opened(name: String, stream: snd_pcm_stream_t) throws(AudioFault) -> ALSAPCM {
-        var tries = 1
-        while true {
-            do throws(AudioFault) { return try ALSAPCM(name: name, stream: stream) } catch {
-                guard error.code == EBUSY, tries < openTriesMax else { throw error }
-                tries += 1
-                usleep(openPauseMicroseconds)
-            }
-        }
-    }
-
     private static func isCard(_ handle: OpaquePointer) -> Bool {
         var made: OpaquePointer?
         guard snd_pcm_info_malloc(&made) >= 0, let information = made else { return false }
@@ -77,7 +65,11 @@ final class ALSAPCM {
     }
 
     /// Closes the PCM. Not in `deinit`, because closing may take long and belongs where it is seen.
-    func close() { snd_pcm_close(handle) }
+    func close() {
+        snd_pcm_close(handle)
+        snd_pcm_sw_params_free(software)
+        software = nil
+    }
 
     /// Agrees with the device on 48 kHz, 16-bit, mono and these times, or on what is nearest.
     func configure(periodMicroseconds: Int, bufferMicroseconds: Int) throws(AudioFault) {
@@ -119,6 +111,7 @@ final class ALSAPCM {
         guard periodFrames > 0, bufferFrames >= periodFrames, bufferFrames < 1 << 24 else {
             throw AudioFault(.configure, ENOTSUP)
         }
+        if software == nil, snd_pcm_sw_params_malloc(&software) < 0 { throw AudioFault(.configure, ENOMEM) }
         period = Int(periodFrames)
         buffer = Int(bufferFrames)
         isConfigured = true
@@ -129,19 +122,18 @@ final class ALSAPCM {
     /// It starts by `snd_pcm_start`; with `startsByWriting` by the first frames written, and then it does not stop when it
     /// runs empty.
     func setWakeUp(frames: Int, startsByWriting: Bool = false) throws(AudioFault) {
-        var made: OpaquePointer?
-        guard snd_pcm_sw_params_malloc(&made) >= 0, let parameters = made else { throw AudioFault(.configure, ENOMEM) }
-        defer { snd_pcm_sw_params_free(parameters) }
+        func check(_ result: Int32) throws(AudioFault) {
+            if result < 0 { throw AudioFault(.configure, result) }
+        }
+        guard let parameters = software else { throw AudioFault(.configure, EBADFD) }
         var boundary: snd_pcm_uframes_t = 0
-        let results = [
-            snd_pcm_sw_params_current(handle, parameters),
-            snd_pcm_sw_params_get_boundary(parameters, &boundary),
-            snd_pcm_sw_params_set_avail_min(handle, parameters, snd_pcm_uframes_t(max(1, frames))),
-            snd_pcm_sw_params_set_start_threshold(handle, parameters, startsByWriting ? 1 : boundary),
-            startsByWriting ? snd_pcm_sw_params_set_stop_threshold(handle, parameters, boundary) : 0,
-            snd_pcm_sw_params(handle, parameters),
-        ]
-        for result in results where result < 0 { throw AudioFault(.configure, result) }
+        try check(snd_pcm_sw_params_current(handle, parameters))
+        try check(snd_pcm_sw_params_get_boundary(parameters, &boundary))
+        try check(snd_pcm_sw_params_set_avail_min(handle, parameters, snd_pcm_uframes_t(max(1, frames))))
+        try check(snd_pcm_sw_params_set_start_threshold(handle, parameters, startsByWriting ? 1 : boundary))
+        if startsByWriting { try check(snd_pcm_sw_params_set_stop_threshold(handle, parameters, boundary)) }
+        try check(snd_pcm_sw_params(handle, parameters))
+        isTold = true
     }
 
     /// Makes the PCM ready to start, from whatever state it is in.

@@ -10,8 +10,7 @@ import Musl
 
 /// A speaker of ALSA, at whatever rate and with as many channels as it takes.
 ///
-/// Little is kept queued, for the queue is latency: how much is `QueueDepth`'s, remembered for each device. A device that goes
-/// away while it plays is opened again, for as long as `Reopening` says; meanwhile nothing is wanted.
+/// Little is kept queued, for the queue is latency: how much is `QueueDepth`'s, remembered for each device.
 final class ALSAPlayback: PlaybackSink {
     private static let waitMilliseconds: Int32 = 100
     /// The buffer: room for the queue to grow into.
@@ -20,14 +19,11 @@ final class ALSAPlayback: PlaybackSink {
     private static let waitsMax = 3
     /// The shortest sleep while a server hands on in steps of its own.
     private static let napMin = Duration.microseconds(300)
-    /// A PCM without a clock takes everything at once; one that seems so much ahead of time is that.
-    private static let aheadMax = Duration.milliseconds(50)
 
     private let name: String
     private let period: Duration
     private var pcm: ALSAPCM?
-    /// A server's stream of before, corked: it keeps the server's device at short blocks, and runs nowhere.
-    private var resting: ALSAPCM?
+    private var resting = RestingStream()
     private var resampler: Resampler?
     private let bytes: UnsafeMutableRawPointer
     private let native: UnsafeMutablePointer<Float>
@@ -35,13 +31,11 @@ final class ALSAPlayback: PlaybackSink {
     private static let blockFramesMax = Resampler.rateMax / audioClockRate * playbackBlock + 4
     private static let bytesCount = blockFramesMax * SampleFormat.channelsMax * 4
     private var depth: QueueDepth
-    private var reopening = Reopening()
     /// Frames that are to be queued in the device, and frames that are written at once.
     private var target = 0
     private var block = 1
     private(set) var underruns = 0
-    private var startedAt = Instant.zero
-    private var framesWritten = 0
+    private var written = MovedFrames(rate: audioClockRate, at: .zero)
     /// Waits since the last block in which a server took nothing, and whether it took any since it was started.
     private var waits = 0
     private var hasMoved = false
@@ -65,14 +59,13 @@ final class ALSAPlayback: PlaybackSink {
 
     func open() throws(AudioFault) {
         guard pcm == nil else { return }
-        let opened = try ALSAPCM.opened(name: name, stream: SND_PCM_STREAM_PLAYBACK)
+        let opened = try ALSAPCM(name: name, stream: SND_PCM_STREAM_PLAYBACK)
         pcm = opened
         // A server's stream keeps its device awake from the moment it is configured, so `start` does that.
         if !opened.isServer { try configure(opened) }
     }
 
     func start() throws(AudioFault) {
-        reopening.reset()
         depth.started(at: .now)
         try run()
     }
@@ -83,10 +76,9 @@ final class ALSAPlayback: PlaybackSink {
         guard let pcm else { return }
         if !pcm.isConfigured { try configure(pcm) }
         resampler?.reset()
-        framesWritten = 0
+        written = MovedFrames(rate: pcm.rate, at: .now)
         waits = 0
         hasMoved = false
-        startedAt = .now
         try setTarget(pcm)
         try pcm.makeReady()
         try fillAndRun(pcm)
@@ -108,23 +100,19 @@ final class ALSAPlayback: PlaybackSink {
         let wanted = Int(depth.depth.nanoseconds / 1000) * pcm.rate / 1_000_000
         // A card takes a period at a time; a server has its period beside the queue.
         target = min(pcm.buffer, max(wanted, 2 * block, pcm.isServer ? 0 : pcm.period + block))
+        // A server is waited for by the clock; and what it is told while it plays goes there and back.
+        if pcm.isServer, pcm.isTold { return }
         try pcm.setWakeUp(frames: pcm.buffer - target + block, startsByWriting: pcm.isServer)
     }
 
     func waitForRoom() throws(AudioFault) -> Bool {
-        guard let pcm else { return try runAgain() }
-        do throws(AudioFault) {
-            return pcm.isServer ? try waitByClock(pcm) : try waitByDevice(pcm)
-        } catch {
-            try lost(error)
-            return false
-        }
+        guard let pcm else { throw AudioFault(.transfer, ENODEV) }
+        return pcm.isServer ? try waitByClock(pcm) : try waitByDevice(pcm)
     }
 
     private func waitByDevice(_ pcm: ALSAPCM) throws(AudioFault) -> Bool {
         // A PCM without a clock of its own would take everything at once.
-        let ahead = duration(framesAhead(pcm, at: .now) - target, pcm)
-        if ahead > Self.aheadMax { Audio.sleep(until: .now + ahead) }
+        if let pause = written.pause(beyond: target, at: .now) { Audio.sleep(until: pause) }
         var free = snd_pcm_avail_update(pcm.handle)
         if free >= 0, pcm.buffer - free + block > target {
             let ready = snd_pcm_wait(pcm.handle, Self.waitMilliseconds)
@@ -135,6 +123,7 @@ final class ALSAPlayback: PlaybackSink {
             return false
         }
         let isWanted = pcm.buffer - free + block <= target
+        if free < pcm.buffer { written.isSeen(waiting: pcm.buffer - free, at: .now) }
         if isWanted, depth.found(duration(pcm.buffer - free, pcm), at: .now) { try setTarget(pcm) }
         // A card that runs on without data has played silence or old samples.
         return isWanted || free >= pcm.buffer
@@ -148,7 +137,7 @@ final class ALSAPlayback: PlaybackSink {
             let now = Instant.now
             var left = pcm.buffer - free
             // Taken, but not heard yet: the server holds it, or it is a PCM without a clock (null, file).
-            if left <= 0 { left = framesAhead(pcm, at: now) }
+            if left > 0 { written.isSeen(waiting: left, at: now) } else { left = written.ahead(at: now) }
             if free < 0 || left <= 0 {
                 try recover(pcm, free < 0 ? free : -Int(EPIPE))
                 return false
@@ -170,12 +159,6 @@ final class ALSAPlayback: PlaybackSink {
         }
     }
 
-    /// Frames that were written and, by the clock since the start, cannot have been heard yet.
-    private func framesAhead(_ pcm: ALSAPCM, at now: Instant) -> Int {
-        let passed = Double((now - startedAt).nanoseconds) * Double(pcm.rate) / 1e9
-        return framesWritten - Int(min(passed, 1e15))
-    }
-
     func write(_ samples: UnsafePointer<Float>) throws(AudioFault) {
         guard let pcm else { return }
         var frames = playbackBlock
@@ -185,7 +168,7 @@ final class ALSAPlayback: PlaybackSink {
         } else {
             pcm.format.encode(samples, frames: frames, channels: pcm.channels, into: bytes)
         }
-        do throws(AudioFault) { try put(pcm, frames: frames) } catch { try lost(error) }
+        try put(pcm, frames: frames)
     }
 
     var delay: Duration {
@@ -199,10 +182,8 @@ final class ALSAPlayback: PlaybackSink {
         QueueMemory.remember(depth, of: name)
         guard let pcm else { return }
         if pcm.isServer {
-            // Corked and empty. The next stream comes from a new handle, which is quicker and has no history.
-            resting?.close()
-            resting = snd_pcm_drop(pcm.handle) < 0 ? nil : pcm
-            if resting == nil { pcm.close() }
+            // The next stream comes from a new handle, which is quicker and has no history.
+            resting.keep(pcm, at: .now)
             forget()
             try? open()
         } else if snd_pcm_drop(pcm.handle) < 0 || snd_pcm_prepare(pcm.handle) < 0 {
@@ -213,11 +194,14 @@ final class ALSAPlayback: PlaybackSink {
 
     func close() {
         QueueMemory.remember(depth, of: name)
-        resting?.close()
-        resting = nil
+        resting.close()
         pcm?.close()
         forget()
     }
+
+    var restsUntil: Instant? { resting.until }
+
+    func endRest() { resting.close() }
 
     private func forget() {
         pcm = nil
@@ -228,7 +212,7 @@ final class ALSAPlayback: PlaybackSink {
         .nanoseconds(frames * 1_000_000_000 / pcm.rate)
     }
 
-    // MARK: Running empty, and going away
+    // MARK: Running empty
 
     private func fillAndRun(_ pcm: ALSAPCM) throws(AudioFault) {
         var left = target
@@ -265,7 +249,7 @@ final class ALSAPlayback: PlaybackSink {
             }
             done += result
         }
-        framesWritten += done
+        written.add(done)
     }
 
     private func recover(_ pcm: ALSAPCM, _ error: Int) throws(AudioFault) {
@@ -284,28 +268,5 @@ final class ALSAPlayback: PlaybackSink {
             try pcm.makeReady()
             try fillAndRun(pcm)
         }
-    }
-
-    /// The device failed while it played: it is closed, and tried again by `waitForRoom`, unless it cannot come back.
-    private func lost(_ fault: AudioFault) throws(AudioFault) {
-        resting?.close()
-        resting = nil
-        pcm?.close()
-        forget()
-        try reopening.lost(fault, at: .now)
-    }
-
-    private func runAgain() throws(AudioFault) -> Bool {
-        guard try reopening.isDue() else { return false }
-        do throws(AudioFault) {
-            try run()
-            underruns += 1
-            reopening.succeeded()
-        } catch {
-            pcm?.close()
-            forget()
-            try reopening.failed(error, at: .now)
-        }
-        return false
     }
 }

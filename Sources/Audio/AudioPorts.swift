@@ -19,6 +19,15 @@ protocol CaptureSource: AnyObject {
     func stop()
     /// Closes it. Nothing when it is closed.
     func close()
+    /// When what `stop` left behind for a quick start has to go, by `endRest`; nil: there is nothing.
+    var restsUntil: Instant? { get }
+    func endRest()
+}
+
+/// Most devices leave nothing behind.
+extension CaptureSource {
+    var restsUntil: Instant? { nil }
+    func endRest() {}
 }
 
 /// Samples that are rendered and written at once: 2.5 ms. The queue of a device is at least twice that.
@@ -42,8 +51,17 @@ protocol PlaybackSink: AnyObject {
     func stop()
     /// Closes it. Nothing when it is closed.
     func close()
+    /// When what `stop` left behind for a quick start has to go, by `endRest`; nil: there is nothing.
+    var restsUntil: Instant? { get }
+    func endRest()
     /// When the first sample of a recording is; nil when this is none.
     var recordingOrigin: Instant? { get }
+}
+
+/// Most devices leave nothing behind.
+extension PlaybackSink {
+    var restsUntil: Instant? { nil }
+    func endRest() {}
 }
 
 /// A source for `device`; a WAV file is checked.

@@ -53,15 +53,15 @@ public final class CaptureEngine: Sendable {
     deinit { close() }
 
     /// Readable when `drain` has something to give.
-    public var descriptor: Int32 { worker.outputReady.descriptor }
+    public var descriptor: Int32 { worker.rings.outputReady.descriptor }
 
     /// Opens and configures the device, so that `start()` finds it ready. `prepared` or `failed` follows.
     ///
     /// Through a sound server this may show a "microphone in use" mark, and a hardware device is then taken from others.
-    public func prepare() { worker.command(.prepare) }
+    public func prepare() { worker.rings.command(.prepare) }
 
     /// Closes the device again; not while a burst is going on (then nothing happens).
-    public func unprepare() { worker.command(.unprepare) }
+    public func unprepare() { worker.rings.command(.unprepare) }
 
     /// Captures from now on, opening the device first where it is not. `began`, frames and `ended` follow, or `failed`
     /// and `ended`.
@@ -72,14 +72,14 @@ public final class CaptureEngine: Sendable {
     @discardableResult
     public func start(_ start: CaptureStart = .atOnce) -> UInt32 {
         let burst = nextBurst.wrappingAdd(1, ordering: .relaxed).oldValue
-        worker.command(
+        worker.rings.command(
             .start(burst: burst, at: Instant.now.nanoseconds, afterGoAhead: start == .afterGoAhead))
         return burst
     }
 
     /// The answer to `CaptureOutput.hears`: the burst begins with what is at the microphone at `instant`, when the user
     /// is told to go ahead.
-    public func goAhead(from instant: Instant) { worker.command(.goAhead(from: instant.nanoseconds)) }
+    public func goAhead(from instant: Instant) { worker.rings.command(.goAhead(from: instant.nanoseconds)) }
 
     /// Listeners miss `percent` (0…100) of the packets: from the next frame on the encoder prepares for it. From any
     /// thread, at any time; it holds for later bursts too.
@@ -87,15 +87,15 @@ public final class CaptureEngine: Sendable {
 
     /// Ends the burst `tail` from now: the last 5 ms fade out, the last frame is flagged, the device stops.
     public func stop(tail: Duration = CaptureEngine.tailDefault) {
-        worker.command(.stop(end: (Instant.now + max(.zero, tail)).nanoseconds))
+        worker.rings.command(.stop(end: (Instant.now + max(.zero, tail)).nanoseconds))
     }
 
     /// Ends the burst at once, without tail and without a last frame; what was captured and not encoded is erased.
-    public func abort() { worker.command(.abort) }
+    public func abort() { worker.rings.command(.abort) }
 
     /// Takes all that has come out since the last call. On the owner's thread, when `descriptor` is readable.
     public func drain(_ handler: (CaptureOutput) -> Void) {
-        worker.outputReady.clear()
+        worker.rings.outputReady.clear()
         while let output = worker.nextOutput(device: device) {
             log(output)
             handler(output)
@@ -103,18 +103,18 @@ public final class CaptureEngine: Sendable {
     }
 
     /// Counts since the engine was made. From any thread.
-    public var statistics: CaptureStatistics { worker.statistics }
+    public var statistics: CaptureStatistics { worker.rings.statistics }
 
     /// The engine's thread, for who can give it real-time priority.
     public var realTimeThread: RealTimeThreadInfo { thread.information }
 
     /// Whether the device runs at this moment. From any thread.
-    public var isCapturing: Bool { worker.isRunning }
+    public var isCapturing: Bool { worker.rings.isRunning }
 
     /// Stops and closes the device and ends the thread. Nothing can be done with the engine afterwards.
     public func close() {
         guard closed.exchange(true, ordering: .relaxed) == false else { return }
-        worker.shutDown()
+        worker.rings.shutDown()
         if !thread.join() {
             logger.error("\(AudioError.unresponsive(device.description))", metadata: ["device": "\(device)"])
         }
@@ -133,7 +133,7 @@ public final class CaptureEngine: Sendable {
                     : "the microphone stays silent; it is taken as it is (is it muted, or its Bluetooth link away?)",
                 metadata: ["device": "\(device)", "burst": "\(burst)", "after_start_ms": "\(after.milliseconds)"])
         case .lost(let error):
-            logger.warning("the microphone is lost, and tried again for a second: \(error)")
+            logger.warning("the microphone is lost, and tried again for a while: \(error)")
         case .resumed(let gap):
             logger.notice("the microphone is back", metadata: ["gap_ms": "\(gap.milliseconds)"])
         case .began(let burst, let first, let after):

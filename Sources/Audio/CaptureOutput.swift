@@ -14,7 +14,7 @@ public struct CaptureConfiguration: Sendable {
     /// Whether steady noise is made quieter, which costs 5 ms of delay.
     public var suppressesNoise = false
 
-    /// 5 ms periods, Opus as `OpusSettings()`, Bluetooth microphones waited for, automatic gain, noise left as it is.
+    /// 2.5 ms periods, Opus as `OpusSettings()`, Bluetooth microphones waited for, automatic gain, noise left as it is.
     public init() {}
 }
 
@@ -96,7 +96,7 @@ public enum CaptureOutput: Sendable {
     case began(burst: UInt32, firstSampleAt: Instant, after: Duration)
     /// A frame.
     case frame(EncodedFrame)
-    /// The device failed within a burst. It is opened again and again for a second; until then the burst has a gap.
+    /// The device failed within a burst. It is opened again and again for 1.5 s; until then the burst has a gap.
     case lost(AudioError)
     /// The device is back after `gap`, in the same burst.
     case resumed(gap: Duration)

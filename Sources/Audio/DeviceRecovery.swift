@@ -1,4 +1,4 @@
-// How a sound device that fails within a burst, or is held by another program, is tried again. Pure.
+// How a sound device that fails while it is used, or is held by another program, is brought back. Pure; both directions.
 import MonotonicTime
 
 #if canImport(Glibc)
@@ -9,52 +9,109 @@ import Musl
 
 /// The attempts to get a device back: a headset that is plugged in again, a default that moved to another card, a sound
 /// server that restarts, another program that lets go.
+///
+/// At once, then ever more rarely, and for `limit` at the longest: then what it was used for has failed. One action at
+/// most comes of an event, so nothing is allocated.
 struct DeviceRecovery {
-    /// How long it is tried; what is lost for longer has to be pressed for again.
-    static let limit = Duration.seconds(1)
-    private static let pauses: [Duration] = [.milliseconds(20), .milliseconds(50), .milliseconds(100)]
+    /// What happened.
+    enum Event {
+        /// The device is to be used for something new.
+        case began
+        /// It failed.
+        case failed(AudioFault)
+        /// `nextDeadline` has come.
+        case due
+        /// Samples flow. The instant is that of the first one.
+        case flowed
+        /// What it was used for is over.
+        case ended
+    }
+
+    /// What is to be done.
+    enum Action: Equatable {
+        case nothing
+        /// Close the device and wait until `nextDeadline`; `isFirst`: it has not been lost already.
+        case wait(isFirst: Bool)
+        /// Open the device and set it running.
+        case open
+        /// Nothing: it is back, so long after it was lost.
+        case isBack(after: Duration)
+        /// Nothing more is tried.
+        case giveUp(AudioFault)
+    }
+
+    /// How long it is tried. Below the engines' own limit for a device that moves nothing (2 s).
+    static let limit = Duration.milliseconds(1_500)
+    /// The pause between two attempts: the first comes at once, the second after the least, then after twice as much.
+    static let pauseMin = Duration.milliseconds(20)
+    static let pauseMax = Duration.milliseconds(200)
+    /// So many times for one use; a device that goes away more often is not worth the noise.
+    static let lossesMax = 8
 
     /// When the device is to be opened next; nil: it is open, as far as is known.
-    private(set) var nextAttempt: Instant?
-    /// Since when the device is lost.
-    private(set) var lostAt = Instant.zero
-    /// From the first failure until samples flow again: a device that opens and fails again gets no second limit.
-    private(set) var isLost = false
-    private var attempts = 0
+    private(set) var nextDeadline: Instant?
+    /// Since when it is lost, until samples flow again: a device that opens and fails again gets no second limit.
+    private var lostAt: Instant?
+    private var pause = Duration.zero
+    private var losses = 0
+    /// Whether samples have flowed in this use.
+    private var hasFlowed = false
 
-    /// The device failed within a burst.
-    ///
-    /// - Returns: Whether it is tried again; otherwise the burst is over.
-    mutating func lost(_ fault: AudioFault, hasDelivered: Bool, at now: Instant) -> Bool {
-        guard Self.isWorthTrying(fault, hasDelivered: hasDelivered) else { return false }
-        if !isLost {
-            isLost = true
-            lostAt = now
-            attempts = 0
+    /// Whether the device is lost, or open again without having moved a sample yet.
+    var isLost: Bool { lostAt != nil }
+
+    mutating func handle(_ event: Event, at now: Instant) -> Action {
+        switch event {
+        case .began, .ended:
+            self = DeviceRecovery()
+            return .nothing
+        case .failed(let fault): return failed(fault, at: now)
+        case .due:
+            guard let due = nextDeadline, now >= due else { return .nothing }
+            nextDeadline = nil
+            return .open
+        case .flowed:
+            hasFlowed = true
+            guard let since = lostAt else { return .nothing }
+            lostAt = nil
+            nextDeadline = nil
+            return .isBack(after: now - since)
         }
-        let next = now + Self.pauses[min(attempts, Self.pauses.count - 1)]
-        attempts += 1
-        nextAttempt = next < lostAt + Self.limit ? next : nil
-        return nextAttempt != nil
     }
 
-    /// The device is being opened.
-    mutating func attempting() { nextAttempt = nil }
-
-    /// Samples flow, or the burst is over.
-    mutating func settled() {
-        isLost = false
-        nextAttempt = nil
+    private mutating func failed(_ fault: AudioFault, at now: Instant) -> Action {
+        let isFirst = lostAt == nil
+        if isFirst {
+            losses += 1
+            pause = .zero
+        }
+        let since = lostAt ?? now
+        let next = now + pause
+        guard mayPass(fault), losses <= Self.lossesMax, next < since + Self.limit else {
+            nextDeadline = nil
+            return .giveUp(fault)
+        }
+        lostAt = since
+        nextDeadline = next
+        pause = min(Self.pauseMax, max(Self.pauseMin, pause + pause))
+        return .wait(isFirst: isFirst)
     }
 
-    /// A device that never gave a sample is waited for only while another program holds it; what is no fault of the
-    /// device does not get better by opening it again.
-    private static func isWorthTrying(_ fault: AudioFault, hasDelivered: Bool) -> Bool {
+    /// Whether time may heal it. A device that never moved a sample is waited for only while another program holds it;
+    /// one that has and is unknown now may be one that is not plugged in again yet.
+    private func mayPass(_ fault: AudioFault) -> Bool {
         switch fault.operation {
-        case .open, .configure, .start:
-            hasDelivered || fault.code == EBUSY || fault.code == EAGAIN
-        case .transfer, .resume: hasDelivered
-        case .stall, .readFile, .writeFile, .parseFile, .fileFull, .encode, .overload: false
+        case .open, .configure, .start, .transfer, .resume: break
+        case .stall, .readFile, .writeFile, .parseFile, .fileFull, .encode, .overload: return false
+        }
+        switch fault.code {
+        case EACCES, EPERM, ENOTSUP, ENOMEM, EMFILE, ENFILE: return false
+        default: return hasFlowed || fault.isBusy
         }
     }
+}
+
+extension AudioFault {
+    /// Whether another program holds the device.
+    var isBusy: Bool { operation != .stall && (code == EBUSY || code == EAGAIN) }
 }

@@ -144,55 +144,70 @@ public final class PlaybackEngine: Sendable {
     deinit { close() }
 
     /// Readable when `drain` has something to give.
-    public var descriptor: Int32 { worker.eventReady.descriptor }
+    public var descriptor: Int32 { worker.rings.eventReady.descriptor }
 
     /// When the first sample of the WAV file is (with `recordingKeepsTime`): sample n was heard n/48000 s later. Nil for
     /// an ALSA device.
     public var recordingOrigin: Instant? { worker.recordingOrigin }
 
     /// Opens and configures the device, so that the first burst finds it ready. `prepared` or `failed` follows.
-    public func prepare() { worker.command(.prepare) }
+    public func prepare() { worker.rings.command(.prepare) }
 
     /// Takes a received packet.
     ///
     /// - Returns: `false` when it was dropped, being longer than an Opus packet or the engine being overrun; counted.
     @discardableResult
-    public func enqueue(_ packet: ReceivedPacket) -> Bool { worker.enqueue(packet) }
+    public func enqueue(_ packet: ReceivedPacket) -> Bool { worker.rings.enqueue(packet) }
 
     /// Says that the talker's burst ends with `lastSequence`: once that was played, or is overdue, the burst is over.
-    public func end(lastSequence: UInt16) { worker.command(.end(lastSequence: lastSequence)) }
+    public func end(lastSequence: UInt16) { worker.rings.command(.end(lastSequence: lastSequence)) }
 
     /// Discards all speech and tones that were not handed to the device yet.
-    public func flush() { worker.command(.flush) }
+    public func flush() { worker.rings.command(.flush) }
 
     /// Plays a tone, over whatever is playing.
-    public func play(_ tone: Tone) { worker.command(.play(tone)) }
+    public func play(_ tone: Tone) { worker.rings.command(.play(tone)) }
 
     /// Takes all events since the last call. On the owner's thread, when `descriptor` is readable.
     public func drain(_ handler: (PlaybackEvent) -> Void) {
-        worker.eventReady.clear()
-        while let event = worker.nextEvent(device: device) {
+        worker.rings.eventReady.clear()
+        while let slot = worker.rings.next() {
+            guard let event = slot.event(device: device) else {
+                logInterruption(slot)
+                continue
+            }
             log(event)
             handler(event)
         }
     }
 
     /// Counts since the engine was made. From any thread.
-    public var statistics: PlaybackStatistics { worker.statistics }
+    public var statistics: PlaybackStatistics { worker.rings.statistics }
 
     /// The engine's thread, for who can give it real-time priority.
     public var realTimeThread: RealTimeThreadInfo { thread.information }
 
     /// Whether the device runs at this moment. From any thread.
-    public var isPlaying: Bool { worker.isRunning }
+    public var isPlaying: Bool { worker.rings.isRunning }
 
     /// Stops and closes the device, completes a WAV file, and ends the thread. Nothing can be done with the engine
     /// afterwards.
     public func close() {
         guard closed.exchange(true, ordering: .relaxed) == false else { return }
-        worker.shutDown()
+        worker.rings.shutDown()
         if !thread.join() {
             logger.error("\(AudioError.unresponsive(device.description))", metadata: ["device": "\(device)"])
+        }
+    }
+
+    /// A speaker that went away within a sound, which waits for it.
+    private func logInterruption(_ slot: PlaybackSlot) {
+        if slot.kind == .lost {
+            logger.warning(
+                "the speaker is lost, and tried again for a while: \(AudioError(slot.fault, device: device))")
+        } else {
+            logger.notice(
+                "the speaker is back", metadata: ["gap_ms": "\(Duration.nanoseconds(slot.span).milliseconds)"])
         }
     }
 

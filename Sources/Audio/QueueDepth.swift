@@ -3,28 +3,38 @@ import MonotonicTime
 import Synchronization
 
 /// The depth of a playback device's queue, which is latency: it begins with the least, grows when the device runs empty, and
-/// shrinks slowly when it is long without, and only if the device never came near it meanwhile.
+/// shrinks when it has played for a while without, as far as what was seen meanwhile leaves room.
+///
+/// Time is counted while the device plays, over all bursts: one alone is too short to tell.
 struct QueueDepth: Equatable, Sendable {
-    /// What it grows and shrinks by.
+    /// What it grows by, and shrinks by at least. As much is always left over what was needed.
     static let step = Duration.microseconds(2_500)
     /// A device that needs more than this is left to stutter: it is broken, not slow.
     static let most = Duration.milliseconds(60)
-    /// Time of playing without running empty after which it may shrink, at first.
-    static let calm = Duration.seconds(30)
-    /// The longest that such a time becomes: it doubles when shrinking proved wrong.
-    static let calmMax = Duration.seconds(960)
+    /// Time of playing without running empty after which it may shrink, at first and at least.
+    static let calm = Duration.seconds(5)
+    /// The longest that such a time becomes: it doubles when shrinking proved wrong, and halves when it proved right.
+    static let calmMax = Duration.seconds(320)
+    /// Having shrunk has proved right after so many such times.
+    static let calmsToProve = 8
     /// Running empty again within this time lets it grow by double steps.
     static let again = Duration.seconds(2)
+    /// Between two blocks no more time is counted: the thread was halted, or nothing played.
+    private static let betweenMax = Duration.milliseconds(100)
 
     /// The depth to begin with, and the least.
     let least: Duration
     /// The depth that the device is to be filled to.
     private(set) var depth: Duration
     private var calmWanted = calm
-    private var calmBegan: Instant?
-    private var lowest = Duration.seconds(1)
+    /// Time played, and the least that was left in the queue, since it ran empty or was judged.
+    private var played = Duration.zero
+    private var lowest = most
+    private var foundAt: Instant?
     private var emptyAt: Instant?
+    /// Whether it has shrunk since it ran empty, and how often it was judged since.
     private var hasShrunk = false
+    private var calmsSince = 0
 
     /// A queue that is at least `least` deep.
     init(least: Duration) {
@@ -32,11 +42,8 @@ struct QueueDepth: Equatable, Sendable {
         depth = self.least
     }
 
-    /// The device begins to run: what was before says nothing about the time until now.
-    mutating func started(at now: Instant) {
-        calmBegan = now
-        lowest = .seconds(1)
-    }
+    /// The device begins to run.
+    mutating func started(at now: Instant) { foundAt = now }
 
     /// The device ran empty. Returns whether the depth has changed.
     @discardableResult
@@ -46,8 +53,10 @@ struct QueueDepth: Equatable, Sendable {
         depth = min(Self.most, depth + (isAgain ? Self.step + Self.step : Self.step))
         if hasShrunk { calmWanted = min(Self.calmMax, calmWanted + calmWanted) }
         hasShrunk = false
+        calmsSince = 0
         emptyAt = now
-        started(at: now)
+        foundAt = now
+        beginAnew()
         return depth != before
     }
 
@@ -55,14 +64,27 @@ struct QueueDepth: Equatable, Sendable {
     @discardableResult
     mutating func found(_ left: Duration, at now: Instant) -> Bool {
         lowest = min(lowest, left)
-        guard let calmBegan, now - calmBegan >= calmWanted else { return false }
-        // Shrunk by a step it would still have been as far from empty as a step.
-        let mayShrink = depth > least && lowest > Self.step + Self.step
-        started(at: now)
-        guard mayShrink else { return false }
-        depth = max(least, depth - Self.step)
+        if let foundAt { played += max(.zero, min(now - foundAt, Self.betweenMax)) }
+        foundAt = now
+        guard played >= calmWanted else { return false }
+        if hasShrunk { calmsSince += 1 }
+        if calmsSince >= Self.calmsToProve {
+            calmWanted = max(Self.calm, calmWanted / 2)
+            calmsSince = 0
+        }
+        // Half of what was never needed goes at once, and a step stays in any case.
+        let spare = lowest - Self.step - Self.step
+        beginAnew()
+        guard depth > least, spare > .zero else { return false }
         hasShrunk = true
+        let steps = max(1, spare.nanoseconds / 2 / Self.step.nanoseconds)
+        depth = max(least, depth - .nanoseconds(steps * Self.step.nanoseconds))
         return true
+    }
+
+    private mutating func beginAnew() {
+        played = .zero
+        lowest = Self.most
     }
 }
 

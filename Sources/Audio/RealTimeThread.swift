@@ -91,7 +91,8 @@ final class RealTimeThread: @unchecked Sendable {
             argument.release()
             throw AudioFault(.open, result)
         }
-        started.wait()
+        // A signal ends the wait, too.
+        repeat { started.wait() } while start.identifier.load(ordering: .acquiring) == 0
         identifier = start.identifier.load(ordering: .acquiring)
         var parameter = sched_param()
         parameter.sched_priority = Self.priority

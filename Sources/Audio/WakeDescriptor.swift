@@ -1,5 +1,6 @@
 // An eventfd: how one thread tells another, or an event loop, that there is something to take.
 import CLinux
+import MonotonicTime
 
 #if canImport(Glibc)
 import Glibc
@@ -32,9 +33,17 @@ final class WakeDescriptor: Sendable {
     }
 
     /// Sleeps until signalled, then clears.
-    func wait() {
+    func wait() { _ = wait(until: nil) }
+
+    /// Sleeps until signalled, then clears; or until `deadline`. Returns whether it is the deadline that has come.
+    func wait(until deadline: Instant?) -> Bool {
+        var milliseconds: Int32 = -1
+        if let deadline { milliseconds = Int32(max(0, min(60_000, (deadline - .now).milliseconds.rounded(.up)))) }
         var waited = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-        _ = poll(&waited, 1, -1)
-        clear()
+        if poll(&waited, 1, milliseconds) > 0 {
+            clear()
+            return false
+        }
+        return deadline.map { .now >= $0 } ?? false
     }
 }

@@ -29,15 +29,18 @@ extension BridgeStateMachine {
             guard isWaiting, granted == burst else { break }
             hasFloor = true
             actions.append(.floorGranted)
-        case .listenerLoss(let percent): actions.append(.setExpectedLoss(percent: percent))
+        case .listenerLoss(let percent): expectLoss(percent)
         case .transmissionEnded, .floorQueued, .members, .memberJoined, .memberLeft, .firstPacketSent: break
         }
     }
 
     private mutating func linkChanged(to state: RelayLinkState) {
+        isLinkComing = state.mayBeReadySoon
         let status: PTServiceStatus
         switch state {
         case .ready:
+            // What listeners missed over the connection before says nothing of this one.
+            expectLoss(0)
             lastFailure = nil
             (status, linkDetail) = (.ready, "")
         case .connecting:
@@ -62,6 +65,12 @@ extension BridgeStateMachine {
         heldStatus = nil
         linkStatus = status
         tellStatus()
+    }
+
+    private mutating func expectLoss(_ percent: Int) {
+        guard percent != expectedLoss else { return }
+        expectedLoss = percent
+        actions.append(.setExpectedLoss(percent: percent))
     }
 
     mutating func tellStatus() { actions.append(.setServiceStatus(serviceStatus)) }

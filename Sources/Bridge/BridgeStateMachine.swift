@@ -35,10 +35,14 @@ public struct BridgeStateMachine: Sendable {
     /// What the link has become during a burst that it has not ended.
     var heldStatus: PTServiceStatus?
     var linkStatus: PTServiceStatus
+    /// The link is not ready, but is being made: what is said now may still be sent.
+    var isLinkComing: Bool
     /// What the program behind the channel says of its own service.
     private var programStatus = PTServiceStatus.ready
     /// Why the link is not ready, in words for the user; empty when it is.
     var linkDetail = ""
+    /// What is encoded bears so many percent of loss, as listeners have told.
+    var expectedLoss = 0
     /// Why the link was lost or not made, until it is ready.
     var lastFailure: String?
     /// Why the service is not ready, in words for the user; empty when it is.
@@ -53,6 +57,7 @@ public struct BridgeStateMachine: Sendable {
     public init(hasLink: Bool = true) {
         self.hasLink = hasLink
         linkStatus = hasLink ? .connecting : .ready
+        isLinkComing = hasLink
     }
 
     /// How the service is: no better than the link, nor than the program says.
@@ -63,6 +68,7 @@ public struct BridgeStateMachine: Sendable {
     /// What a begin finds. Without a link the program behind the channel knows, and this room does not.
     var floorOutlook: FloorOutlook {
         guard hasLink else { return .unknown }
+        if isLinkComing, programStatus == .ready { return .reconnecting }
         guard isFloorTaken else { return .idle }
         return hasFloorQueue ? .queueable : .unknown
     }
@@ -85,6 +91,8 @@ public struct BridgeStateMachine: Sendable {
         case .beginRefused(let error): beginRefused(error, at: now)
         case .beganAfterAll(let holder): _ = key.press(holder)
         case .programStatus(let status):
+            // Told again it is no news, and not to end what waits for the link.
+            guard status != programStatus else { break }
             programStatus = status
             tellStatus()
         case .callback(let callback): told(callback)

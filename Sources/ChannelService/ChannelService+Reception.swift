@@ -119,7 +119,9 @@ extension ChannelService {
             }
             keep(frame)
             frameHandler?(frame)
-        case .level(let level): inputLevel = level
+        case .level(let level):
+            inputLevel = level
+            tellLevel()
         case .captureEnded: handle(.captureEnded)
         case .tonesFinished(let heard):
             if heard { audioProblem = nil }

@@ -34,6 +34,8 @@ public actor ChannelService {
     var statistics = ChannelServiceStatistics()
     var audioProblem: String?
     var inputLevel = EncodedFrame.levelMin
+    private var levelTold: Float?
+    private var levelHandler: (@Sendable (Float?) -> Void)?
 
     private var queue: [Event] = []
     private(set) var isHandling = false
@@ -76,7 +78,7 @@ public actor ChannelService {
             activeRemoteParticipant: machine.activeRemoteParticipant, audioSession: machine.audioSession,
             isCapturing: machine.isCapturing, calls: machine.calls, program: machine.pushes.program,
             pushToken: machine.pushes.token, audioProblem: audioProblem,
-            inputLevel: machine.isCapturing ? inputLevel : nil,
+            inputLevel: levelShown,
             statistics: statistics)
     }
 
@@ -105,6 +107,18 @@ public actor ChannelService {
     /// tail, then one notice `transmissionAudioFinished`; then only may the next one begin.
     public func setFrameHandler(_ handler: (@Sendable (EncodedFrame) -> Void)?) {
         frameHandler = handler
+    }
+
+    /// Sets who is told, on the loop, how loud own speech is, as `ChannelServiceSnapshot.inputLevel` has it: ten times a second at
+    /// most while something is recorded, and once, with nil, when it is not any more.
+    public func setLevelHandler(_ handler: (@Sendable (Float?) -> Void)?) { levelHandler = handler }
+
+    private var levelShown: Float? { machine.isCapturing ? inputLevel : nil }
+
+    func tellLevel() {
+        guard levelShown != levelTold else { return }
+        levelTold = levelShown
+        levelHandler?(levelTold)
     }
 
     // MARK: Asking
@@ -205,6 +219,7 @@ public actor ChannelService {
             for action in machine.handle(queue.removeFirst(), at: .now) { perform(action) }
         }
         isHandling = false
+        tellLevel()
         schedule()
     }
 
@@ -234,6 +249,7 @@ public actor ChannelService {
         case .deactivateAudioSession(let playOut): audio.deactivate(playOut)
         case .startCapture(let start):
             isFirstFrame = true
+            inputLevel = EncodedFrame.levelMin
             switch start {
             case .atOnce: audio.startCapture(.atOnce)
             case .afterGoAhead: audio.startCapture(.afterGoAhead)

@@ -17,6 +17,8 @@ struct ReceivedBurst: Equatable, Sendable {
     let participant: PTParticipant
     /// It was heard before.
     let isReplay: Bool
+    /// Packets that were handed over and are kept all the same, for they are taken away many at a time.
+    static let handedOverMax = 512
     /// When the last packet came, or it became this burst's turn.
     private(set) var lastHeard: Instant
     private(set) var hasEnded = false
@@ -103,6 +105,9 @@ struct ReceivedBurst: Equatable, Sendable {
         }
         if handedOver == waiting.count {
             waiting = []
+            handedOver = 0
+        } else if handedOver >= Self.handedOverMax {
+            waiting.removeFirst(handedOver)
             handedOver = 0
         }
         return due

@@ -120,6 +120,17 @@ public actor DaemonAPI {
         }
     }
 
+    /// How loud own speech is, as `ChannelProperties.inputLevel` has it; without a channel there is nothing to tell.
+    public func update(inputLevel level: Double) async {
+        guard let path = channel?.path, channel?.properties.inputLevel != level else { return }
+        channel?.properties.inputLevel = level
+        do throws(DBusError) {
+            try await bus.setProperties(["InputLevel": .double(level)], of: PTTBus.channelInterface, at: path)
+        } catch {
+            logger.error("input level not shown on the bus", metadata: ["error": "\(error)"])
+        }
+    }
+
     private func removeChannel() async throws(DBusError) {
         guard let old = channel else { return }
         channel = nil

@@ -22,6 +22,10 @@ public struct ChannelProperties: BusProperties, Hashable, Codable {
     public var transmitting = false
     /// What began it; empty while there is none.
     public var transmitSource = ""
+    /// The place in the queue for the floor, from 1, of a begin that waits for it; 0: none waits.
+    public var queuePosition: UInt32 = 0
+    /// How loud own speech is, in dBFS (-96…0); `inputLevelOff` while nothing is recorded.
+    public var inputLevel = Self.inputLevelOff
     /// Who else is speaking; empty while nobody is.
     public var activeRemoteParticipant = ""
     /// Whether buttons of accessories begin and end transmissions.
@@ -34,7 +38,17 @@ public struct ChannelProperties: BusProperties, Hashable, Codable {
     // Not in the documents for scripts: the image's bytes.
     private enum CodingKeys: String, CodingKey {
         case uuid, name, imageName, serviceStatus, serviceStatusDetail, transmissionMode, transmitting, transmitSource
+        case queuePosition, inputLevel
         case activeRemoteParticipant, accessoryButtonEventsEnabled, owner, media
+    }
+
+    /// What `inputLevel` is while nothing is recorded: lower than any level.
+    public static let inputLevelOff = -200.0
+
+    /// `level` as the bus tells it: to a tenth of a decibel; nil, or what is no number, is `inputLevelOff`.
+    public static func inputLevel(_ level: Float?) -> Double {
+        guard let level, level.isFinite else { return inputLevelOff }
+        return (Double(level) * 10).rounded() / 10
     }
 
     /// The interface whose properties these are.
@@ -67,6 +81,8 @@ public struct ChannelProperties: BusProperties, Hashable, Codable {
         transmissionMode = properties["TransmissionMode"]?.stringValue ?? "halfDuplex"
         transmitting = properties["Transmitting"]?.boolValue ?? false
         transmitSource = properties["TransmitSource"]?.stringValue ?? ""
+        queuePosition = properties["QueuePosition"]?.integerValue.flatMap { UInt32(exactly: $0) } ?? 0
+        if case .double(let level)? = properties["InputLevel"]?.unwrapped, level.isFinite { inputLevel = level }
         activeRemoteParticipant = properties["ActiveRemoteParticipant"]?.stringValue ?? ""
         accessoryButtonEventsEnabled = properties["AccessoryButtonEventsEnabled"]?.boolValue ?? true
         owner = properties["Owner"]?.stringValue ?? ""
@@ -80,6 +96,7 @@ public struct ChannelProperties: BusProperties, Hashable, Codable {
             "ImageData": .bytes(imageData), "ServiceStatus": .string(serviceStatus),
             "ServiceStatusDetail": .string(serviceStatusDetail), "TransmissionMode": .string(transmissionMode),
             "Transmitting": .boolean(transmitting), "TransmitSource": .string(transmitSource),
+            "QueuePosition": .uint32(queuePosition), "InputLevel": .double(inputLevel),
             "ActiveRemoteParticipant": .string(activeRemoteParticipant),
             "AccessoryButtonEventsEnabled": .boolean(accessoryButtonEventsEnabled), "Owner": .string(owner),
             "Media": .string(media.rawValue),

@@ -9,14 +9,22 @@ extension DaemonClient {
     // MARK: Talking
 
     /// Presses the talk key. It is held until `stopTransmitting`, or until this client leaves the bus; returns when the microphone
-    /// records.
+    /// records, or when the press waits for the floor (`ChannelProperties.queuePosition`).
+    ///
+    /// When it throws, nothing is held.
     public func beginTransmitting(_ channel: UUID? = nil) async throws(DaemonClientError) {
-        try await callChannel(channel, "BeginTransmitting")
+        do throws(DaemonClientError) {
+            try await callChannel(channel, "BeginTransmitting")
+        } catch {
+            // A daemon that is late may have taken the press all the same, and nobody would ever let go.
+            if case .bus(.timedOut) = error { Task { try? await stopTransmitting(channel) } }
+            throw error
+        }
     }
 
     /// Presses the talk key without waiting; what is asked for after this is asked for after the press.
     ///
-    /// - Parameter answer: Called once on the loop: with nil when the microphone records, or with why not.
+    /// - Parameter answer: Called once on the loop: with nil as soon as `beginTransmitting` returns, or with why not.
     public func press(answer: @escaping @Sendable (DaemonClientError?) -> Void) {
         Task {
             do throws(DaemonClientError) {
@@ -169,7 +177,7 @@ extension DaemonClient {
 
     @discardableResult
     func callManager(
-        _ method: String, _ arguments: [DBusValue] = [], _ timeout: Duration = DBusConnection.defaultTimeout
+        _ method: String, _ arguments: [DBusValue] = [], _ timeout: Duration? = nil
     ) async throws(DaemonClientError) -> [DBusValue] {
         try await call(Self.root, PTTBus.managerInterface, method, arguments, timeout)
     }
@@ -197,12 +205,12 @@ extension DaemonClient {
     @discardableResult
     func call(
         _ path: DBusObjectPath, _ interface: String, _ method: String, _ arguments: [DBusValue],
-        _ timeout: Duration = DBusConnection.defaultTimeout
+        _ timeout: Duration? = nil
     ) async throws(DaemonClientError) -> [DBusValue] {
         do throws(DBusError) {
             return try await bus.call(
                 destination: PTTBus.name, path: path, interface: interface, method: method, arguments: arguments,
-                timeout: timeout, startsService: false)
+                timeout: timeout ?? answerLimit, startsService: false)
         } catch {
             switch error {
             case .disconnected: throw .notRunning(looked: ["\(bus.address)"])

@@ -39,8 +39,12 @@ public actor DaemonClient {
     /// The most changes that may come during a `refresh`.
     private static let changesMax = 4_096
 
-    private init(_ bus: DBusConnection, loop: EventLoop) {
+    /// How long the daemon may take to answer what does not wait for others.
+    let answerLimit: Duration
+
+    private init(_ bus: DBusConnection, loop: EventLoop, answerLimit: Duration) {
         self.bus = bus
+        self.answerLimit = answerLimit
         self.loop = loop
     }
 
@@ -52,9 +56,11 @@ public actor DaemonClient {
 
     /// Finds the daemon: on the given bus, or else on the session bus and then on the system bus.
     ///
+    /// - Parameter answerLimit: How long the daemon may take to answer what does not wait for others.
     /// - Throws: `.notRunning`, or why the bus refused.
     public static func find(
-        on address: DBusAddress? = nil, loop: EventLoop, logger: Logger
+        on address: DBusAddress? = nil, loop: EventLoop, logger: Logger,
+        answerLimit: Duration = DBusConnection.defaultTimeout
     ) async throws(DaemonClientError) -> DaemonClient {
         let candidates = address.map { [$0] } ?? [.session, .system]
         var failure: DBusError?
@@ -62,7 +68,7 @@ public actor DaemonClient {
             let bus = DBusConnection(to: candidate, on: loop, logger: logger)
             do {
                 try await bus.connect()
-                let client = DaemonClient(bus, loop: loop)
+                let client = DaemonClient(bus, loop: loop, answerLimit: answerLimit)
                 try await client.followOwner()
                 if await client.isRunning {
                     try await client.refresh()

@@ -15,16 +15,18 @@ extension ChannelManagerStateMachine {
         public var toneLimit: Duration
         /// How long whoever spoke last may go on being heard when a begin that waited has got the floor.
         public var playOutLimit: Duration
+        /// How long a begin may wait for the floor that no button of an accessory is held for.
+        public var waitingLimit: Duration
         /// The numbers in the rules of pushes.
         public var pushes: PushStateMachine.Configuration
 
         /// The defaults: 60 s of talk with a warning 5 s before; 5 s for the sound device to open, 3 s to settle, 2 s for
-        /// a tone, 2 s to play out.
+        /// a tone, 1 s to play out, for the relay gives up a floor that nothing is said on after 5 s; 60 s to wait for the floor.
         public init(
             talkTimeLimit: Duration? = .seconds(60), talkTimeWarning: Duration = .seconds(5),
             activationLimit: Duration = .seconds(5), settleLimit: Duration = .seconds(3),
-            toneLimit: Duration = .seconds(2), playOutLimit: Duration = .seconds(2),
-            pushes: PushStateMachine.Configuration = .init()
+            toneLimit: Duration = .seconds(2), playOutLimit: Duration = .seconds(1),
+            waitingLimit: Duration = .seconds(60), pushes: PushStateMachine.Configuration = .init()
         ) {
             self.talkTimeLimit = talkTimeLimit
             self.talkTimeWarning = talkTimeWarning
@@ -32,6 +34,7 @@ extension ChannelManagerStateMachine {
             self.settleLimit = settleLimit
             self.toneLimit = toneLimit
             self.playOutLimit = playOutLimit
+            self.waitingLimit = waitingLimit
             self.pushes = pushes
         }
     }

@@ -19,7 +19,8 @@ extension ChannelManagerStateMachine {
         if transmission != nil {
             precondition(channel != nil && !isSuspended && !isShutDown, "I2: a transmission that had to end")
             precondition(
-                channel?.transmissionMode != .listenOnly && channel?.serviceStatus == .ready, "I2: not allowed")
+                channel?.transmissionMode != .listenOnly && (channel?.serviceStatus == .ready || isServiceAwaited),
+                "I2: not allowed")
             precondition(
                 channel?.transmissionMode == .fullDuplex || activeRemoteParticipant == nil,
                 "I4: both ways in half duplex"
@@ -29,7 +30,8 @@ extension ChannelManagerStateMachine {
             precondition(transmission == nil && capture == .idle, "I1: recording while waiting for the floor")
             precondition(channel != nil && !isSuspended && !isShutDown, "I2: waiting that had to end")
             precondition(
-                channel?.transmissionMode != .listenOnly && channel?.serviceStatus == .ready, "I2: waiting in vain")
+                channel?.transmissionMode != .listenOnly && (channel?.serviceStatus == .ready || isServiceAwaited),
+                "I2: waiting in vain")
         }
         if sessionTold {
             precondition(channel != nil && !isSuspended, "I6: a session that had to end")

@@ -35,9 +35,11 @@ extension ChannelManagerStateMachine {
             }
         case .setServiceStatus(let status, let uuid):
             set(uuid, identifier) { machine, channel in
-                guard channel.serviceStatus != status else { return }
-                machine.channel?.serviceStatus = status
-                machine.actions.append(.notice(.serviceStatusChanged(status)))
+                if channel.serviceStatus != status {
+                    machine.channel?.serviceStatus = status
+                    machine.actions.append(.notice(.serviceStatusChanged(status)))
+                }
+                machine.isServiceAwaited = false
                 guard status != .ready else { return }
                 machine.endTransmission(.serviceStatus(status), capture: .immediately, at: now)
             }

@@ -27,6 +27,7 @@ extension ChannelManagerStateMachine {
         cutTail()
         pendingTone = nil
         activationBlocked = false
+        isServiceAwaited = channel?.serviceStatus != .ready
         if floor == .queueable { return wait(source, identifier, position: nil, at: now) }
         // Who speaks no more is only heard still: that gives way to who speaks now.
         if channel?.transmissionMode == .halfDuplex { clearParticipant() }
@@ -101,7 +102,7 @@ extension ChannelManagerStateMachine {
                 : "the program that talks on this channel does not run; start it"
             return (PTChannelError(.transmissionNotAllowed, explanation: explanation), true)
         }
-        if channel.serviceStatus != .ready {
+        if channel.serviceStatus != .ready, floor != .reconnecting || channel.media != .daemon {
             let explanation = "the channel's service is \(channel.serviceStatus); try again when it is ready"
             return (PTChannelError(.transmissionNotAllowed, explanation: explanation), true)
         }

@@ -11,6 +11,9 @@ public enum FloorOutlook: Hashable, Sendable {
     case idle
     /// Somebody has it, and a begin can wait until it is free.
     case queueable
+    /// The way to the others is lost and may be back in a moment. A begin is held for it by whoever carries it, who refuses it
+    /// when it does not come; so it begins though the service is not ready.
+    case reconnecting
 }
 
 extension ChannelManagerStateMachine {
@@ -24,15 +27,24 @@ extension ChannelManagerStateMachine {
         public internal(set) var position: Int?
         /// The floor is this device's: it begins when nobody is heard any more, and at this time at the latest.
         var beginsBy: Instant?
-        let request: RequestIdentifier?
+        /// Nobody is known to stand there waiting for longer than that; nil: a finger is on a button.
+        let endsAt: Instant?
     }
 
     mutating func wait(
         _ source: PTChannelTransmitRequestSource, _ request: RequestIdentifier?, position: Int?, at now: Instant
     ) {
-        waiting = Waiting(source: source, since: now, position: position, request: request)
+        let endsAt = source == .handsfreeButton ? nil : now + configuration.waitingLimit
+        waiting = Waiting(source: source, since: now, position: position, endsAt: endsAt)
         pendingTone = .waiting
         actions.append(.notice(.waitingForFloor(position: position)))
+        // Nobody is to wait for an answer for as long as others talk.
+        complete(request)
+    }
+
+    mutating func waitingIsTooLong() {
+        let explanation = "others spoke for \(configuration.waitingLimit); try again"
+        endWaiting(.refused(PTChannelError(.transmissionInProgress, explanation: explanation)))
     }
 
     /// The relay lets the begin wait.
@@ -69,7 +81,7 @@ extension ChannelManagerStateMachine {
         cutTail()
         pendingTone = nil
         activationBlocked = false
-        begin(waiting.source, waiting.request, .afterGoAhead, at: now)
+        begin(waiting.source, nil, .afterGoAhead, at: now)
     }
 
     /// It does not begin any more.
@@ -78,7 +90,9 @@ extension ChannelManagerStateMachine {
         waiting = nil
         pendingTone = tone(after: cause, captureBegan: false)
         actions.append(.notice(.waitingEnded(cause)))
-        complete(ended.request, cause.error)
+        // The request was answered when it began to wait; its program is told how it went.
+        guard ended.source == .developerRequest, let error = cause.error, let uuid = channel?.uuid else { return }
+        tell(.failedToBeginTransmitting(uuid, error))
     }
 
     /// Why a message cannot be played again now; nil: it can.

@@ -95,6 +95,8 @@ public struct ChannelManagerStateMachine: Sendable {
     var sessionTold = false
     /// The device failed for the present purpose: it is tried again for the next one, not in a loop.
     var activationBlocked = false
+    /// What began or waits did so before the service was ready, and ends when it is told again that it is not.
+    var isServiceAwaited = false
     /// Sounds as soon as the session is active and nothing is being recorded.
     var pendingTone: ChannelTone?
     /// A begin has been told, and its `transmissionAudioFinished` not yet.
@@ -138,7 +140,7 @@ public struct ChannelManagerStateMachine: Sendable {
             if let endsAt = transmission.endsAt { deadlines.append(endsAt) }
             if let beginsBy = transmission.captureBeginsBy { deadlines.append(beginsBy) }
         }
-        if let beginsBy = waiting?.beginsBy { deadlines.append(beginsBy) }
+        if let waiting, let due = waiting.beginsBy ?? waiting.endsAt { deadlines.append(due) }
         switch audioSession {
         case .activating(let until), .deactivating(let until): deadlines.append(until)
         case .active, .inactive: break
@@ -193,7 +195,11 @@ public struct ChannelManagerStateMachine: Sendable {
             endTransmission(.audioFailed(reason: reason), capture: .discarding, at: now)
         }
         if case .tail(let until) = capture, until <= now { cutTail() }
-        if let beginsBy = waiting?.beginsBy, beginsBy <= now { clearParticipant() }
+        if let beginsBy = waiting?.beginsBy {
+            if beginsBy <= now { clearParticipant() }
+        } else if let endsAt = waiting?.endsAt, endsAt <= now {
+            waitingIsTooLong()
+        }
         if let tonesUntil, tonesUntil <= now { self.tonesUntil = nil }
         handlePushes(.deadlineReached, at: now)
         switch audioSession {

@@ -50,7 +50,7 @@ public struct RealTimeKit: Sendable {
     /// Gives a thread of this process SCHED_RR at `priority`.
     ///
     /// The whole process gets RLIMIT_RTTIME, as rtkit demands: one of its real-time threads that computed for longer than 200 ms
-    /// without a pause would end it.
+    /// without a pause would end it. One that has come three quarters there becomes an ordinary thread instead, for good.
     /// - Parameters:
     ///   - thread: Its id by gettid(2).
     ///   - priority: 1…99; rtkit gives up to 20, unless it is told otherwise.
@@ -68,6 +68,12 @@ public struct RealTimeKit: Sendable {
                 destination: Self.name, path: Self.path, interface: Self.name, method: "MakeThreadRealtimeWithPID",
                 arguments: [.uint64(UInt64(getpid())), .uint64(UInt64(thread)), .uint32(UInt32(priority))])
         } catch { throw Self.problem(error) }
+    }
+
+    /// Has `handler` called whenever the bus is there (again), for as long as the connection lives; now, too, if it is.
+    func whenBusIsThere(_ handler: @escaping @Sendable () -> Void) async {
+        // The bus owns its own name for as long as it can be reached. Nothing else is wanted of the watch.
+        _ = try? await bus.watchName("org.freedesktop.DBus") { if $0 != nil { handler() } }
     }
 
     /// A number that rtkit tells; nil when it tells it as none.

@@ -11,6 +11,7 @@ public final class RealTimeRequests: Sendable {
     private struct State {
         var waiting: [(thread: Int32, priority: Int32)] = []
         var isAsking = false
+        var watchesBus = false
     }
 
     private let kit: RealTimeKit
@@ -51,6 +52,7 @@ public final class RealTimeRequests: Sendable {
                 try await kit.makeRealTime(thread: next.thread, priority: next.priority)
                 logger.debug("real-time priority by rtkit", metadata: ["thread": "\(next.thread)"])
             } catch .notConnected {
+                await askWhenBusIsThere()
                 return
             } catch {
                 logger.info(
@@ -58,6 +60,18 @@ public final class RealTimeRequests: Sendable {
                     metadata: ["why": "\(error)"])
             }
             state.withLock { $0.waiting.removeAll { $0.thread == next.thread } }
+        }
+    }
+
+    private func askWhenBusIsThere() async {
+        let isNew = state.withLock { state in
+            defer { state.watchesBus = true }
+            return !state.watchesBus
+        }
+        guard isNew else { return }
+        await kit.whenBusIsThere { [weak self] in
+            guard let self else { return }
+            Task { await self.ask() }
         }
     }
 }

@@ -10,7 +10,7 @@ import Synchronization
 /// It lives on the loop of those who speak and hear; files are written by a thread of its own, which sleeps while nobody talks. When
 /// the disk is slow the queue between the two fills and what does not fit is dropped, with one warning: speech is never disturbed.
 public actor Recorder {
-    /// Events that wait for the disk: half a minute of two voices in packets of 20 ms, 4 MB at most.
+    /// Events that wait for the disk: 15 s of two voices in packets of 10 ms, 4 MB at most.
     public static let eventsMax = 3_000
     /// Packets that are handed over together: half a second of 10 ms.
     static let batchMax = 50

@@ -40,6 +40,8 @@ extension RelayClientCore {
     mutating func floorTaken(
         _ taken: ServerMessage.FloorTaken, isLate: Bool = false, at now: Instant
     ) -> [Action] {
-        listen(.floorTaken(members.named(taken.talker), ssrc: taken.ssrc, keyID: taken.keyID, isLate: isLate), at: now)
+        announcedKeyID = taken.keyID
+        return listen(
+            .floorTaken(members.named(taken.talker), ssrc: taken.ssrc, keyID: taken.keyID, isLate: isLate), at: now)
     }
 }

@@ -9,6 +9,9 @@ import RelayProtocol
 /// events. `RelayClient` carries them over QUIC; a simulation carries them over a network of its own. Not `Sendable`:
 /// it holds keys in use.
 public struct RelayClientCore {
+    /// Who is back after so long at most hears a burst that began meanwhile from its start: as long as talkers wait for their link, and
+    /// for the answer after it.
+    public static let shortAbsence: Duration = .seconds(3)
     /// The most members that are remembered; further ones are heard, but not listed.
     public static let membersMaximum = 4_096
 
@@ -21,6 +24,9 @@ public struct RelayClientCore {
     var downlink = DownlinkStateMachine()
     private var pushes = PushRegistrations()
     var session: MediaSession?
+    private var lostAt: Instant?
+    /// The key id of the burst that was announced last.
+    var announcedKeyID: UInt64?
     var members = MemberList()
 
     /// A client that is not started.
@@ -79,7 +85,9 @@ public struct RelayClientCore {
         case .mediaLost(let number): return repair(.lost(datagram: number), at: now)
         case .repaired(let request, let packets, let isEnd):
             return receiveRepaired(packets, request: request, isEnd: isEnd, at: now)
-        case .begin(let id, let priority): return speak(.begin(id, priority: priority), at: now)
+        case .begin(let id, let priority):
+            // Who speaks does not wait for the time of the next attempt.
+            return steer(.wanted, at: now) + speak(.begin(id, priority: priority), at: now)
         case .frame(let frame): return speak(.frame(frame), at: now)
         case .end: return speak(.end, at: now)
         case .abort: return speak(.abort, at: now)
@@ -113,14 +121,16 @@ public struct RelayClientCore {
                 session = nil
                 actions.append(.close(code))
             case .linkLost:
+                lostAt = now
                 actions +=
                     repair(.linkLost, at: now) + speak(.linkLost, at: now) + listen(.linkLost, at: now)
                     + push(.linkLost, at: now)
                 members = MemberList()
             case .tell(let state):
                 switch state {
-                case .stopped, .unavailable(_, retryAfter: nil): actions += speak(.linkClosed, at: now)
-                case .connecting, .ready, .unavailable: break
+                case .ready: break
+                case _ where state.mayBeReadySoon: actions += speak(.linkComing, at: now)
+                case .connecting, .stopped, .unavailable: actions += speak(.linkClosed, at: now)
                 }
                 actions.append(.tell(.state(state)))
             }
@@ -184,7 +194,12 @@ public struct RelayClientCore {
         actions.append(.tell(.members([own] + others, own: own)))
         actions.append(.tell(.floorQueueOffered(welcome.hasFloorQueue)))
         actions += speak(.linkReady, at: now) + push(.linkReady, at: now)
-        if let taken = welcome.floor { actions += floorTaken(taken, isLate: true, at: now) }
+        // What was said while the link was lost is not lost. A burst that was heard before goes on from where it is.
+        let wasHere = lostAt.map { now - $0 <= Self.shortAbsence } ?? false
+        lostAt = nil
+        if let taken = welcome.floor {
+            actions += floorTaken(taken, isLate: !wasHere || taken.keyID == announcedKeyID, at: now)
+        }
         return actions
     }
 

@@ -25,6 +25,8 @@ public struct RelayClientStateMachine: Sendable {
         case connectionEnded(RelayLinkError)
         /// This machine's network has changed: what failed before may work now.
         case networkChanged
+        /// Somebody speaks, and has a moment for the link to come.
+        case wanted
         /// The relay broke the protocol.
         case violation(String)
         /// `nextDeadline` has come, or may have.
@@ -55,6 +57,10 @@ public struct RelayClientStateMachine: Sendable {
     public static let connectTimeout: Duration = .seconds(10)
     /// How long the relay may take to answer the join.
     public static let joinTimeout: Duration = .seconds(5)
+    /// An attempt older than this is begun anew for somebody who speaks: its packets are repeated ever more seldom.
+    public static let attemptIsOld: Duration = .seconds(1)
+    /// The same of an attempt that was begun for somebody who speaks: pressing again and again does not keep it from succeeding.
+    public static let wantedAttemptIsOld: Duration = .seconds(3)
 
     private enum State: Sendable, Equatable {
         case stopped
@@ -68,6 +74,10 @@ public struct RelayClientStateMachine: Sendable {
 
     private var state = State.stopped
     private var failures = 0
+    private var attemptedAt = Instant.zero
+    private var isWantedAttempt = false
+    /// The last attempt was refused: it is made again when its time has come, whoever wants it.
+    private var isRefused = false
 
     /// A link that is not started.
     public init() {}
@@ -121,6 +131,15 @@ public struct RelayClientStateMachine: Sendable {
             let soon = now + .milliseconds(Self.backoffMilliseconds[0])
             state = .waiting(until: min(until, soon), isFirm: false)
             return []
+        case (.waiting(let until, isFirm: false), .wanted) where !isRefused:
+            failures = 0
+            let soonest = attemptedAt + .milliseconds(Self.backoffMilliseconds[0])
+            state = .waiting(until: min(until, soonest), isFirm: false)
+            return now >= soonest ? connect(forSomebody: true, at: now) : []
+        case (.connecting, .wanted)
+        where now - attemptedAt >= (isWantedAttempt ? Self.wantedAttemptIsOld : Self.attemptIsOld):
+            failures = 0
+            return [.close(.none)] + connect(forSomebody: true, at: now)
         case (.waiting(let until, _), .deadline):
             return now >= until ? connect(at: now) : []
         case (.connecting(let deadline, _), .deadline):
@@ -135,14 +154,17 @@ public struct RelayClientStateMachine: Sendable {
             return lose(.protocolViolation(what), closing: .protocolViolation, at: now)
         case (.joining, .connected), (.ready, .connected), (.ready, .deadline), (.ready, .welcomed),
             (.ready, .refused), (.connecting, .welcomed), (.connecting, .refused), (_, .earlyDataOffered),
-            (_, .networkChanged),
+            (_, .networkChanged), (_, .wanted),
             (.waiting, _):
             return []
         }
     }
 
-    private mutating func connect(at now: Instant) -> [Action] {
+    private mutating func connect(forSomebody isWanted: Bool = false, at now: Instant) -> [Action] {
+        isWantedAttempt = isWanted
         state = .connecting(deadline: now + Self.connectTimeout, joinSent: false)
+        attemptedAt = now
+        isRefused = false
         return [.tell(.connecting), .connect]
     }
 
@@ -156,6 +178,7 @@ public struct RelayClientStateMachine: Sendable {
             case .other: .closedByRelay(phrase)
             }
         guard refusal.cause.isTemporary else { return halt(error, closing: .joinRefused) }
+        defer { isRefused = true }
         return lose(error, closing: .joinRefused, atLeast: min(refusal.retryAfter, Self.retryAfterMaximum), at: now)
     }
 
@@ -171,6 +194,7 @@ public struct RelayClientStateMachine: Sendable {
     ) -> [Action] {
         // Only the relay's own word halts a link; anyone on the path can make a handshake fail.
         if case .invitationRefused = error { return halt(error, closing: code) }
+        isRefused = error.isRefusal
         let lost: [Action] = state == .ready ? [.linkLost] : []
         let longest = Self.backoffMilliseconds.count - 1
         // Trying again at once would make two machines with one key fight, or hammer a relay that is not ours.

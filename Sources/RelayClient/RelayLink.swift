@@ -17,7 +17,8 @@ public protocol RelayLink: Actor {
     /// Connects and joins the channel, again and again after losses, until `leave`. No effect when started.
     func join()
 
-    /// Begins a burst: asks for the floor and holds the frames sent until it is granted.
+    /// Begins a burst: asks for the floor and holds the frames sent until it is granted. Without a link that
+    /// `RelayLinkState.mayBeReadySoon` it ends at once; else it waits for the link, for as long as for an answer.
     ///
     /// When `floorQueued` is told instead, what was sent is erased, and the burst waits for `floorGranted`, for as long as it is
     /// not ended: record no more until then, for what was captured before the grant is erased as well.
@@ -131,6 +132,15 @@ public enum RelayLinkState: Sendable, Equatable {
     case ready(channelName: String)
     /// Not connected; tries again after `retryAfter`, or waits for a new `join` when `nil`.
     case unavailable(RelayLinkError, retryAfter: Duration?)
+
+    /// Whether a burst that begins now may still be sent: the link is not ready, but nobody has refused it either.
+    public var mayBeReadySoon: Bool {
+        switch self {
+        case .connecting: true
+        case .unavailable(let error, let retryAfter): retryAfter != nil && !error.isRefusal
+        case .ready, .stopped: false
+        }
+    }
 }
 
 /// Why there is no link. The description tells the user what to do.
@@ -155,6 +165,14 @@ public enum RelayLinkError: Error, Sendable, Equatable, CustomStringConvertible 
     case protocolViolation(String)
     /// This machine could not open the connection.
     case system(String)
+
+    /// Whether somebody said no, who has to think otherwise before the next attempt succeeds; else the network may be all.
+    public var isRefusal: Bool {
+        switch self {
+        case .wrongRelayKey, .invitationRefused, .full, .versionMismatch, .replaced: true
+        case .unreachable, .closedByRelay, .lost, .protocolViolation, .system: false
+        }
+    }
 
     /// What is wrong and what to do, in one or two sentences.
     public var description: String {
@@ -211,7 +229,7 @@ public enum TransmissionEnd: Sendable, Equatable {
     case denied(FloorDenial)
     /// The floor was taken back. What was not sent yet is erased.
     case revoked(FloorRevocation)
-    /// `abortBurst` or `leave`.
+    /// `abortBurst` or `leave`; or `endBurst` while it waited for the floor, and nothing was sent.
     case aborted
     /// No answer to the floor request in time, or more audio held than allowed. Nothing was sent.
     case notAnswered

@@ -7,9 +7,11 @@ extension UplinkStateMachine {
     public enum Event: Sendable, Equatable {
         /// The link can carry bursts.
         case linkReady
+        /// There is no link, and it is being made: a burst that begins waits for it.
+        case linkComing
         /// The link is gone and may come back: a burst on the floor ends, one that waits for it goes on waiting.
         case linkLost
-        /// The link is gone for good: every burst ends.
+        /// There is no link, for good or by the relay's refusal: every burst ends, and none begins.
         case linkClosed
         /// A burst begins.
         case begin(BurstID, priority: UInt8)

@@ -5,22 +5,38 @@ import RelayProtocol
 /// The bursts of this end, in the order begun; one at a time is on the floor.
 ///
 /// A burst that ended before its grant is still sent whole once the grant comes, and the next press may begin
-/// meanwhile: it holds its frames until the one before it is done. A press that finds its relay restarted is asked
-/// again over the next connection, within the same bounds. Whatever happens, each burst ends with exactly one
+/// meanwhile: it holds its frames until the one before it is done. A press that finds no link, or loses it, waits for
+/// the next one as long as for an answer. Whatever happens, each burst ends with exactly one
 /// `transmissionEnded` (invariant I2), and each of its frames is sent, erased or dropped, and counted (I5).
 public struct UplinkStateMachine: Sendable {
     /// The most audio held for a burst that waits for the floor: 1 s at 48 kHz.
     public static let heldSamplesMaximum: UInt32 = 48_000
     /// The most frames held, whatever their length.
     public static let heldFramesMaximum = 400
-    /// How long an answer to a floor request is awaited.
+    /// So many times more is held of a burst that waits, or waited, for the link, the 2 s of a gap besides the second; and of one
+    /// that has the floor, whose frames come all at once when this machine was held up.
+    public static let heldFactorMaximum = 3
+    /// How long an answer to a floor request is awaited, and how long the link.
     public static let answerTimeout: Duration = .seconds(2)
+    /// How long an answer is awaited at least when waiting for the link has taken most of `answerTimeout`.
+    public static let answerTimeoutAfterLink: Duration = .seconds(1)
     /// The most bursts on their way at one time.
     public static let burstsMaximum = 4
     /// Held frames are sent this much at a time: 40 ms of audio at 48 kHz…
     public static let catchUpSamples: UInt32 = 1_920
     /// …and then so much later the next: 8 times faster than real time, whatever their length.
     public static let catchUpInterval: Duration = .milliseconds(5)
+
+    /// Two frames of one burst that are so much further apart than the first is long have lost what was between them.
+    static let gapMinimum: Duration = .milliseconds(5)
+
+    private enum Link: Sendable, Equatable {
+        /// There is none, and none comes by itself, or not soon.
+        case closed
+        /// There is none now; it is being made.
+        case coming
+        case ready
+    }
 
     private enum Phase: Sendable, Equatable {
         /// Not asked for yet: another burst is before it, or there is no link.
@@ -36,8 +52,11 @@ public struct UplinkStateMachine: Sendable {
         let priority: UInt8
         var requestID = FloorRequestID(rawValue: 0)
         var phase = Phase.pending
-        /// Since when it is the first in the row.
+        /// Since when it is the first in the row, or has no link.
         var waitingSince = Instant.zero
+        var askedAt = Instant.zero
+        /// It had to wait for the link: more of it is held.
+        var hasMissedLink = false
         var held: [OutgoingFrame] = []
         var heldSamples: UInt32 = 0
         var hasEnded = false
@@ -54,9 +73,24 @@ public struct UplinkStateMachine: Sendable {
             self.id = id
             self.priority = priority
         }
+
+        mutating func missLink(at now: Instant) {
+            hasMissedLink = true
+            if waitingSince == .zero { waitingSince = now }
+        }
+
+        var isHeldTooMuch: Bool {
+            let factor = hasMissedLink || phase == .granted ? heldFactorMaximum : 1
+            return heldSamples > heldSamplesMaximum * UInt32(factor) || held.count > heldFramesMaximum * factor
+        }
+
+        var answerIsDue: Instant {
+            let due = waitingSince + answerTimeout
+            return hasMissedLink ? max(due, askedAt + answerTimeoutAfterLink) : due
+        }
     }
 
-    private var isLinkReady = false
+    private var link = Link.closed
     private var bursts: [Burst] = []
     private var lastRequestID = FloorRequestID(rawValue: 0)
     private var nextSequence: UInt16
@@ -82,7 +116,8 @@ public struct UplinkStateMachine: Sendable {
     public var nextDeadline: Instant? {
         guard let burst = bursts.first else { return nil }
         switch burst.phase {
-        case .pending, .asked: return burst.waitingSince + Self.answerTimeout
+        case .pending: return burst.waitingSince + Self.answerTimeout
+        case .asked: return burst.answerIsDue
         case .waiting: return nil
         case .granted: return burst.held.isEmpty ? nil : burst.windowStart + Self.catchUpInterval
         }
@@ -92,8 +127,11 @@ public struct UplinkStateMachine: Sendable {
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
         switch event {
         case .linkReady:
-            isLinkReady = true
+            link = .ready
             return askForNext(at: now)
+        case .linkComing:
+            if link == .closed { link = .coming }
+            return []
         case .linkLost: return linkLost(at: now)
         case .linkClosed: return linkClosed()
         case .begin(let id, let priority): return begin(id, priority: priority, at: now)
@@ -116,13 +154,15 @@ public struct UplinkStateMachine: Sendable {
 
     private mutating func begin(_ id: BurstID, priority: UInt8, at now: Instant) -> [Action] {
         let actions = end(at: now)
-        guard isLinkReady else {
+        guard link != .closed else {
             return actions + [.tell(.transmissionEnded(id, .linkUnavailable, TransmissionReport()))]
         }
         guard bursts.count < Self.burstsMaximum else {
             return actions + [.tell(.transmissionEnded(id, .tooManyBursts, TransmissionReport()))]
         }
-        bursts.append(Burst(id: id, priority: priority))
+        var burst = Burst(id: id, priority: priority)
+        if link == .coming { burst.missLink(at: now) }
+        bursts.append(burst)
         return actions + askForNext(at: now)
     }
 
@@ -143,9 +183,7 @@ public struct UplinkStateMachine: Sendable {
         }
         bursts[last].held.append(frame)
         bursts[last].heldSamples += frame.samples
-        if bursts[last].heldSamples > Self.heldSamplesMaximum || bursts[last].held.count > Self.heldFramesMaximum {
-            return overflow(last, at: now)
-        }
+        if bursts[last].isHeldTooMuch { return overflow(last, at: now) }
         return last == 0 ? sendHeld(at: now) : []
     }
 
@@ -153,11 +191,12 @@ public struct UplinkStateMachine: Sendable {
     private mutating func overflow(_ index: Int, at now: Instant) -> [Action] {
         guard index == 0 else {
             let burst = bursts.remove(at: index)
-            return [ended(burst, .notAnswered)]
+            return [ended(burst, link == .ready ? .notAnswered : .linkUnavailable)]
         }
         switch bursts[0].phase {
-        case .pending: return finishCurrent(isLinkReady ? .notAnswered : .linkUnavailable, at: now)
-        case .asked, .waiting, .granted: return [release(0)] + finishCurrent(.notAnswered, at: now)
+        case .pending: return finishCurrent(link == .ready ? .notAnswered : .linkUnavailable, at: now)
+        case .asked, .waiting: return [release(0)] + finishCurrent(.notAnswered, at: now)
+        case .granted: return [release(0)] + finishCurrent(.revoked(.other("this machine is held up")), at: now)
         }
     }
 
@@ -171,7 +210,8 @@ public struct UplinkStateMachine: Sendable {
         guard bursts[0].held.isEmpty else { return sendHeld(at: now) }
         switch bursts[0].phase {
         case .pending: return finishCurrent(.completed, at: now)
-        case .asked, .waiting: return [release(0)] + finishCurrent(.completed, at: now)
+        case .asked: return [release(0)] + finishCurrent(.completed, at: now)
+        case .waiting: return [release(0)] + finishCurrent(.aborted, at: now)
         case .granted: return sendHeld(at: now)
         }
     }
@@ -211,8 +251,9 @@ public struct UplinkStateMachine: Sendable {
     }
 
     private mutating func linkLost(at now: Instant) -> [Action] {
-        isLinkReady = false
+        link = .coming
         guard let burst = bursts.first else { return [] }
+        for index in bursts.indices { bursts[index].missLink(at: now) }
         switch burst.phase {
         case .pending: return []
         case .asked:
@@ -228,7 +269,7 @@ public struct UplinkStateMachine: Sendable {
     }
 
     private mutating func linkClosed() -> [Action] {
-        isLinkReady = false
+        link = .closed
         defer { bursts = [] }
         return bursts.map { ended($0, .linkUnavailable) }
     }
@@ -248,9 +289,10 @@ public struct UplinkStateMachine: Sendable {
     private mutating func askForNext(at now: Instant) -> [Action] {
         guard let burst = bursts.first, burst.phase == .pending else { return [] }
         if burst.waitingSince == .zero { bursts[0].waitingSince = now }
-        guard isLinkReady else { return [] }
+        guard link == .ready else { return [] }
         lastRequestID = lastRequestID.next
         bursts[0].requestID = lastRequestID
+        bursts[0].askedAt = now
         bursts[0].phase = .asked
         return [.requestFloor(lastRequestID, priority: burst.priority)]
     }
@@ -279,9 +321,10 @@ public struct UplinkStateMachine: Sendable {
         return actions
     }
 
-    /// Gives the frame its sequence number and time stamp. Between bursts the RTP clock goes on with the microphone's.
+    /// Gives the frame its sequence number and time stamp. Between bursts, and where the microphone has lost something, the RTP
+    /// clock goes on with the microphone's.
     private mutating func place(_ frame: OutgoingFrame, isFirst: Bool) -> MediaFrame {
-        if isFirst, let lastFrameAt, frame.capturedAt > lastFrameAt {
+        if let lastFrameAt, frame.capturedAt > lastFrameAt + (isFirst ? .zero : Self.gapMinimum) {
             let pause = (frame.capturedAt - lastFrameAt).nanoseconds / 1_000 * 48 / 1_000
             nextTimestamp &+= UInt32(truncatingIfNeeded: pause)
         }

@@ -11,8 +11,8 @@ struct Monitor: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Print what happens, line by line, until interrupted.",
         discussion: """
-            At first it shows what 'pttctl status' does. With --json it does not, and each line is an object; its 't' is CLOCK_MONOTONIC \
-            in nanoseconds.
+            At first it shows what 'pttctl status' does, and on a terminal a bar while the microphone records. With --json it does \
+            neither, and each line is an object; its 't' is CLOCK_MONOTONIC in nanoseconds.
             """)
 
     @OptionGroup var options: BusOptions
@@ -24,14 +24,28 @@ struct Monitor: AsyncParsableCommand {
                 of: (Instant, DaemonClient.Event).self, bufferingPolicy: .bufferingNewest(1_024))
             try await daemon.watch { feed.yield((.now, $0)) }
             if !json { for line in Status.lines(await daemon.snapshot) { Console.say(line.plain(limit: 1_024)) } }
+            var bar = LevelLine()
             for await (time, event) in events {
-                for happening in Self.happenings(event) {
+                let happenings = Self.happenings(event)
+                let size = json ? nil : TerminalSize.ofOutput
+                if let size, !happenings.isEmpty { Console.draw(bar.hidden(size)) }
+                for happening in happenings {
                     Console.say(
                         json
                             ? try jsonText(happening.at(time))
                             : "\(Self.clock())  \(happening.text.plain(limit: 1_024))")
                 }
+                if let size, let level = Self.level(event) { Console.draw(bar.shown(level, size)) }
             }
+        }
+    }
+
+    /// How loud own speech is after it; nil: that is not what it is about.
+    static func level(_ event: DaemonClient.Event) -> Double? {
+        switch event {
+        case .changed(_, let new): new.activeChannel?.properties.inputLevel ?? ChannelProperties.inputLevelOff
+        case .running(false): ChannelProperties.inputLevelOff
+        case .running(true), .transmissionFailed, .accessory: nil
         }
     }
 
@@ -96,6 +110,14 @@ struct Monitor: AsyncParsableCommand {
             if channel.transmissionMode != before.transmissionMode {
                 let mode = ModeName.text(channel.transmissionMode)
                 result.append(Happening("mode", "mode \(mode)", detail: mode))
+            }
+            if channel.queuePosition != before.queuePosition {
+                let place = channel.queuePosition
+                if place > 0 {
+                    result.append(Happening("waiting", "waiting for the floor, place \(place)", detail: "\(place)"))
+                } else if !channel.transmitting {
+                    result.append(Happening("waitingEnded", "no longer waiting for the floor"))
+                }
             }
             if channel.transmitting != before.transmitting {
                 result.append(

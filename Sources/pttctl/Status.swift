@@ -56,7 +56,11 @@ struct Status: AsyncParsableCommand {
 
     static func doing(_ channel: ChannelProperties) -> String {
         var parts: [String] = []
+        if channel.queuePosition > 0 { parts.append("waiting for the floor, place \(channel.queuePosition)") }
         if channel.transmitting { parts.append("transmitting (\(channel.transmitSource))") }
+        if channel.inputLevel > ChannelProperties.inputLevelOff {
+            parts.append("microphone \(channel.inputLevel) dBFS")
+        }
         if !channel.activeRemoteParticipant.isEmpty { parts.append("\(channel.activeRemoteParticipant) is speaking") }
         return parts.isEmpty ? "nobody is speaking" : parts.joined(separator: ", ")
     }

@@ -1,6 +1,7 @@
 // pttctl talk: a talk key for people without an accessory.
 import ArgumentParser
 import CLinux
+import DBus
 import Glibc
 import MonotonicTime
 import PTTBus
@@ -50,21 +51,38 @@ struct Talk: AsyncParsableCommand {
 
     /// Ends early, and with an error, when the transmission does.
     private func talk(_ daemon: DaemonClient, for duration: Duration) async throws {
-        let (failures, feed) = AsyncStream.makeStream(of: String.self, bufferingPolicy: .bufferingOldest(1))
-        try await daemon.watch { event in
-            if let why = Self.ending(event) { feed.yield(why) }
-        }
+        let (news, feed) = AsyncStream.makeStream(of: News.self, bufferingPolicy: .bufferingOldest(256))
+        try await Self.watch(daemon, feed)
         try await daemon.beginTransmitting()
-        let ending = Task {
-            try await Task.sleep(for: duration)
-            feed.finish()
-        }
-        defer { ending.cancel() }
-        for await why in failures {
-            Console.complain("pttctl: the transmission ended: \(why)")
-            throw ExitCode.failure
+        feed.yield(.activity(await daemon.activity))
+        var ending: Task<Void, any Error>?
+        defer { ending?.cancel() }
+        for await item in news {
+            switch item {
+            // Waiting for the floor is no talking.
+            case .activity(let now) where now.isTransmitting && ending == nil:
+                ending = Task {
+                    try await Task.sleep(for: duration)
+                    feed.finish()
+                }
+            case .failed(let why):
+                Console.complain("pttctl: the transmission ended: \(why)")
+                throw ExitCode.failure
+            case .activity, .key, .answered: break
+            }
         }
         try await daemon.stopTransmitting()
+    }
+
+    private static func watch(
+        _ daemon: DaemonClient, _ feed: AsyncStream<News>.Continuation
+    ) async throws(DBusError) {
+        try await daemon.watch { event in
+            if let why = ending(event) { feed.yield(.failed(why)) }
+            guard case .changed(let old, let new) = event else { return }
+            let (before, now) = (TalkActivity(old), TalkActivity(new))
+            if now != before { feed.yield(.activity(now)) }
+        }
     }
 
     private func hold(_ daemon: DaemonClient, _ name: String) async throws {
@@ -80,10 +98,9 @@ struct Talk: AsyncParsableCommand {
         let (news, feed) = AsyncStream.makeStream(of: News.self, bufferingPolicy: .bufferingOldest(256))
         let reader = KeyReader(terminal: terminal, loop: daemon.loop, feed: feed)
         try await reader.start()
-        try await daemon.watch { event in
-            if let why = Self.ending(event) { feed.yield(.failed(why)) }
-        }
+        try await Self.watch(daemon, feed)
         var isTalking = false
+        var shown: TalkActivity?
         for await item in news {
             switch item {
             case .key(.pressed):
@@ -91,7 +108,12 @@ struct Talk: AsyncParsableCommand {
                 await daemon.press { feed.yield(.answered($0.map { "\($0)" })) }
             case .answered(nil):
                 isTalking = true
-                Console.say("● talking\r")
+                shown = await daemon.activity
+                shown?.tell()
+            case .activity(let now) where isTalking && now != shown:
+                shown = now
+                now.tell()
+            case .activity: break
             case .answered(let why?): Console.say("✗ \(why)\r")
             case .failed(let why) where isTalking:
                 isTalking = false
@@ -110,12 +132,39 @@ struct Talk: AsyncParsableCommand {
     }
 }
 
+/// What comes of a press that the daemon took.
+private struct TalkActivity: Sendable, Equatable {
+    var isTransmitting: Bool
+    var queuePosition: UInt32
+
+    init(_ snapshot: DaemonSnapshot) {
+        let channel = snapshot.activeChannel?.properties
+        isTransmitting = channel?.transmitting ?? false
+        queuePosition = channel?.queuePosition ?? 0
+    }
+
+    /// Says so; a press of which nothing is known yet says nothing.
+    func tell() {
+        if isTransmitting {
+            Console.say("● talking\r")
+        } else if queuePosition > 0 {
+            Console.say("… waiting, place \(queuePosition)\r")
+        }
+    }
+}
+
+extension DaemonClient {
+    fileprivate var activity: TalkActivity { TalkActivity(snapshot) }
+}
+
 /// What `pttctl talk` waits for.
 private enum News: Sendable {
     /// The user did something.
     case key(HeldKeyStateMachine.Output)
     /// The daemon answered a press: nil, or why not.
     case answered(String?)
+    /// The daemon tells what it does, or what it did has changed.
+    case activity(TalkActivity)
     /// A transmission was refused or ended by something else than a release.
     case failed(String)
 }

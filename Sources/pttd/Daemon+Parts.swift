@@ -117,6 +117,7 @@ extension Daemon {
                     case .endedBySystem: accessories.assumeIsolated { $0.transmissionEnded() }
                     }
                 })
+            await channel.setLevelHandler { level in publisher.assumeIsolated { $0.levelChanged(level) } }
             (self.channel, self.director, self.clock, self.bus, self.systemBus) = (
                 channel, director, clock, bus, systemBus
             )
@@ -141,7 +142,6 @@ extension Daemon {
             } catch {
                 logger.warning("no Bluetooth yet: BlueZ's bus is tried again and again", metadata: ["why": "\(error)"])
             }
-            await realTime.ask()
             await attempt("no Bluetooth: the bus does not tell of BlueZ", logger) { try await accessories.start() }
             await attempt("telephone calls are not noticed", logger) { try await calls.start() }
             await attempt("programs count as being in the foreground", logger) {
@@ -150,6 +150,8 @@ extension Daemon {
             await attempt("the machine's sleep is not noticed", logger) {
                 try await SleepMonitor.follow(systemBus) { sleeps($0) }
             }
+            // Last: a service that does not answer must not keep the button waiting.
+            await realTime.ask()
         }
 
         /// Ends everything. The channel is not left: the next start restores it.

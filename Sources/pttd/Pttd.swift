@@ -56,6 +56,8 @@ struct Pttd: ParsableCommand {
             sigaddset(&endings, SIGTERM)
             sigaddset(&endings, SIGINT)
             pthread_sigmask(SIG_BLOCK, &endings, nil)
+            // Each PCM belongs to one thread, so that alsa-lib needs no lock of its own around every call.
+            setenv("LIBASOUND_THREAD_SAFE", "0", 1)
             let daemon = try Daemon(settings, state: state, logger: logger)
             daemon.start()
             var ending: Int32 = 0

@@ -29,6 +29,8 @@ actor StatusPublisher {
     /// The most of them; the oldest are dropped.
     private static let failuresMax = 16
     private var isPublishing = false
+    private var level: Float?
+    private var isLevelDue = false
     private var waiting: [CheckedContinuation<Void, Never>] = []
 
     init(api: DaemonAPI, director: ChannelDirector) {
@@ -69,6 +71,19 @@ actor StatusPublisher {
         guard isServed, !isPublishing else { return }
         isPublishing = true
         Task { await self.publishAll() }
+    }
+
+    /// Own speech is so loud, or, nil, there is none. Told by itself: ten times a second everything else would be too much.
+    func levelChanged(_ new: Float?) {
+        level = new
+        guard isServed, !isLevelDue else { return }
+        isLevelDue = true
+        Task { await self.publishLevel() }
+    }
+
+    private func publishLevel() async {
+        isLevelDue = false
+        await api.update(inputLevel: ChannelProperties.inputLevel(level))
     }
 
     /// Told after the properties, which say already that nothing is transmitted.
@@ -160,6 +175,9 @@ extension ChannelProperties {
         transmissionMode = "\(channel.transmissionMode)"
         transmitting = snapshot.transmission != nil
         transmitSource = snapshot.transmission.map { "\($0.source)" } ?? ""
+        // The relay tells the place a moment after the press; the last place is better than none.
+        queuePosition = snapshot.waiting.map { UInt32(clamping: $0.position ?? 1) } ?? 0
+        inputLevel = Self.inputLevel(snapshot.inputLevel)
         activeRemoteParticipant = snapshot.activeRemoteParticipant?.name ?? ""
         accessoryButtonEventsEnabled = channel.accessoryButtonEventsEnabled
         self.owner = owner

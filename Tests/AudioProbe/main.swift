@@ -3,6 +3,9 @@
 //
 //   AudioProbe loop MICROPHONE SPEAKER HOLD_MS [BURSTS] [GAP_MS]   the microphone's frames are the speaker's packets
 //   AudioProbe allocations MICROPHONE SPEAKER FRAMES               allocations on the two threads within so many frames
+//   AudioProbe press MICROPHONE SPEAKER                            on standard input: 1 presses, 0 releases, t plays a tone,
+//                                                                  q ends
+//   AudioProbe busy MICROPHONE SPEAKER                             the same, while another pair of engines holds the devices
 //   AudioProbe open DEVICE                                         prepares it as a microphone, and as a speaker
 import Audio
 import CAllocationCounter
@@ -47,6 +50,7 @@ final class Loop {
     var captureEnded = 0
     var failed = false
     var quiet = false
+    var prepared = 0
 
     init(_ microphoneText: String, _ speakerText: String, logger: Logger) throws {
         microphone = try CaptureEngine(device: AudioDevice(microphoneText), logger: logger)
@@ -57,13 +61,18 @@ final class Loop {
     var interruptions: Int { microphone.statistics.overruns + speaker.statistics.underruns }
 
     func say(_ line: String) {
-        if !quiet { print(line) }
+        guard !quiet else { return }
+        print(line)
+        // Who reads waits for lines.
+        fflush(nil)
     }
 
     func take(_ output: CaptureOutput) {
         let now = Instant.now
         switch output {
-        case .prepared(let took): say("microphone-prepared ms=\(took.milliseconds)")
+        case .prepared(let took):
+            prepared += 1
+            say("microphone-prepared ms=\(took.milliseconds)")
         case .began(let burst, let first, let after):
             say("capture-began burst=\(burst) t=\(first.nanoseconds) after_ms=\(after.milliseconds)")
         case .frame(let frame):
@@ -96,7 +105,9 @@ final class Loop {
 
     func take(_ event: PlaybackEvent) {
         switch event {
-        case .prepared(let took): say("speaker-prepared ms=\(took.milliseconds)")
+        case .prepared(let took):
+            prepared += 1
+            say("speaker-prepared ms=\(took.milliseconds)")
         case .began(let burst, let first, let delay, let received):
             say(
                 "playback-began burst=\(burst) t=\(first.nanoseconds) delay_ms=\(delay.milliseconds) after_packet_ms=\((first - received).milliseconds)"
@@ -124,6 +135,43 @@ final class Loop {
             speaker.drain { take($0) }
         }
     }
+}
+
+/// Does what standard input says, while `holder` has the devices.
+func press(holder: Loop?) throws {
+    if let holder {
+        holder.quiet = true
+        holder.microphone.prepare()
+        holder.speaker.prepare()
+        holder.run(for: .seconds(5)) { holder.prepared >= 2 }
+    }
+    let loop = try Loop(arguments[2], arguments[3], logger: logger)
+    if holder == nil {
+        loop.microphone.prepare()
+        loop.speaker.prepare()
+        loop.run(for: .seconds(5)) { loop.prepared >= 2 || loop.failed }
+    }
+    loop.say("ready")
+    var isOver = false
+    while !isOver {
+        loop.run(for: .milliseconds(2))
+        var input = pollfd(fd: 0, events: Int16(POLLIN), revents: 0)
+        guard poll(&input, 1, 0) > 0 else { continue }
+        var key: UInt8 = 0
+        switch (read(0, &key, 1), key) {
+        case (1, UInt8(ascii: "1")):
+            loop.startedAt = .now
+            loop.microphone.start()
+        case (1, UInt8(ascii: "0")): loop.microphone.stop(tail: .zero)
+        case (1, UInt8(ascii: "t")): loop.speaker.play(.micOn)
+        case (1, UInt8(ascii: "q")): isOver = true
+        case (1, _): break
+        default: isOver = true
+        }
+    }
+    loop.microphone.close()
+    loop.speaker.close()
+    print("statistics \(loop.microphone.statistics) \(loop.speaker.statistics)")
 }
 
 do {
@@ -174,26 +222,8 @@ do {
         )
         loop.microphone.close()
         loop.speaker.close()
-    case "press" where arguments.count >= 4:
-        let loop = try Loop(arguments[2], arguments[3], logger: logger)
-        loop.microphone.prepare()
-        loop.speaker.prepare()
-        var isOver = false
-        while !isOver {
-            loop.run(for: .milliseconds(1))
-            var input = pollfd(fd: 0, events: Int16(POLLIN), revents: 0)
-            guard poll(&input, 1, 0) > 0 else { continue }
-            var key: UInt8 = 0
-            switch (read(0, &key, 1), key) {
-            case (1, UInt8(ascii: "1")): loop.microphone.start()
-            case (1, UInt8(ascii: "0")): loop.microphone.stop(tail: .zero)
-            case (1, _): break
-            default: isOver = true
-            }
-        }
-        loop.microphone.close()
-        loop.speaker.close()
-        print("statistics \(loop.microphone.statistics) \(loop.speaker.statistics)")
+    case "press" where arguments.count >= 4: try press(holder: nil)
+    case "busy" where arguments.count >= 4: try press(holder: Loop(arguments[2], arguments[3], logger: logger))
     case "open" where arguments.count >= 3:
         let loop = try Loop(arguments[2], arguments[2], logger: logger)
         loop.microphone.prepare()

@@ -87,6 +87,8 @@ import Testing
         #expect(bridge.handle(.link(.state(.ready(channelName: "x")))) == [.setServiceStatus(.unavailable)])
         #expect(bridge.handle(.programStatus(.ready)) == [.setServiceStatus(.ready)])
         #expect(bridge.handle(.link(.state(.connecting))) == [.setServiceStatus(.connecting)])
+        #expect(bridge.handle(.programStatus(.ready)).isEmpty, "no news")
+        #expect(bridge.handle(.programStatus(.unavailable)) == [.setServiceStatus(.unavailable)])
         #expect(bridge.handle(.programStatus(.ready)) == [.setServiceStatus(.connecting)])
     }
 }

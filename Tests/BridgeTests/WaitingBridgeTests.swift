@@ -94,5 +94,10 @@ import Testing
     @Test func whatListenersMissReachesTheEncoder() {
         var bridge = ready()
         #expect(bridge.handle(.link(.listenerLoss(percent: 12))) == [.setExpectedLoss(percent: 12)])
+        _ = bridge.handle(.link(.state(.connecting)))
+        #expect(
+            bridge.handle(.link(.state(.ready(channelName: "Local")))) == [
+                .setExpectedLoss(percent: 0), .setServiceStatus(.ready),
+            ], "a new connection is no worse than any")
     }
 }

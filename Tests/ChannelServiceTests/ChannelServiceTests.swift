@@ -51,6 +51,28 @@ import Testing
         await under.finish()
     }
 
+    @Test func theLevelIsToldWhileSomethingIsRecordedAndItsEndOnce() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        let levels = Shared<[Float?]>([])
+        await under.service.setLevelHandler { level in levels.withLock { $0.append(level) } }
+        for _ in 0..<2 {
+            try await under.begin()
+            await under.service.run { service in
+                for level: Float in [-20, -20, -18.5] { service.simulatedAudio.handler?(.level(level)) }
+            }
+            #expect(await under.service.snapshot.inputLevel == -18.5)
+            try await under.stop()
+            await under.service.run { $0.simulatedAudio.handler?(.captureEnded) }
+            #expect(await under.service.snapshot.inputLevel == nil)
+        }
+        // Each transmission begins with silence, and not with what the one before ended with.
+        #expect(levels.withLock { $0 } == [-96, -20, -18.5, nil, -96, -20, -18.5, nil])
+        #expect(await under.service.run { !$0.hasTimer }, "nothing wakes up for it")
+        await under.service.setLevelHandler(nil)
+        await under.finish()
+    }
+
     @Test func requestsFromWithinACallbackWaitForTheirTurn() async throws {
         let under = try ServiceUnderTest()
         let depth = Shared((now: 0, most: 0))

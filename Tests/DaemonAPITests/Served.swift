@@ -45,6 +45,8 @@ actor Controls: DaemonControls {
     var restoration: (@Sendable (Application) async -> Void)?
     var refusal: PTChannelError?
     var instantiationRefusal: PTInstantiationError?
+    private var isHoldingPresses = false
+    private var heldPresses: [CheckedContinuation<Void, Never>] = []
 
     init(_ loop: EventLoop) { self.loop = loop }
 
@@ -64,7 +66,17 @@ actor Controls: DaemonControls {
         // As in the daemon, a refused press is a press until it is let go, and a second one is no other.
         if !holders.contains(caller) { holders.append(caller) }
         presses += 1
+        if isHoldingPresses { await withCheckedContinuation { heldPresses.append($0) } }
         if let refusal { throw refusal }
+    }
+
+    /// Presses are not answered until `answerPresses`.
+    func holdPresses() { isHoldingPresses = true }
+
+    func answerPresses() {
+        isHoldingPresses = false
+        for press in heldPresses { press.resume() }
+        heldPresses = []
     }
 
     func releaseTalkKey(caller: String) async -> Bool {

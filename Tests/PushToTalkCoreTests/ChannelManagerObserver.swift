@@ -132,6 +132,11 @@ struct ChannelManagerObserver {
         if let tailSince, now > tailSince + .seconds(5) { violate("a tail without an end") }
         if capturing, device != .open { violate("recording with the device not open") }
         if waiting != (machine.waiting != nil) { violate("waiting is not what was told") }
+        if let waiting = machine.waiting, waiting.source != .handsfreeButton {
+            // With the floor there is a second of last words.
+            let due = machine.nextDeadline ?? Instant(nanoseconds: .max)
+            if due > waiting.since + .seconds(61) { violate("waiting that nobody may be waiting for") }
+        }
         if waiting, capturing || transmitting || joined == nil || !calls.isEmpty { violate("waiting that had to end") }
         if transmitting, joined == nil { violate("transmitting without a channel") }
         if transmitting, !calls.isEmpty { violate("transmitting during a call") }

@@ -71,6 +71,8 @@ actor ScriptedDaemon {
     private static func empty(_ type: DBusType) -> DBusValue {
         switch type {
         case .boolean: .boolean(false)
+        case .uint32: .uint32(0)
+        case .double: .double(0)
         case .objectPath: .objectPath("/")
         case .array(.byte): .bytes([])
         case .array(let element): .array(element, [])

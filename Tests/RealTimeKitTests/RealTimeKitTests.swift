@@ -57,7 +57,9 @@ import Testing
             #expect(asked.withLock { $0 } == [Asked(process: UInt64(getpid()), thread: 4711, priority: 10)])
             let limits = try String(decoding: readAll("/proc/self/limits"), as: UTF8.self).split(separator: "\n")
             let limit = try #require(limits.first { $0.hasPrefix("Max realtime timeout") })
-            #expect(limit.contains("10000000"), "\(limit)")
+            // A test before may have made it less. The soft limit comes first, and costs a thread its priority only.
+            let numbers = limit.split(separator: " ").compactMap { Int($0) }
+            #expect(numbers.count == 2 && numbers[0] < numbers[1] && numbers[1] <= 10_000_000, "\(limit)")
             await service.close()
         }
     }
@@ -98,7 +100,7 @@ import Testing
         }
     }
 
-    @Test func threadsThatWantItBeforeTheBusIsThereWaitAndAreAskedForLater() async throws {
+    @Test func threadsThatWantItBeforeTheBusIsThereWaitAndAreAskedForWhenItComes() async throws {
         try await withBus { fixture in
             let asked = Mutex<[Asked]>([])
             let service = try await serve(fixture) { question in asked.withLock { $0.append(question) } }
@@ -109,11 +111,7 @@ import Testing
             await requests.ask()
             #expect(requests.waiting == 2 && asked.withLock { $0.isEmpty })
             try await bus.connect()
-            // One of the questions of before may still be on its way to being refused.
-            for _ in 0..<1_000 where requests.waiting > 0 {
-                await requests.ask()
-                try await Task.sleep(for: .milliseconds(5))
-            }
+            #expect(try await eventually { requests.waiting == 0 })
             #expect(asked.withLock { $0.map(\.thread) } == [5, 6])
             await bus.close()
             await service.close()

@@ -134,6 +134,89 @@ import Testing
         await relay.server.stop()
     }
 
+    @Test func `what is said while the relay is being restarted is held, and heard whole`() async throws {
+        let relay = try await TestRelay()
+        let port = try #require(await relay.server.port)
+        let network = try await TestNetwork(to: port)
+        let alice = try await TestClient("Alice", try await relay.invitation().through(network))
+        try await alice.untilReady()
+        let start = alice.recorder.events.count
+        let (silent, nowhere) = try TestNetwork.socket()
+        await relay.server.stop()
+        let (_, lost) = try await alice.recorder.wait("the loss", from: start) {
+            if case .state(.unavailable) = $0 { true } else { nil }
+        }
+        try await network.redirect(to: nowhere)
+        let other = try await TestRelay(
+            port: port, channel: relay.channel, keys: relay.configuration.transportKeys)
+        let bob = try await TestClient.joined("Bob", other)
+        // She presses and speaks, and nobody answers yet.
+        async let said: Void = alice.talk(1, frames: 40)
+        try await Task.sleep(for: .milliseconds(50))
+        try await network.redirect(to: port)
+        try await said
+        #expect(try await alice.transmissionEnd(from: lost).0 == .completed)
+        try await bob.heardEnd()
+        #expect(bob.heard().map(\.[1]) == (0..<40).map { TestClient.payload(1, $0)[1] })
+        await other.server.stop()
+        _ = silent
+    }
+
+    @Test func `who comes back a moment after the talker hears the burst from its start`() async throws {
+        let relay = try await TestRelay()
+        let port = try #require(await relay.server.port)
+        let network = try await TestNetwork(to: port)
+        let alice = try await TestClient("Alice", try await relay.invitation())
+        let bob = try await TestClient("Bob", try await relay.invitation().through(network))
+        try await alice.untilReady()
+        try await bob.untilReady()
+        let (start, before) = (alice.recorder.events.count, bob.recorder.events.count)
+        let (silent, nowhere) = try TestNetwork.socket()
+        await relay.server.stop()
+        try await bob.recorder.wait("the loss", from: before) {
+            if case .state(.unavailable) = $0 { true } else { nil }
+        }
+        try await network.redirect(to: nowhere)
+        let other = try await TestRelay(
+            port: port, channel: relay.channel, keys: relay.configuration.transportKeys)
+        let ready = try await alice.untilReady(from: start)
+        // She speaks until he is back, and a little longer.
+        let back = Task { try await bob.untilReady(from: before) }
+        await alice.client.beginBurst(priority: 0)
+        var (count, rest) = (0, 20)
+        while rest > 0 {
+            let frame = OutgoingFrame(payload: TestClient.payload(1, count), samples: 960, capturedAt: .now)
+            await alice.client.send(frame)
+            count += 1
+            if count == 5 {
+                try await alice.recorder.wait("her first words", from: ready) {
+                    if case .firstPacketSent = $0 { true } else { nil }
+                }
+                try await network.redirect(to: port)
+            }
+            let events = bob.recorder.events.dropFirst(before)
+            if events.contains(where: { if case .state(.ready) = $0 { true } else { false } }) { rest -= 1 }
+            try #require(count < 2_000)
+            try await Task.sleep(for: .milliseconds(10))
+        }
+        await alice.client.endBurst()
+        _ = try await back.value
+        try await bob.heardEnd(from: before)
+        // On a machine that is so busy that he is away for longer he has missed something, and that is right.
+        let isShort = try absence(bob, from: before) < RelayClientCore.shortAbsence
+        #expect(bob.heard().count == count || !isShort, "\(bob.heard().count) of \(count)")
+        await other.server.stop()
+        _ = silent
+    }
+
+    /// From the first loss after `start` until the link was ready again.
+    private func absence(_ client: TestClient, from start: Int) throws -> Duration {
+        let timed = client.recorder.timed.dropFirst(start)
+        let lost = try #require(timed.first { if case .state(.unavailable) = $0.event { true } else { false } })
+        let ready = try #require(timed.first { if case .state(.ready) = $0.event { true } else { false } })
+        return ready.at - lost.at
+    }
+
     @Test func `a relay that does not answer a press and says nothing at all is given up for a new connection`()
         async throws
     {

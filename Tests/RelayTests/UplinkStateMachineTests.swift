@@ -122,6 +122,21 @@ private typealias Action = UplinkStateMachine.Action
         #expect(endings(actions).first?.2.erased == 51)
     }
 
+    @Test
+    mutating func `what comes all at once during the floor, after this machine was held up, is sent all the same`() {
+        _ = begin()
+        _ = machine.handle(.granted(first, duration: .seconds(60)), at: now)
+        var actions = send(150) + runDeadlines(for: .seconds(1))
+        #expect(media(actions).count == 150)
+        #expect(endings(actions).isEmpty)
+        // What is later than three seconds nobody should hear.
+        actions = send(154, from: 150)
+        #expect(actions.contains(.releaseFloor(first, lastSequence: 65_530 &+ 151)))
+        guard case .revoked? = endings(actions).first?.1 else {
+            return #expect(Bool(false), "\(endings(actions))")
+        }
+    }
+
     @Test mutating func `revocation ends the burst and names the last packet sent`() {
         _ = begin()
         _ = machine.handle(.granted(first, duration: .seconds(60)), at: now)
@@ -197,6 +212,20 @@ private typealias Action = UplinkStateMachine.Action
         #expect(media(rest).first?.marker == true)
         #expect(media(rest).first?.sequence == 65_534)
         #expect(media(rest).first?.timestamp == UInt32(20_200), "the RTP clock goes on through the pause")
+    }
+
+    @Test mutating func `what the microphone loses within a burst passes in its time stamps, and nothing else does`() {
+        _ = begin()
+        _ = machine.handle(.granted(first, duration: .seconds(60)), at: now)
+        var actions: [Action] = []
+        // 25 frames are lost between the second and the third; later ones are a little late by the clock.
+        for milliseconds in [0, 20, 540, 562, 581] {
+            let captured = Instant(nanoseconds: 5_000_000_000) + .milliseconds(milliseconds)
+            actions += machine.handle(.frame(.init(payload: [1], samples: 960, capturedAt: captured)), at: now)
+            actions += runDeadlines(for: .milliseconds(20))
+        }
+        #expect(media(actions).map(\.timestamp) == [1_000, 1_960, 26_920, 27_880, 28_840])
+        #expect(media(actions).map(\.marker) == [true, false, false, false, false])
     }
 
     @Test mutating func `bursts on their way are bounded`() {
@@ -280,6 +309,8 @@ private typealias Action = UplinkStateMachine.Action
             case 85..<90: take(machine.handle(.denied(request, .taken), at: now))
             case 90..<94: take(machine.handle(.revoked(request, .noMedia), at: now))
             case 94..<95: take(machine.handle(.linkLost, at: now))
+            case 95 where random.chance(20): take(machine.handle(.linkClosed, at: now))
+            case 96 where random.chance(50): take(machine.handle(.linkComing, at: now))
             default: take(machine.handle(.linkReady, at: now))
             }
         }
@@ -336,7 +367,7 @@ private typealias Action = UplinkStateMachine.Action
         _ = machine.handle(.queued(second, position: 1), at: now)
         let quiet = machine.handle(.end, at: now)
         #expect(quiet.first == .releaseFloor(second, lastSequence: nil))
-        #expect(endings(quiet).first?.1 == .completed)
+        #expect(endings(quiet).first?.1 == .aborted)
         #expect(machine.isIdle)
     }
 }

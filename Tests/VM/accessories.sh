@@ -79,6 +79,8 @@ check "bluetoothd has both adapters" until_true 60 two_adapters
 : > /run/pttd.log; chmod 644 /run/pttd.log
 check "pttd.service starts" systemctl start pttd || { tail -20 /run/pttd.log; exit 1; }
 
+# What the controllers and the kernel said to each other, for whoever has to find out why a step failed: btmon -r reads it.
+btmon -w $out/hci.btsnoop >/dev/null 2>&1 &
 python3 "$harness/accessories.py" $out || failures=$((failures + 1))
 
 # --- what came out

@@ -16,6 +16,9 @@ class Worker:
 
     async def send(self, command):
         answer = await self.proof.devices(self.name, command)
+        if command == 'release':
+            # A button that says again what is held is heard then, even if nobody heard the press.
+            self.told += [(int(t), True) for t in str(answer['repeats']).split(',') if t.isdigit()]
         if answer['receivers']:
             self.told.append((answer['t'], command == 'press'))
         else:
@@ -40,7 +43,7 @@ class Worker:
 def edges(told):
     """The edges that pttd has to report of what a button told: a press while down and a release while up are none, a drop is an up."""
     down, found = False, []
-    for _, state in told:
+    for _, state in sorted(told, key=lambda entry: entry[0]):
         if bool(state) != down:
             down = bool(state)
             found.append('down' if down else 'up')

@@ -115,6 +115,37 @@ import Testing
         }
     }
 
+    @Test("who waits for the floor is told the place, and talks for as long as asked once it is there")
+    func talkAfterWaiting() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon.start(fixture, joined: true)
+            await daemon.letWait()
+            let monitor = try Program.start(fixture, ["monitor"])
+            #expect(try await eventually { monitor.output.contains("Crew") })
+            let talk = try Program.start(fixture, ["talk", "--for", "0.05"])
+            #expect(try await eventually { monitor.output.contains("waiting for the floor, place 2") })
+            let status = try await Program.run(fixture, "status")
+            #expect(status.output.contains("waiting for the floor, place 2"))
+            try await Task.sleep(for: .milliseconds(150))
+            #expect(daemon.asked.all == ["press"], "nothing was said yet")
+            await daemon.show {
+                $0?.queuePosition = 0
+                $0?.transmitting = true
+                $0?.inputLevel = -23.4
+            }
+            #expect(try await talk.end() == 0)
+            #expect(daemon.asked.all == ["press", "release"])
+            let loud = try await Program.run(fixture, "status")
+            #expect(loud.output.contains("microphone -23.4 dBFS"))
+            let document = try await Program.run(fixture, "status", "--json").json(StatusDocument.self)
+            #expect(document.channels.first?.inputLevel == -23.4 && document.channels.first?.queuePosition == 0)
+            await daemon.show { $0?.queuePosition = 1 }
+            await daemon.show { $0?.queuePosition = 0 }
+            #expect(try await eventually { monitor.output.contains("no longer waiting for the floor") })
+            #expect(!monitor.output.contains("dBFS"), "a bar is for terminals")
+        }
+    }
+
     @Test("a daemon that ends while somebody talks ends that, and says so")
     func daemonEnds() async throws {
         try await withBus { fixture in

@@ -17,6 +17,7 @@ actor ScriptedDaemon: DaemonControls {
     nonisolated let inhibitors = Recorder<[Inhibitor]>()
     private var refusal: PTChannelError?
     private var refused: String?
+    private var isQueueing = false
     private(set) var channel: ChannelProperties?
     private(set) var api: DaemonAPI?
 
@@ -68,8 +69,15 @@ actor ScriptedDaemon: DaemonControls {
 
     // MARK: DaemonControls
 
+    /// Presses wait for the floor from now on.
+    func letWait() { isQueueing = true }
+
     func pressTalkKey(caller: String) async throws(PTChannelError) {
         try note("press")
+        guard !isQueueing else {
+            await show { $0?.queuePosition = 2 }
+            return
+        }
         await show { $0?.transmitting = true }
     }
 

@@ -2,8 +2,12 @@
 #define _GNU_SOURCE
 #include "CLinux.h"
 #include <errno.h>
+#include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #ifndef MCL_ONFAULT
 #define MCL_ONFAULT 4
@@ -16,12 +20,29 @@ int ptt_lock_all_memory(void) {
     return mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) == 0 ? 0 : errno;
 }
 
+static struct rlimit real_time_limit;
+
+// The thread that computed for too long goes on as an ordinary one. The kernel sends the signal to the thread that ran when the
+// limit was reached, and has raised the soft limit by a second, which is put back for the others.
+static void demote(int number) {
+    (void)number;
+    int kept = errno;
+    struct sched_param ordinary = {0};
+    syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &ordinary);
+    syscall(SYS_prlimit64, 0, RLIMIT_RTTIME, &real_time_limit, NULL);
+    errno = kept;
+}
+
 int ptt_limit_real_time(long long microseconds) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_RTTIME, &limit) != 0) return errno;
     rlim_t wanted = (rlim_t)microseconds;
-    if (limit.rlim_max != RLIM_INFINITY && limit.rlim_max <= wanted) return 0;
-    // The soft limit sends SIGXCPU, which ends the process as the hard one does; so they are one.
-    limit.rlim_cur = limit.rlim_max = wanted;
+    if (limit.rlim_max == RLIM_INFINITY || limit.rlim_max > wanted) limit.rlim_max = wanted;
+    // The hard limit kills the process; three quarters of it cost a thread its priority, no more.
+    limit.rlim_cur = limit.rlim_max / 4 * 3;
+    real_time_limit = limit;
+    struct sigaction action = {.sa_handler = demote, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    if (sigaction(SIGXCPU, &action, NULL) != 0) return errno;
     return setrlimit(RLIMIT_RTTIME, &limit) == 0 ? 0 : errno;
 }

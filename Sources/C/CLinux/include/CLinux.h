@@ -48,7 +48,7 @@ int ptt_thread_id(void);
 int ptt_lock_all_memory(void);
 
 // Sets RLIMIT_RTTIME to at most so many microseconds of processor without a pause in real-time threads, as rtkit asks; 0, or an
-// errno.
+// errno. A thread that comes near it is made an ordinary one (SIGXCPU is taken for that), before the limit ends the process.
 int ptt_limit_real_time(long long microseconds);
 
 // Has the Swift runtime hand jobs of its global executor to `hook` (swift/Runtime/Concurrency.h), a Swift function.

@@ -1,0 +1,189 @@
+// What becomes of the microphone's samples: waited for, counted into the burst that goes on, made frames, put out.
+import MonotonicTime
+
+#if canImport(Glibc)
+import Glibc
+#else
+import Musl
+#endif
+
+/// The bursts of a microphone, one at a time. Confined to the capture thread; allocates nothing after `init`.
+final class CaptureBurst {
+    /// What is to become of the burst, and of the device.
+    enum Progress {
+        case goesOn
+        /// All of it has been put out.
+        case isComplete
+        /// The device gives nothing.
+        case hasStalled
+    }
+
+    /// A device that gives nothing for so long has stalled.
+    private static let stallMax = Duration.seconds(2)
+    /// How long after the tail's end samples of before it may come.
+    private static let tailGrace = Duration.milliseconds(500)
+
+    private let rings: CaptureRings
+    private let framer: SpeechFramer
+    private let waitsForLevel: Bool
+    private var machine = CaptureStateMachine()
+    private var hearing = MicrophoneHearing()
+    /// Whether the microphone has been heard since it was set running.
+    private var hasHeard = false
+    private var lastSampleAt = Instant.zero
+
+    init(_ rings: CaptureRings, framer: SpeechFramer, waitsForLevel: Bool) {
+        self.rings = rings
+        self.framer = framer
+        self.waitsForLevel = waitsForLevel
+    }
+
+    /// Whether a burst goes on, so that the device is to run.
+    var isRunning: Bool { machine.isRunning }
+    /// Whether the burst's first sample is known.
+    var hasBegun: Bool { machine.firstSampleAt != nil }
+
+    // MARK: The device's life as the rules know it
+
+    func wantsPreparing() -> Bool { machine.prepare() }
+    func opened() { machine.opened() }
+    func unprepare() -> Bool { machine.unprepare() }
+
+    /// The device is set running.
+    func deviceStarts(at now: Instant) { lastSampleAt = now }
+
+    /// The device is lost; what comes back may have to be waited for again.
+    func deviceLost() { hasHeard = false }
+
+    // MARK: Beginning and ending
+
+    /// A press. What is left of a burst that goes on is put out, with its end, where that needs no stopping of the device.
+    func start(_ burst: UInt32, afterGoAhead: Bool, at now: Instant) -> CaptureStateMachine.StartResult {
+        if machine.isRunning { finish() } else { hasHeard = false }
+        hearing.begin(waitsForLevel: waitsForLevel && !hasHeard, afterGoAhead: afterGoAhead, at: now)
+        let result = machine.start(burst: burst, at: now, goesOn: hearing.isPassed)
+        framer.begin()
+        if case .goOn(let finished) = result {
+            putEnd(of: finished, .restarted)
+            if let first = machine.firstSampleAt { announce(first) }
+        }
+        return result
+    }
+
+    func goAhead(from instant: Instant) { hearing.goAhead(from: instant) }
+
+    /// A release: the burst ends with what is at the microphone at `end`.
+    func stop(end: Instant) -> Progress {
+        // What was said before the go-ahead is nobody's.
+        machine.stop(end: end) && !hearing.isPassed ? .isComplete : .goesOn
+    }
+
+    /// Puts out what was taken and is no frame yet, as the burst's last frame.
+    func finish() { framer.finish(in: machine) { put($0) } }
+
+    /// The burst is over, and the device has been stopped: who hears it may rely on I1.
+    func ended(_ reason: CaptureEnd, deviceOpen: Bool) {
+        let burst = machine.burst
+        machine.ended(deviceOpen: deviceOpen)
+        precondition(!machine.isRunning)
+        putEnd(of: burst, reason)
+    }
+
+    // MARK: Samples
+
+    /// The device gave `count` samples, the first of which was at the microphone at `first`. `isBroken`: some before them are
+    /// missing.
+    func take(_ samples: UnsafePointer<Float>, _ count: Int, first: Instant, isBroken: Bool, at now: Instant)
+        -> Progress
+    {
+        lastSampleAt = now
+        var dropped = 0
+        if !hearing.isPassed {
+            guard let early = hear(samples, count, first: first, at: now) else { return .goesOn }
+            dropped = early
+        }
+        if let began = machine.firstSampleAt {
+            if isBroken { bridgeGap(from: began, to: first) }
+        } else {
+            let begin = first + CaptureStateMachine.duration(Int64(dropped))
+            machine.began(at: begin)
+            announce(begin)
+        }
+        let taken = machine.take(count - dropped)
+        framer.append(samples + dropped, taken, in: machine) { put($0) }
+        guard machine.isComplete else { return .goesOn }
+        finish()
+        return .isComplete
+    }
+
+    /// The device gave nothing for a while.
+    func takeNothing(_ scratch: UnsafePointer<Float>, at now: Instant) -> Progress {
+        if !hearing.isPassed {
+            // A Bluetooth microphone may give nothing at all until its link runs.
+            _ = hear(scratch, 0, first: now, at: now)
+            if !hearing.isPassed { lastSampleAt = now }
+            return .goesOn
+        }
+        if now - lastSampleAt > Self.stallMax { return .hasStalled }
+        return endOverdue(at: now, grace: Self.tailGrace)
+    }
+
+    /// Ends the burst when its tail is over by the clock, whatever the device gave.
+    func endOverdue(at now: Instant, grace: Duration = .zero) -> Progress {
+        guard machine.isOverdue(at: now, grace: grace) else { return .goesOn }
+        finish()
+        return .isComplete
+    }
+
+    /// The samples while the microphone does not hear yet: how many come before the burst; nil: all.
+    private func hear(_ samples: UnsafePointer<Float>, _ count: Int, first: Instant, at now: Instant) -> Int? {
+        switch hearing.take(samples, count: count, first: first, at: now) {
+        case .wait: return nil
+        case .tell(let really):
+            hasHeard = true
+            var slot = CaptureSlot(kind: .hears)
+            slot.burst = machine.burst
+            slot.isHearing = really
+            slot.span = (now - machine.requestedAt).nanoseconds
+            rings.put(slot)
+            return nil
+        case .pass(let dropping): return dropping
+        }
+    }
+
+    /// Counts samples that were lost as silence.
+    private func bridgeGap(from began: Instant, to next: Instant) {
+        let lost = CaptureStateMachine.samples(next - began) - machine.position
+        guard lost > 0 else { return }
+        framer.appendGap(machine.take(Int(min(lost, Int64(Int32.max)))), in: machine) { put($0) }
+    }
+
+    // MARK: Out
+
+    private func put(_ frame: SpeechFramer.Frame) {
+        var slot = CaptureSlot(kind: .frame)
+        slot.burst = machine.burst
+        slot.isFirst = frame.isFirst
+        slot.isLast = frame.isLast
+        slot.level = frame.level
+        slot.position = UInt32(truncatingIfNeeded: frame.position)
+        slot.time = ((machine.firstSampleAt ?? .now) + CaptureStateMachine.duration(frame.position)).nanoseconds
+        let length = max(0, Int(frame.length))
+        rings.put(slot, frame: UnsafeRawBufferPointer(rebasing: framer.packet[..<length]), took: frame.took)
+    }
+
+    private func announce(_ first: Instant) {
+        var slot = CaptureSlot(kind: .began)
+        slot.burst = machine.burst
+        slot.time = first.nanoseconds
+        slot.span = (first - machine.requestedAt).nanoseconds
+        rings.put(slot)
+    }
+
+    private func putEnd(of burst: UInt32, _ reason: CaptureEnd) {
+        var slot = CaptureSlot(kind: .ended)
+        slot.burst = burst
+        slot.end = reason.rawValue
+        rings.put(slot)
+    }
+}

@@ -1,0 +1,125 @@
+// What passes between the owner of a speaker and its thread: packets and commands in, events out, counts.
+import MonotonicTime
+import Synchronization
+
+/// What the owner puts into the playback ring. A packet's payload is the slot's.
+enum PlaybackCommand: BitwiseCopyable {
+    case packet(sequence: UInt16, timestamp: UInt32, marker: Bool, receivedAt: Int64, isRepaired: Bool)
+    case end(lastSequence: UInt16)
+    case flush
+    case play(Tone)
+    case prepare
+}
+
+/// One slot of the ring of events.
+struct PlaybackSlot: BitwiseCopyable {
+    enum Kind: UInt8, BitwiseCopyable { case prepared, began, ended, toneBegan, toneEnded, lost, resumed, failed }
+
+    var kind: Kind
+    var tone = Tone.micOn
+    var end = PlaybackEnd.complete.rawValue
+    var fault = AudioFault(.open, 0)
+    var burst: UInt32 = 0
+    var time: Int64 = 0
+    var span: Int64 = 0
+    var receivedAt: Int64 = 0
+    var counts = PlaybackStatistics()
+
+    /// The slot as the owner sees it; nil for what is only logged. Allocates: for the owner's thread.
+    func event(device: AudioDevice) -> PlaybackEvent? {
+        let time = Instant(nanoseconds: time)
+        return switch kind {
+        case .prepared: .prepared(took: .nanoseconds(span))
+        case .began:
+            .began(
+                burst: burst, firstSampleAt: time, delay: .nanoseconds(span),
+                receivedAt: Instant(nanoseconds: receivedAt))
+        case .ended:
+            .ended(burst: burst, PlaybackEnd(rawValue: end) ?? .deviceFailed, counts, lastSampleAt: time)
+        case .toneBegan: .toneBegan(tone, firstSampleAt: time)
+        case .toneEnded: .toneEnded(tone, lastSampleAt: time)
+        case .lost, .resumed: nil
+        case .failed: .failed(AudioError(fault, device: device))
+        }
+    }
+}
+
+/// Two rings, two descriptors and the counts. Nothing in it blocks, allocates or locks.
+final class PlaybackRings: Sendable {
+    /// Packets and commands that wait for the thread: it takes them with every block, and later only while it opens a
+    /// device. As many packets as a repaired gap of 2 s and held speech of 1 s bring at once.
+    static let commandsMax = 320
+    /// Slots that packets leave free for commands.
+    private static let commandsReserve = 8
+    private static let eventsMax = 64
+
+    let eventReady: WakeDescriptor
+    private let wake: WakeDescriptor
+    private let commands = SPSCRing<PlaybackCommand>(capacity: commandsMax, payloadCapacity: opusPayloadMax)
+    private let events = SPSCRing<PlaybackSlot>(capacity: eventsMax, payloadCapacity: 0)
+    private let shutdown = Atomic<Bool>(false)
+    private let running = Atomic<Bool>(false)
+    /// Packets and commands that found no room, and events that found none.
+    private let refused = Atomic<Int>(0)
+    private let published = PublishedStatistics()
+
+    init() throws(AudioFault) {
+        eventReady = try WakeDescriptor()
+        wake = try WakeDescriptor()
+    }
+
+    /// Whether the device runs. From any thread; set by the playback thread.
+    var isRunning: Bool {
+        get { running.load(ordering: .acquiring) }
+        set { running.store(newValue, ordering: .releasing) }
+    }
+
+    var statistics: PlaybackStatistics {
+        var counts = published.load()
+        counts.dropped += refused.load(ordering: .relaxed)
+        return counts
+    }
+
+    // MARK: The owner's side
+
+    func enqueue(_ packet: ReceivedPacket) -> Bool {
+        let command = PlaybackCommand.packet(
+            sequence: packet.sequence, timestamp: packet.timestamp, marker: packet.marker,
+            receivedAt: packet.receivedAt.nanoseconds, isRepaired: packet.isRepaired)
+        let taken = packet.payload.withUnsafeBytes { commands.push(command, $0, reserve: Self.commandsReserve) }
+        if !taken { refused.add(1, ordering: .relaxed) }
+        wake.signal()
+        return taken
+    }
+
+    func command(_ command: PlaybackCommand) {
+        if !commands.push(command) { refused.add(1, ordering: .relaxed) }
+        wake.signal()
+    }
+
+    func shutDown() {
+        shutdown.store(true, ordering: .releasing)
+        wake.signal()
+    }
+
+    func next() -> PlaybackSlot? { events.pop { slot, _ in slot } }
+
+    // MARK: The thread's side
+
+    var isShutDown: Bool { shutdown.load(ordering: .acquiring) }
+
+    /// Gives every command that waits, with its payload, to `body`.
+    func takeCommands(_ body: (PlaybackCommand, UnsafeRawBufferPointer) -> Void) {
+        while commands.pop(body) != nil {}
+    }
+
+    /// Sleeps until the owner wants something, or until `deadline`. Returns whether it is the deadline that has come.
+    func wait(until deadline: Instant?) -> Bool { wake.wait(until: deadline) }
+
+    func put(_ slot: PlaybackSlot) {
+        if !events.push(slot) { refused.add(1, ordering: .relaxed) }
+        eventReady.signal()
+    }
+
+    func publish(_ counts: PlaybackStatistics) { published.store(counts) }
+}

@@ -1,0 +1,32 @@
+// Who holds a sound card, as an error tells it.
+import Glibc
+import Testing
+
+@testable import Audio
+
+@Suite struct DeviceHoldersTests {
+    @Test func whoHoldsACardIsToldByNameAndProcess() throws {
+        let proc = temporaryPath("proc")
+        defer { _ = Child(["rm", "-rf", proc])?.finish(within: .seconds(5)) }
+        for folder in ["", "/asound", "/4711", "/asound/card0", "/asound/card1", "/asound/card1/pcm0p"] {
+            mkdir(proc + folder, 0o700)
+        }
+        for folder in ["/asound/card0/pcm0c", "/asound/card0/pcm0c/sub0", "/asound/card1/pcm0p/sub0"] {
+            mkdir(proc + folder, 0o700)
+        }
+        symlink("card1", proc + "/asound/Device")
+        writeFile(proc + "/4711/comm", Array("aplay\n".utf8))
+        writeFile(proc + "/asound/card0/pcm0c/sub0/status", Array("closed\n".utf8))
+        writeFile(
+            proc + "/asound/card1/pcm0p/sub0/status",
+            Array("state: RUNNING\nowner_pid   : 4711\ntrigger_time: 1\n".utf8))
+        let holder = "aplay (process 4711, card 1)"
+        for name in ["default", "hw:1,0", "plughw:CARD=Device,DEV=0", "hw:1"] {
+            #expect(DeviceHolders.all(of: name, proc: proc) == [holder], "\(name)")
+        }
+        #expect(DeviceHolders.all(of: "hw:0,0", proc: proc).isEmpty)
+        #expect(DeviceHolders.all(of: "default", proc: "/no/such/proc").isEmpty)
+        let words = "\(AudioError.deviceBusy("alsa:hw:1", holders: [holder]))"
+        #expect(words.contains("aplay (process 4711, card 1) has it"))
+    }
+}

@@ -1,0 +1,310 @@
+// How a lost device is tried again: the rules, and the two workers by them on devices that go and come.
+import Glibc
+import MonotonicTime
+import TestSupport
+import Testing
+
+@testable import Audio
+
+@Suite(.serialized) struct DeviceRecoveryTests {
+    private let start = Instant.zero + .seconds(1_000)
+    private let gone = AudioFault(.transfer, ENODEV)
+    private let missing = AudioFault(.open, ENOENT)
+    private let busy = AudioFault(.open, EBUSY)
+
+    /// A device that is in use and gives samples.
+    private func flowing() -> DeviceRecovery {
+        var recovery = DeviceRecovery()
+        _ = recovery.handle(.began, at: start)
+        _ = recovery.handle(.flowed, at: start)
+        return recovery
+    }
+
+    @Test func aLostDeviceIsTriedAtOnceThenEverMoreRarelyAndThenGivenUpWithItsLastFault() {
+        var recovery = flowing()
+        var action = recovery.handle(.failed(gone), at: start)
+        #expect(action == .wait(isFirst: true) && recovery.nextDeadline == start)
+        var attempts: [Instant] = []
+        while let next = recovery.nextDeadline {
+            attempts.append(next)
+            action = recovery.handle(.due, at: next)
+            #expect(action == .open && recovery.nextDeadline == nil && recovery.isLost)
+            // It may also open and fail only then: no second limit for that.
+            action = recovery.handle(.failed(attempts.count % 2 == 0 ? missing : gone), at: next)
+            #expect(action != .wait(isFirst: true))
+        }
+        let pauses = zip(attempts, attempts.dropFirst()).map { $1 - $0 }
+        #expect(Array(pauses.prefix(5)) == [20, 40, 80, 160, 200].map { Duration.milliseconds($0) })
+        #expect(pauses.dropFirst(4).allSatisfy { $0 == DeviceRecovery.pauseMax })
+        #expect(attempts.last! < start + DeviceRecovery.limit && attempts.last! > start + .seconds(1))
+        #expect(action == .giveUp(attempts.count % 2 == 0 ? missing : gone))
+    }
+
+    @Test func aDeviceThatIsBackHasItsWholeTimeAgainAndTellsHowLongItWasAway() {
+        var recovery = flowing()
+        _ = recovery.handle(.failed(gone), at: start)
+        _ = recovery.handle(.due, at: start)
+        let back = recovery.handle(.flowed, at: start + .milliseconds(70))
+        #expect(back == .isBack(after: .milliseconds(70)) && !recovery.isLost)
+        let again = recovery.handle(.flowed, at: start + .milliseconds(80))
+        #expect(again == .nothing)
+        let later = start + .seconds(60)
+        let lost = recovery.handle(.failed(gone), at: later)
+        #expect(lost == .wait(isFirst: true) && recovery.nextDeadline == later)
+    }
+
+    @Test func onlyABusyDeviceIsWaitedForBeforeItsFirstSample() {
+        for fault in [missing, gone, AudioFault(.configure, EINVAL), AudioFault(.start, EIO)] {
+            var recovery = DeviceRecovery()
+            let action = recovery.handle(.failed(fault), at: start)
+            #expect(action == .giveUp(fault) && recovery.nextDeadline == nil)
+        }
+        var recovery = DeviceRecovery()
+        let action = recovery.handle(.failed(busy), at: start)
+        #expect(action == .wait(isFirst: true))
+        // What it moved in an earlier use says nothing about this one.
+        var other = flowing()
+        _ = other.handle(.ended, at: start)
+        _ = other.handle(.began, at: start)
+        let second = other.handle(.failed(missing), at: start)
+        #expect(second == .giveUp(missing))
+    }
+
+    @Test(arguments: [
+        AudioFault(.open, EACCES), AudioFault(.open, EPERM), AudioFault(.configure, ENOTSUP), AudioFault(.open, ENOMEM),
+        AudioFault(.open, EMFILE), AudioFault(.stall, 0), AudioFault(.overload, 0), AudioFault(.writeFile, ENOSPC),
+        AudioFault(.readFile, EIO), AudioFault(.fileFull, EFBIG), AudioFault(.encode, -1),
+    ]) func whatTimeDoesNotHealIsNotTried(fault: AudioFault) {
+        var recovery = flowing()
+        let action = recovery.handle(.failed(fault), at: start)
+        #expect(action == .giveUp(fault))
+    }
+
+    @Test func aDeviceThatGoesAwayAgainAndAgainIsGivenUp() {
+        var recovery = flowing()
+        for time in 0..<DeviceRecovery.lossesMax {
+            let now = start + .seconds(time)
+            let action = recovery.handle(.failed(gone), at: now)
+            #expect(action == .wait(isFirst: true))
+            _ = recovery.handle(.due, at: now)
+            _ = recovery.handle(.flowed, at: now)
+        }
+        let last = recovery.handle(.failed(gone), at: start + .seconds(100))
+        #expect(last == .giveUp(gone))
+        // Until it is used for something new.
+        _ = recovery.handle(.began, at: start)
+        _ = recovery.handle(.flowed, at: start)
+        let fresh = recovery.handle(.failed(gone), at: start)
+        #expect(fresh == .wait(isFirst: true))
+    }
+
+    /// Whatever happens: no attempt before its time, none after the limit, never for ever, and only after a failure.
+    @Test(arguments: 0..<40 as Range<UInt64>) func itKeepsItsBoundsWhateverHappens(seed: UInt64) {
+        var generator = SeededGenerator(seed: seed)
+        var recovery = DeviceRecovery()
+        var now = start
+        var lostSince: Instant?
+        var losses = 0
+        for _ in 0..<2_000 {
+            now = now + .milliseconds(Int.random(in: 0...300, using: &generator))
+            switch Int.random(in: 0..<12, using: &generator) {
+            case 0:
+                _ = recovery.handle(.began, at: now)
+                (lostSince, losses) = (nil, 0)
+            case 1..<4:
+                let action = recovery.handle(.flowed, at: now)
+                if let since = lostSince {
+                    #expect(action == .isBack(after: now - since), "seed \(seed)")
+                } else {
+                    #expect(action == .nothing, "seed \(seed)")
+                }
+                lostSince = nil
+            case 4..<8:
+                let fault = [gone, missing, busy, AudioFault(.stall, 0)].randomElement(using: &generator)!
+                if lostSince == nil { losses += 1 }
+                switch recovery.handle(.failed(fault), at: now) {
+                case .wait(let isFirst):
+                    #expect(isFirst == (lostSince == nil) && losses <= DeviceRecovery.lossesMax, "seed \(seed)")
+                    lostSince = lostSince ?? now
+                    let due = recovery.nextDeadline!
+                    #expect(due >= now && due < lostSince! + DeviceRecovery.limit, "seed \(seed)")
+                case .giveUp(let told):
+                    #expect(told == fault && recovery.nextDeadline == nil, "seed \(seed)")
+                    // As both workers do.
+                    _ = recovery.handle(.ended, at: now)
+                    (lostSince, losses) = (nil, 0)
+                case let other: Issue.record("seed \(seed): \(other) of a failure")
+                }
+            default:
+                let due = recovery.nextDeadline
+                let action = recovery.handle(.due, at: now)
+                #expect((action == .open) == (due.map { now >= $0 } ?? false), "seed \(seed)")
+            }
+            #expect(recovery.isLost == (lostSince != nil), "seed \(seed)")
+        }
+    }
+
+    // MARK: The workers
+
+    /// A microphone that goes away and comes back, in a burst of its own.
+    @Test func aMicrophoneThatComesBackGoesOnInTheSameBurst() throws {
+        let source = FlickeringSource(samplesUntilLost: 14_400, lostOpens: 2)
+        let worker = try CaptureWorker(source: source, framer: SpeechFramer(OpusSettings()), waitsForLevel: false)
+        let thread = try RealTimeThread(name: "ptt-flicker") { worker.run() }
+        worker.rings.command(.start(burst: 1, at: Instant.now.nanoseconds, afterGoAhead: false))
+        var outputs: [CaptureOutput] = []
+        let limit = Instant.now + .seconds(10)
+        var isReleased = false
+        func isOver() -> Bool { outputs.contains { if case .ended = $0 { true } else { false } } }
+        while !isOver(), .now < limit {
+            while let output = worker.nextOutput(device: .alsa("flicker")) { outputs.append(output) }
+            if !isReleased, outputs.contains(where: { if case .resumed = $0 { true } else { false } }) {
+                isReleased = true
+                worker.rings.command(.stop(end: (Instant.now + .milliseconds(100)).nanoseconds))
+            }
+            usleep(2_000)
+        }
+        worker.rings.shutDown()
+        #expect(thread.join())
+        let frames = outputs.compactMap { if case .frame(let frame) = $0 { frame } else { nil } }
+        #expect(frames.first?.isFirst == true && frames.last?.isLast == true)
+        #expect(frames.allSatisfy { $0.burst == 1 })
+        // In order, each at its time, with one gap where the device was away.
+        let steps = zip(frames, frames.dropFirst()).map { $1.position - $0.position }
+        #expect(steps.count { $0 > 480 } == 1 && steps.allSatisfy { $0 >= 480 && $0 % 480 == 0 })
+        #expect(worker.rings.statistics.returns == 1)
+        #expect(worker.rings.statistics.deviceStarts == worker.rings.statistics.deviceStops)
+        #expect(outputs.contains { if case .lost(.deviceVanished) = $0 { true } else { false } })
+        #expect(!outputs.contains { if case .failed = $0 { true } else { false } })
+    }
+
+    /// Another program holds the speaker, and lets go: what waited is heard, and nobody is told of a failure.
+    @Test func aBusySpeakerIsWaitedForAndAVanishedOneComesBackWithinATone() throws {
+        let sink = FlickeringSink(busyOpens: 3, blocksUntilLost: 10, lostOpens: 2)
+        let (events, worker) = try play(on: sink, until: { $0.contains { $0 == .toneEnded } })
+        #expect(
+            events.map { "\($0)" } == [
+                "lost", "prepared", "toneBegan", "resumed", "lost", "prepared", "resumed", "toneEnded",
+            ])
+        #expect(sink.opens == 3 + 1 + 2 + 1)
+        #expect(worker.rings.statistics.dropped == 0)
+    }
+
+    /// A device that stays away takes the tone with it, once, and does not run afterwards.
+    @Test func aSpeakerThatStaysAwayFailsOnceAndStandsStill() throws {
+        let sink = FlickeringSink(busyOpens: 0, blocksUntilLost: 10, lostOpens: .max)
+        let (events, worker) = try play(on: sink, until: { $0.contains(.failed) })
+        #expect(events.map { "\($0)" } == ["prepared", "toneBegan", "lost", "failed"])
+        #expect(!worker.rings.isRunning && worker.rings.statistics.dropped == 1)
+    }
+
+    /// Plays a tone on `sink` until `isDone`; returns what was told, and the worker at its end.
+    private func play(on sink: FlickeringSink, until isDone: ([PlaybackSlot.Kind]) -> Bool) throws
+        -> ([PlaybackSlot.Kind], PlaybackWorker)
+    {
+        let worker = try PlaybackWorker(
+            sink: sink, speech: SpeechRenderer(JitterBufferSettings(), decoder: OpusDecoder()), configuration: .init())
+        let thread = try RealTimeThread(name: "ptt-flicker") { worker.run() }
+        worker.rings.command(.play(.micOn))
+        var events: [PlaybackSlot.Kind] = []
+        let limit = Instant.now + .seconds(10)
+        while !isDone(events), .now < limit {
+            while let slot = worker.rings.next() { events.append(slot.kind) }
+            usleep(2_000)
+        }
+        worker.rings.shutDown()
+        #expect(thread.join())
+        while let slot = worker.rings.next() { events.append(slot.kind) }
+        return (events, worker)
+    }
+}
+
+/// A microphone in real time that vanishes once, and cannot be opened for some attempts.
+private final class FlickeringSource: CaptureSource, @unchecked Sendable {
+    let readMax = 240
+    let recoveries = 0
+    private var untilLost: Int
+    private var lostOpens: Int
+    private var startedAt = Instant.zero
+    private var given = 0
+
+    init(samplesUntilLost: Int, lostOpens: Int) {
+        untilLost = samplesUntilLost
+        self.lostOpens = lostOpens
+    }
+
+    var nextSampleTime: Instant { startedAt + CaptureStateMachine.duration(Int64(given)) }
+
+    func open() throws(AudioFault) {
+        guard untilLost <= 0, lostOpens > 0 else { return }
+        lostOpens -= 1
+        throw AudioFault(.open, ENODEV)
+    }
+
+    func start() throws(AudioFault) {
+        startedAt = .now
+        given = 0
+    }
+
+    func read(into output: UnsafeMutablePointer<Float>) throws(AudioFault) -> Int {
+        if untilLost > 0 {
+            untilLost -= 240
+            if untilLost <= 0 { throw AudioFault(.transfer, ENODEV) }
+        }
+        given += 240
+        sleep(until: nextSampleTime)
+        for index in 0..<240 { output[index] = index % 2 == 0 ? 0.1 : -0.1 }
+        return 240
+    }
+
+    func stop() {}
+    func close() {}
+}
+
+/// A speaker in real time that is busy at first, then vanishes once, and cannot be opened for some attempts.
+private final class FlickeringSink: PlaybackSink, @unchecked Sendable {
+    let underruns = 0
+    let recordingOrigin: Instant? = nil
+    let delay = Duration.milliseconds(5)
+    private(set) var opens = 0
+    private var busyOpens: Int
+    private var untilLost: Int
+    private var lostOpens: Int
+    private var next = Instant.zero
+
+    init(busyOpens: Int, blocksUntilLost: Int, lostOpens: Int) {
+        self.busyOpens = busyOpens
+        untilLost = blocksUntilLost
+        self.lostOpens = lostOpens
+    }
+
+    func open() throws(AudioFault) {
+        opens += 1
+        if busyOpens > 0 {
+            busyOpens -= 1
+            throw AudioFault(.open, EBUSY)
+        }
+        guard untilLost < 0, lostOpens > 0 else { return }
+        lostOpens -= 1
+        throw AudioFault(.open, ENOENT)
+    }
+
+    func start() throws(AudioFault) { next = .now }
+
+    func waitForRoom() throws(AudioFault) -> Bool {
+        sleep(until: next)
+        next = next + CaptureStateMachine.duration(Int64(playbackBlock))
+        return true
+    }
+
+    func write(_ samples: UnsafePointer<Float>) throws(AudioFault) {
+        untilLost -= 1
+        if untilLost == 0 {
+            untilLost = -1
+            throw AudioFault(.transfer, ENODEV)
+        }
+    }
+
+    func stop() {}
+    func close() {}
+}

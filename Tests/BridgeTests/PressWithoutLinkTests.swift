@@ -1,0 +1,99 @@
+import Accessories
+import Bridge
+import FoundationEssentials
+import PushToTalkCore
+import RelayClient
+import Testing
+
+/// A press while the link is lost and may come back: it begins at once, and the link says what becomes of it.
+@Suite struct PressWithoutLinkTests {
+    private let channel = UUID()
+    private let burst = BurstID(number: 1)
+    private let away = RelayLinkState.unavailable(.lost("restarted"), retryAfter: .milliseconds(250))
+    private let ready = RelayLinkState.ready(channelName: "Local")
+
+    /// A bridge whose link was ready and is lost, and whose button is held since.
+    private func pressed() -> BridgeStateMachine {
+        var bridge = BridgeStateMachine()
+        _ = bridge.handle(.link(.state(ready)))
+        #expect(bridge.handle(.link(.state(away))) == [.setServiceStatus(.unavailable)])
+        #expect(
+            bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton, floor: .reconnecting)])
+        #expect(bridge.handle(.callback(.didBeginTransmitting(channel, source: .handsfreeButton))) == [.beginBurst])
+        #expect(bridge.handle(.burstBegun(burst)) == [])
+        return bridge
+    }
+
+    @Test func theServiceIsReadyWithTheLinkAndTheBurstGoesOn() {
+        var bridge = pressed()
+        #expect(bridge.handle(.link(.state(.connecting))) == [], "no news while the burst decides")
+        #expect(bridge.handle(.link(.state(ready))) == [.setServiceStatus(.ready)])
+        #expect(bridge.handle(.link(.floorGranted(burst, limit: .seconds(60)))) == [])
+        _ = bridge.handle(.released(.accessories))
+        #expect(bridge.handle(.notice(.transmissionAudioFinished(erased: false))) == [.endBurst])
+        #expect(bridge.handle(.link(.transmissionEnded(burst, .completed, TransmissionReport()))) == [])
+    }
+
+    @Test func aLinkThatDoesNotComeRefusesItWithWhyAndNeedsAFreshPress() {
+        var bridge = pressed()
+        let actions = bridge.handle(.link(.transmissionEnded(burst, .linkUnavailable, TransmissionReport())))
+        guard case .transmissionRefused(let error)? = actions.first, actions.count == 1 else {
+            Issue.record("\(actions)")
+            return
+        }
+        #expect(error.code == .transmissionNotAllowed)
+        #expect(error.explanation.contains("restarted"))
+        #expect(bridge.handle(.notice(.transmissionEnding(.refused(error)))) == [.endedBySystem, .report(error)])
+        #expect(bridge.handle(.notice(.transmissionAudioFinished(erased: true))) == [.abortBurst])
+        #expect(bridge.serviceStatus == .unavailable)
+    }
+
+    @Test func whatTheLinkBecameMeanwhileIsToldWithTheEndOfTheBurst() {
+        var bridge = pressed()
+        _ = bridge.handle(.link(.state(.connecting)))
+        let actions = bridge.handle(.link(.transmissionEnded(burst, .linkUnavailable, TransmissionReport())))
+        #expect(actions.last == .setServiceStatus(.connecting))
+        // Released before, and pressed again: the link is still on its way.
+        #expect(
+            bridge.handle(.pressed(.userInterface)) == [.answer(.userInterface, nil)], "the button is still held")
+        _ = bridge.handle(.released(.accessories))
+        _ = bridge.handle(.released(.userInterface))
+        #expect(
+            bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton, floor: .reconnecting)])
+    }
+
+    @Test func aRelayThatHasRefusedTheMemberIsNotWaitedFor() {
+        for error in [RelayLinkError.invitationRefused("revoked"), .full("channel"), .wrongRelayKey, .replaced] {
+            var bridge = BridgeStateMachine()
+            _ = bridge.handle(.link(.state(ready)))
+            _ = bridge.handle(.link(.state(.unavailable(error, retryAfter: .seconds(30)))))
+            #expect(bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton)], "and is refused")
+        }
+    }
+
+    @Test func aProgramThatIsNotReadyIsNotPassedBy() {
+        var bridge = BridgeStateMachine()
+        _ = bridge.handle(.programStatus(.unavailable))
+        #expect(bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton)])
+        var pressed = pressed()
+        #expect(pressed.handle(.programStatus(.ready)).isEmpty, "no news, and nothing that ends the press")
+        #expect(pressed.handle(.programStatus(.connecting)) == [.setServiceStatus(.unavailable)])
+    }
+
+    @Test func anEmergencyGoesOnWhenTheLinkHasNotComeInTime() {
+        var bridge = BridgeStateMachine()
+        _ = bridge.handle(.link(.state(ready)))
+        _ = bridge.handle(.link(.state(away)))
+        _ = bridge.handle(.pressed(.accessories, .emergency))
+        _ = bridge.handle(.callback(.didBeginTransmitting(channel, source: .handsfreeButton)))
+        _ = bridge.handle(.burstBegun(burst))
+        let ended = bridge.handle(.link(.transmissionEnded(burst, .linkUnavailable, TransmissionReport())))
+        guard case .transmissionRefused(let error)? = ended.first else {
+            Issue.record("\(ended)")
+            return
+        }
+        #expect(bridge.handle(.notice(.transmissionEnding(.refused(error)))) == [.report(error)], "it is held on")
+        #expect(
+            bridge.handle(.link(.state(ready))) == [.setServiceStatus(.ready), .beginTransmitting(.handsfreeButton)])
+    }
+}
