@@ -4,35 +4,43 @@ import MonotonicTime
 /// Measures each packet's delay against the quickest of late, keeps a forgetting histogram of it, and gives
 /// the wait that nearly all packets would have needed. It rises at once and falls slowly.
 ///
-/// Packets that were sent again say nothing about the network's delay; but while packets are lost, and their repair comes
-/// soon, waiting for it is better than inventing sound, so then the wait covers it, too.
+/// Packets that were sent again say nothing about the network's delay; but while packets are lost, waiting for their repair is
+/// better than inventing sound. How long is a question of how much is lost: the wait covers so many of the repairs that hardly
+/// anything stays missing, but a few lost packets, which the codec replaces well, are not worth a long one.
 struct DelayEstimator {
     /// The histograms' resolution.
     static let binNanoseconds: Int64 = 2_000_000
     /// The share of packets that are to come in time.
     private static let quantile = 0.97
-    /// The share of repaired packets that are to come in time.
-    private static let repairQuantile = 0.9
+    /// The share of all packets that may be missing because their repair comes too late, where waiting can help that.
+    private static let missingShare = 0.01
     /// Older packets are forgotten over about so much of their audio, in nanoseconds.
     private static let memory = 4e9
     /// What is known before the first packet counts as so much audio.
     private static let initialWeight = 0.06e9
     /// The quickest packet is looked for in the last one to two of these.
     private static let windowNanoseconds: Int64 = 2_000_000_000
-    /// The wait falls by so much in a second of audio: faster could be heard.
+    /// The wait falls by so much in a second of audio, and by so much of what it is too long: faster could be heard.
     private static let fallPerSecond = 0.03
+    private static let fallOfExcess = 0.1
+    /// How much is lost is judged over about so much audio, in nanoseconds.
+    private static let shareMemory = 2e9
     /// Packets are looked at once in a block: so much later they may be taken than they came.
     private static let pickUp = CaptureStateMachine.duration(Int64(playbackBlock)).nanoseconds
-    /// Repaired packets' share from which on the wait covers them, if they come within half of `repairTargetMax`.
+    /// Repaired packets' share from which on they are waited for.
     private static let repairShareMin = 0.02
-    /// Their share from which on it covers them within all of it.
+    /// Their share that is worth all of `repairTargetMax`; smaller ones are worth as much less.
     private static let repairShareHigh = 0.1
+    /// A wait that brings fewer of the repairs than this is worth nothing: they take too long.
+    private static let repairsInTimeMin = 0.5
 
     private let settings: JitterBufferSettings
     private var delays: DelayHistogram
     private var repairs: DelayHistogram
     /// The share of packets that had to be repaired, of late.
     private(set) var repairShare = 0.0
+    /// The share of repairs, of late, that a wait of `repairTargetMax` covers.
+    private var reachable = 1.0
     private var quickest: Int64?
     private var quickestInWindow: Int64?
     private var windowEnd: Int64 = 0
@@ -45,7 +53,7 @@ struct DelayEstimator {
         let bins = Int(settings.targetMax.nanoseconds / Self.binNanoseconds) + 1
         delays = DelayHistogram(bins: bins, quantile: Self.quantile)
         repairs = DelayHistogram(
-            bins: Int(settings.repairTargetMax.nanoseconds / Self.binNanoseconds) + 1, quantile: Self.repairQuantile)
+            bins: Int(settings.repairTargetMax.nanoseconds / Self.binNanoseconds) + 1, quantile: Self.repairsInTimeMin)
         delays.add(
             Int((settings.targetInitial.nanoseconds - Self.pickUp - 1) / Self.binNanoseconds),
             forgetting: Self.initialWeight / Self.memory)
@@ -77,7 +85,7 @@ struct DelayEstimator {
         slope.observe(transit, at: now.nanoseconds)
         let late = max(0, transit &- base)
         let share = Double(span) / Self.memory
-        repairShare -= repairShare * share
+        repairShare -= repairShare * min(1, Double(span) / Self.shareMemory)
         // No wait helps against a stall of twice the longest.
         if late <= 2 * settings.targetMax.nanoseconds {
             delays.add(Int(late / Self.binNanoseconds), forgetting: share)
@@ -101,8 +109,13 @@ struct DelayEstimator {
             return
         }
         let share = Double(span) / Self.memory
-        repairShare += (1 - repairShare) * share
-        repairs.add(Int(max(0, transit &- base) / Self.binNanoseconds), forgetting: share)
+        repairShare += (1 - repairShare) * min(1, Double(span) / Self.shareMemory)
+        repairs.quantile = max(Self.repairsInTimeMin, 1 - Self.missingShare / repairShare)
+        let late = max(0, transit &- base)
+        let isReachable = late <= settings.repairTargetMax.nanoseconds
+        reachable += ((isReachable ? 1 : 0) - reachable) * share
+        // What comes later than any wait, as after a gap of seconds, says nothing about the others.
+        if isReachable { repairs.add(Int(late / Self.binNanoseconds), forgetting: share) }
         settle(span)
     }
 
@@ -122,12 +135,20 @@ struct DelayEstimator {
 
     private mutating func settle(_ span: Int64) {
         var wanted = Int64(delays.index + 1) * Self.binNanoseconds
-        if repairShare >= Self.repairShareMin, repairs.index < repairs.last {
-            let needed = Int64(repairs.index + 1) * Self.binNanoseconds
-            let limit = settings.repairTargetMax.nanoseconds / (repairShare < Self.repairShareHigh ? 2 : 1)
-            if needed <= limit { wanted = max(wanted, needed) }
-        }
+        wanted = max(wanted, waitForRepair)
         wanted = min(settings.targetMax.nanoseconds, max(settings.targetMin.nanoseconds, wanted + Self.pickUp))
-        wait = max(wanted, wait - Int64(Double(span) * Self.fallPerSecond))
+        let excess = Double(max(0, wait - wanted)) / 1e9
+        wait = max(wanted, wait - Int64(Double(span) * (Self.fallPerSecond + Self.fallOfExcess * excess)))
+    }
+
+    /// The wait that is worth it for the sake of packets that are sent again.
+    private var waitForRepair: Int64 {
+        guard repairShare >= Self.repairShareMin, reachable >= Self.repairsInTimeMin, !repairs.isEmpty else { return 0 }
+        let worth = min(1, repairShare / Self.repairShareHigh)
+        let longest = Int64(Double(settings.repairTargetMax.nanoseconds) * worth)
+        let needed = Int64(repairs.index + 1) * Self.binNanoseconds
+        if needed <= longest { return needed }
+        // Some come later than that: is it worth it for the others?
+        return repairs.share(below: Int(longest / Self.binNanoseconds)) >= Self.repairsInTimeMin ? longest : 0
     }
 }

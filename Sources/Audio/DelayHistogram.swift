@@ -6,7 +6,8 @@ struct DelayHistogram {
     /// Weights are scaled back when the newest has grown to this.
     private static let unitMax = 1e9
 
-    private let quantile: Double
+    /// The quantile that is followed (0…1); a new one counts from the next entry on.
+    var quantile: Double
     private var weights: [Double]
     private var unit = 1.0
     private var total = 0.0
@@ -46,6 +47,22 @@ struct DelayHistogram {
             below -= weights[index]
         }
         if unit > Self.unitMax { rescale() }
+    }
+
+    /// The share of entries in bins below `bin`. Looks at every bin between that and the quantile's.
+    func share(below bin: Int) -> Double {
+        guard total > 0 else { return 0 }
+        var sum = below
+        var place = index
+        while place < min(bin, weights.count) {
+            sum += weights[place]
+            place += 1
+        }
+        while place > max(0, bin) {
+            place -= 1
+            sum -= weights[place]
+        }
+        return min(1, max(0, sum / total))
     }
 
     private mutating func rescale() {

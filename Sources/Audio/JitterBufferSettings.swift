@@ -8,8 +8,9 @@ public struct JitterBufferSettings: Sendable, Equatable {
     public var targetMin = Duration.milliseconds(10)
     /// The longest wait, of networks whose delay varies by that much. Most need a tenth of it.
     public var targetMax = Duration.milliseconds(400)
-    /// The longest wait for the sake of packets that are sent again, which is worth it while packets are being lost.
-    public var repairTargetMax = Duration.milliseconds(160)
+    /// The longest wait for the sake of packets that are sent again, which is worth it while packets are being lost: as long as
+    /// many are.
+    public var repairTargetMax = Duration.milliseconds(400)
     /// A gap of more than 60 ms with packets behind it waits for repair so long; each repaired packet begins it anew.
     public var repairWait = Duration.seconds(1)
     /// A burst without an announced end is over when nothing came for so long: longer than a network that changes is away.

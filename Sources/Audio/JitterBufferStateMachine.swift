@@ -110,8 +110,11 @@ struct JitterBufferStateMachine {
     var target: Duration { estimator.target }
     /// How much faster than this machine's clock the talker's runs, in parts per million; 0 until it is known.
     var talkerPartsPerMillion: Double { estimator.talkerPartsPerMillion }
-    /// Whether the packet that follows in the burst is there, so that more could be decoded now.
-    var nextIsThere: Bool { playing && current.slot(of: nextSequence) != nil }
+    /// Whether `next` would decode the packet that follows in the burst: it is there, without a pause before it.
+    var nextIsThere: Bool {
+        guard playing, let slot = current.slot(of: nextSequence) else { return false }
+        return nextSequence <= current.endSequence ?? .max && slots[slot].timestamp <= nextTimestamp
+    }
 
     /// The talker's burst ends with `lastSequence`. Nothing when no burst is known that this could be about.
     mutating func end(lastSequence: UInt16) {

@@ -84,15 +84,20 @@ struct ReceivedBurst: Equatable, Sendable {
     /// When `takeDue` has something to give; nil: nothing waits.
     var nextDue: Instant? {
         guard let begunAt, waitingCount > 0 else { return nil }
-        return begunAt + nextPosition - (isReplay ? Self.replayLead : Self.lead)
+        return begunAt + nextPosition - ahead
     }
+
+    private var ahead: Duration { isReplay ? Self.replayLead : Self.lead }
 
     /// The packets that are due at the speaker.
     mutating func takeDue(at now: Instant) -> [ReceivedPacket] {
         var due: [ReceivedPacket] = []
         while let nextDue, nextDue <= now {
-            let packet = waiting[handedOver]
+            var packet = waiting[handedOver]
             position = nextPosition
+            // It comes to the speaker only now. As late as it really was, the jitter buffer would hurry after a talker whom it cannot
+            // catch up with.
+            if let begunAt { packet.receivedAt = max(packet.receivedAt, begunAt + position - ahead) }
             // A repaired packet may be late even so: the next one's time is not counted from it.
             if !packet.isRepaired || isLater(packet) { lastTimestamp = packet.timestamp }
             handedOver += 1

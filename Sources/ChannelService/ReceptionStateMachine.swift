@@ -11,41 +11,7 @@ import PushToTalkCore
 /// ends in any case, also when nobody ever says that it does. Bursts that begin before that wait, and are played whole, in
 /// order.
 struct ReceptionStateMachine: Sendable {
-    enum Event: Equatable, Sendable {
-        /// A participant's burst begins.
-        case began(PTParticipant)
-        /// A packet of the burst that began last came.
-        case packet(ReceivedPacket)
-        /// The burst that began last ends with this packet; nil: with the last one that came.
-        case ended(lastSequence: UInt16?)
-        /// A message is to be heard again. Nothing happens unless `canReplay`.
-        case replay(ReceivedBurst)
-        /// It is not to be heard any more.
-        case replayStopped
-        /// The speaker has played a burst to its end.
-        case played
-        /// The channel manager does not take the participant now: this device is transmitting.
-        case refused
-        /// The own transmission has ended.
-        case transmissionEnded
-        /// The channel manager has dropped the participant, or cannot take any (left, shut down).
-        case cleared
-        /// The time of `nextDeadline` has come.
-        case deadlineReached
-    }
-
-    enum Action: Equatable, Sendable {
-        /// Tell the channel manager who is speaking; nil: nobody any more.
-        case setParticipant(PTParticipant?)
-        /// Play the packet.
-        case play(ReceivedPacket)
-        /// Tell the speaker where the burst ends.
-        case endPlayback(lastSequence: UInt16)
-        /// Drop what has not been heard.
-        case dropPlayback
-    }
-
-    private enum State: Equatable, Sendable {
+    enum State: Equatable, Sendable {
         case idle
         /// The burst goes on unheard behind an own transmission, and is kept: two pressed at once, and the relay chose the other one.
         case waiting(ReceivedBurst)
@@ -65,21 +31,18 @@ struct ReceptionStateMachine: Sendable {
     /// Packets of bursts that wait or are being caught up with: a minute of 10 ms frames. Further ones are dropped.
     static let packetsQueuedMax = 6_000
 
-    private var state = State.idle
+    var state = State.idle
     /// Bursts that wait, the oldest first.
     private(set) var queue: [ReceivedBurst] = []
     /// What comes belongs to a burst that found no place.
     private var isDropping = false
     /// Packets that were dropped: they came outside of a burst, behind an own transmission, or found no place.
-    private(set) var packetsDropped = 0
+    var packetsDropped = 0
 
     /// When the first packet of the burst whose turn it is was handed to the speaker.
     var playedSince: Instant?
     /// Whether a message is being heard again.
-    private(set) var isReplaying = false
-
-    /// Whether a message can be heard again: nobody speaks, not even unheard, and nothing waits.
-    var canReplay: Bool { isReplaying || state == .idle }
+    var isReplaying = false
 
     /// How many bursts wait for the one that plays.
     var burstsQueued: Int { queue.count }
@@ -127,7 +90,7 @@ struct ReceptionStateMachine: Sendable {
 
     // MARK: What comes
 
-    private mutating func began(_ participant: PTParticipant, at now: Instant) -> [Action] {
+    mutating func began(_ participant: PTParticipant, at now: Instant) -> [Action] {
         isDropping = false
         let burst = ReceivedBurst(participant, at: now)
         switch state {
@@ -219,39 +182,6 @@ struct ReceptionStateMachine: Sendable {
         }
     }
 
-    // MARK: Once more
-
-    private mutating func replay(_ burst: ReceivedBurst, at now: Instant) -> [Action] {
-        guard canReplay else { return [] }
-        let dropped: [Action] = isReplaying ? [.dropPlayback] : []
-        isReplaying = true
-        state = .receiving(burst)
-        return dropped + [.setParticipant(burst.participant)] + catchUp(at: now)
-    }
-
-    /// What the link tells during a replay; nil for other events.
-    private mutating func interruptReplay(_ event: Event, at now: Instant) -> [Action]? {
-        switch event {
-        case .began(let participant):
-            // Whoever speaks now is heard, at once.
-            isReplaying = false
-            state = .idle
-            return [.dropPlayback] + began(participant, at: now)
-        case .packet:
-            packetsDropped += 1
-            return []
-        case .ended: return []
-        default: return nil
-        }
-    }
-
-    private mutating func stopReplay() -> [Action] {
-        guard isReplaying else { return [] }
-        isReplaying = false
-        state = .idle
-        return [.dropPlayback, .setParticipant(nil)]
-    }
-
     // MARK: One after the other
 
     private mutating func drainIfAllIsHandedOver(at now: Instant) -> [Action] {
@@ -275,7 +205,7 @@ struct ReceptionStateMachine: Sendable {
     }
 
     /// Hands over what is due of a burst that waited; the speaker holds only so much at once.
-    private mutating func catchUp(at now: Instant) -> [Action] {
+    mutating func catchUp(at now: Instant) -> [Action] {
         guard case .receiving(var burst) = state else { return [] }
         let due = burst.takeDue(at: now)
         state = .receiving(burst)
@@ -319,16 +249,6 @@ struct ReceptionStateMachine: Sendable {
             return ended(nil, at: now)
         case .receiving(let burst) where burst.nextDue != nil: return catchUp(at: now)
         case .receiving, .draining: return [.dropPlayback] + finish(at: now)
-        }
-    }
-}
-
-extension ReceptionStateMachine.Event {
-    /// Whether it comes from the relay's link.
-    var isOfLink: Bool {
-        switch self {
-        case .began, .packet, .ended: true
-        case .replay, .replayStopped, .played, .refused, .transmissionEnded, .cleared, .deadlineReached: false
         }
     }
 }

@@ -3,6 +3,7 @@ import CGnuTLS
 import CLinux
 import CNgtcp2
 import Glibc
+import Reactor
 
 /// Collects packets and sends them with sendmmsg(2). When the kernel takes no more it keeps what is left and says so
 /// until the socket is writable again.
@@ -124,6 +125,10 @@ final class PacketSender {
             head = 0
             count = 0
         }
-        if blocked === socket { resume() }
+        if blocked === socket {
+            // It may stay open: nobody waits any more until it is writable.
+            socket.watch?.update(.readable)
+            resume()
+        }
     }
 }

@@ -1,6 +1,6 @@
-import CGnuTLS
 // What the QUIC library calls while it reads or writes packets. Nothing here calls back into it but for what its
 // manual allows, and nothing here calls the owner: events are queued.
+import CGnuTLS
 import CLinux
 import CNgtcp2
 import Glibc

@@ -94,9 +94,12 @@ extension QUICConnection {
         let since = silentSince ?? time
         silentSince = statistics.bytes_in_flight > 0 ? since : nil
         var interval: UInt64 = 0
-        if silentSince != nil, time &- since < UInt64(clamping: configuration.probeTime.nanoseconds) {
+        let silence = time &- since
+        if silentSince != nil, silence < UInt64(clamping: configuration.probeTime.nanoseconds) {
+            let isFirst = silence < UInt64(clamping: configuration.probeTimeFirst.nanoseconds)
+            let shortest = isFirst ? configuration.probeIntervalFirst : configuration.probeInterval
             // On a long path the answer may still be on its way.
-            interval = max(UInt64(clamping: configuration.probeInterval.nanoseconds), statistics.smoothed_rtt * 3 / 2)
+            interval = max(UInt64(clamping: shortest.nanoseconds), statistics.smoothed_rtt * 3 / 2)
         } else if case .client(let options) = role, let keepAlive = options.keepAlive {
             interval = UInt64(clamping: keepAlive.nanoseconds)
         }

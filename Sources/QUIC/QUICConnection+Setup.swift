@@ -1,5 +1,5 @@
-import CGnuTLS
 // Making the library's objects for a connection: limits, callbacks, TLS.
+import CGnuTLS
 import CLinux
 import CNgtcp2
 import MonotonicTime

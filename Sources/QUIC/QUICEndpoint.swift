@@ -62,8 +62,8 @@ public final class QUICEndpoint: @unchecked Sendable {
     let receiver = PacketReceiver()
     let replayGuard = ReplayGuard()
     private let fanOutBuffers = FanOut()
-    private(set) var sockets: [UDPSocket] = []
-    private let reusePort: Bool
+    var sockets: [UDPSocket] = []
+    let reusePort: Bool
     var routes: [ConnectionID: Route] = [:]
     private(set) var connections: [ObjectIdentifier: QUICConnection] = [:]
     private var farewells: [Farewell] = []
@@ -227,9 +227,12 @@ public final class QUICEndpoint: @unchecked Sendable {
 
     /// The connection has something to send, or may have.
     func markDirty(_ connection: QUICConnection) {
-        guard !connection.isDirty, !isClosed else { return }
-        connection.isDirty = true
-        dirty.append(connection)
+        guard !isClosed else { return }
+        if !connection.isDirty {
+            connection.isDirty = true
+            dirty.append(connection)
+        }
+        // Also for one that is known to be dirty: its turn may have met a socket that took nothing.
         if !inTurn { scheduleTurn() }
     }
 
@@ -293,51 +296,4 @@ public final class QUICEndpoint: @unchecked Sendable {
 
     /// Server handshakes under way.
     var handshakes = 0
-
-    // MARK: Sockets
-
-    private static func socketErrors<T>(
-        _ during: String, _ body: () throws(SystemError) -> T
-    ) throws(QUICError) -> T {
-        do { return try body() } catch { throw QUICError.socket(error, during: during) }
-    }
-
-    private func watched(_ socket: UDPSocket) throws(QUICError) -> UDPSocket {
-        socket.watch = try Self.socketErrors("watching UDP \(socket.localAddress)") { () throws(SystemError) in
-            try loop.watch(socket.descriptor, for: .readable) { [self, unowned socket] readiness in
-                turn {
-                    if readiness.contains(.writable), sender.blocked === socket {
-                        socket.watch?.update(.readable)
-                        sender.resume()
-                    }
-                    receive(from: socket)
-                }
-            }
-        }
-        return socket
-    }
-
-    /// A further socket, for a connection that moves.
-    func openSocket(_ address: SocketAddress, like old: UDPSocket) throws(QUICError) -> UDPSocket {
-        let address = address.isUnspecified && old.family == AF_INET ? address.asIPv4 : address
-        let new = try UDPSocket(address, reusePort: reusePort, bufferSize: configuration.socketBuffer)
-        guard new.family == old.family else {
-            throw QUICError.invalidSetting("\(address) is of another address family than the connection")
-        }
-        sockets.append(try watched(new))
-        return new
-    }
-
-    func socket(at local: SocketAddress) -> UDPSocket? { sockets.first { $0.serves(local) } }
-
-    /// Closes the sockets that were opened for moves and that no connection is on any more; the first one stays.
-    func closeUnusedSockets() {
-        guard sockets.count > 1 else { return }
-        for socket in sockets.dropFirst()
-        where !connections.values.contains(where: { $0.socket === socket || $0.migration?.target === socket }) {
-            sender.abandon(socket)
-            socket.watch?.cancel()
-            sockets.removeAll { $0 === socket }
-        }
-    }
 }

@@ -1,5 +1,5 @@
-import CGnuTLS
 // Remembers the greetings that brought early data, so that none is taken twice within the window.
+import CGnuTLS
 import CLinux
 import CNgtcp2
 import MonotonicTime

@@ -1,5 +1,5 @@
-import CGnuTLS
 // What a client keeps to resume a connection: ticket, the server's limits, an address token, whose server it was.
+import CGnuTLS
 import CLinux
 import CNgtcp2
 

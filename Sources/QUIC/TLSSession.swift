@@ -1,5 +1,5 @@
-import CGnuTLS
 // One connection's TLS 1.3 handshake, as GnuTLS does it on behalf of the QUIC library.
+import CGnuTLS
 import CLinux
 import CNgtcp2
 import Glibc

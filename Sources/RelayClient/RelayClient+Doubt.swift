@@ -5,17 +5,22 @@ import Reactor
 import RelayProtocol
 
 extension RelayClient {
-    /// A burst that was not answered, while nothing at all came from the relay, means that there is no connection any more.
-    func doubt(after event: RelayLinkEvent, at now: Instant) {
-        guard case .transmissionEnded(_, .notAnswered, _) = event, let transport,
-            let heard = transport.connection.lastHeard, now - heard >= UplinkStateMachine.answerTimeout
-        else { return }
+    /// A burst that nobody answered makes the connection doubtful.
+    func doubt(after event: RelayLinkEvent) {
+        guard case .transmissionEnded(_, .notAnswered, _) = event else { return }
+        answerDoubt.unanswered()
         let attempt = attempt
-        loop.execute { [weak self] in
-            self?.assumeIsolated { client in
-                guard attempt == client.attempt else { return }
-                client.take(.connectionEnded(.lost("the relay does not answer")))
-            }
+        // Not at once: this is within `carryOut`.
+        loop.execute { [weak self] in self?.assumeIsolated { $0.examineDoubt(of: attempt) } }
+    }
+
+    private func examineDoubt(of attempt: UInt64) {
+        guard attempt == self.attempt, let transport else { return }
+        switch answerDoubt.verdict(heard: transport.connection.lastHeard, at: .now) {
+        case .none: break
+        case .gone: take(.connectionEnded(.lost("the relay does not answer")))
+        case .look(let time):
+            loop.schedule(at: time) { [weak self] in self?.assumeIsolated { $0.examineDoubt(of: attempt) } }
         }
     }
 }

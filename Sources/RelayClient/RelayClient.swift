@@ -34,11 +34,14 @@ public actor RelayClient: RelayLink, PushLink {
     let identity: Identity
     let resumption: ResumptionMemory
     let logger: Logger
-    private let resolve: Resolver
-    private var addressTurns = AddressTurns()
-    private var core: RelayClientCore
-    private(set) var transport: RelayTransport?
-    private(set) var attempt: UInt64 = 0
+    let resolve: Resolver
+    var addressTurns = AddressTurns()
+    private(set) var core: RelayClientCore
+    /// The connection of the attempt under way; nil between attempts.
+    var transport: RelayTransport?
+    /// Counts attempts, so that what comes of an earlier one is known as such.
+    var attempt: UInt64 = 0
+    var answerDoubt = AnswerDoubt()
     /// Of the connection before, for a first guess.
     var lastRoundTrip: Duration?
     /// Where the newest attempt went, and by which way.
@@ -48,6 +51,7 @@ public actor RelayClient: RelayLink, PushLink {
     private var lastBurst: UInt32 = 0
     private var timer: (deadline: Instant, timer: EventLoop.Timer)?
     private var datagramsNotSent = 0
+    private var packetsRepaired = 0
 
     private enum Told {
         case link(RelayLinkEvent)
@@ -56,8 +60,7 @@ public actor RelayClient: RelayLink, PushLink {
 
     private var handler: (@Sendable (RelayLinkEvent) -> Void)?
     private var pushHandler: (@Sendable (PushLinkEvent) -> Void)?
-    private var events: [Told] = []
-    private var isDelivering = false
+    private var outbox = Outbox<Told>()
     private var isDeliveryScheduled = false
 
     /// A link that is not started; `join` starts it.
@@ -160,7 +163,7 @@ public actor RelayClient: RelayLink, PushLink {
         }
         counters.strayFrames = core.strayFrames
         counters.datagramsNotSent = datagramsNotSent
-        counters.packetsRepaired = core.packetsRepaired
+        counters.packetsRepaired = packetsRepaired
         return counters
     }
 
@@ -174,7 +177,7 @@ public actor RelayClient: RelayLink, PushLink {
         let now = Instant.now
         carryOut(core.handle(event, at: now), at: now)
         arm()
-        guard !events.isEmpty, !isDelivering, !isDeliveryScheduled else { return }
+        guard outbox.needsRound, !isDeliveryScheduled else { return }
         isDeliveryScheduled = true
         loop.execute { [weak self] in
             self?.assumeIsolated { client in
@@ -193,20 +196,31 @@ public actor RelayClient: RelayLink, PushLink {
     }
 
     private func deliver() {
-        guard !isDelivering else { return }
-        isDelivering = true
-        // By index: a handler may call the link, which tells more.
-        var index = 0
-        while index < events.count {
-            switch events[index] {
+        guard outbox.beginRound() else { return }
+        while let event = outbox.next() {
+            switch event {
             case .link(let event): handler?(event)
             case .push(let event): pushHandler?(event)
             }
-            index += 1
         }
-        events.removeAll(keepingCapacity: true)
-        isDelivering = false
     }
+
+    /// Takes a packet that came beside QUIC.
+    func take(_ packet: UnsafeRawBufferPointer) {
+        let now = Instant.now
+        carryOut(core.receive(packet, at: now), at: now)
+        arm()
+        deliver()
+    }
+
+    /// The first packet of a connection can carry early data; what comes of it is told with what is under way.
+    func offerEarlyData() {
+        let now = Instant.now
+        carryOut(core.handle(.earlyDataOffered, at: now), at: now)
+    }
+
+    /// A round trip was measured.
+    func note(roundTrip: Duration) { core.roundTripTime = roundTrip }
 
     // MARK: Actions
 
@@ -216,79 +230,31 @@ public actor RelayClient: RelayLink, PushLink {
             case .connect: connect()
             case .close(let code): close(code)
             case .send(.mediaRepair(let packet)):
-                if transport?.sendRepair(packet) != true { datagramsNotSent += 1 }
+                if transport?.sendRepair(packet) == true { packetsRepaired += 1 } else { datagramsNotSent += 1 }
             case .send(let message):
                 guard let transport else { continue }
+                if case .floorRequest = message { answerDoubt.asked(at: now) }
                 if !transport.send(message) {
                     logger.warning("the relay does not take control messages")
                     carryOut(core.handle(.connectionEnded(.lost("control messages are not taken")), at: now), at: now)
                 }
+            case .sendLoosely(let message): transport?.send(loosely: message)
             case .sendMedia(let datagram):
                 if let number = transport?.send(datagram) {
                     carryOut(core.handle(.mediaSent(number, datagram), at: now), at: now)
                 } else {
-                    datagramsNotSent += 1
+                    // It goes on the stream, or is counted there.
                     carryOut(core.handle(.mediaRefused(datagram), at: now), at: now)
                 }
             case .tell(let event):
                 note(event, at: now)
-                doubt(after: event, at: now)
-                if handler != nil { events.append(.link(event)) }
+                doubt(after: event)
+                if handler != nil { outbox.add(.link(event)) }
             case .tellOfPushes(let event):
                 note(event, at: now)
-                if pushHandler != nil { events.append(.push(event)) }
+                if pushHandler != nil { outbox.add(.push(event)) }
             }
         }
-    }
-
-    private func connect() {
-        attempt += 1
-        if let address = SocketAddress(invitation.host, port: invitation.port) { return connect(to: address) }
-        let (attempt, host, port) = (attempt, invitation.host, invitation.port)
-        Task {
-            let result: Result<[SocketAddress], QUICError>
-            do throws(QUICError) {
-                result = .success(try await resolve(host, port))
-            } catch {
-                result = .failure(error)
-            }
-            // Another attempt, or a leave, may have come meanwhile.
-            guard attempt == self.attempt, transport == nil else { return }
-            switch result {
-            case .success(let addresses):
-                guard let address = addressTurns.next(of: addresses) else {
-                    return take(.connectionEnded(.unreachable("'\(host)' has no address")))
-                }
-                connect(to: address)
-            case .failure(let error): take(.connectionEnded(.unreachable("\(error)")))
-            }
-        }
-    }
-
-    private func connect(to address: SocketAddress) {
-        noteAttempt(at: address)
-        do throws(QUICError) {
-            let transport = try RelayTransport(
-                address: address, pin: invitation.pin, identity: identity, returning: returning(to: address),
-                client: self, logger: logger)
-            self.transport = transport
-            let now = Instant.now
-            if transport.offersEarlyData { carryOut(core.handle(.earlyDataOffered, at: now), at: now) }
-        } catch {
-            // Not at once: this may be within `carryOut`.
-            let attempt = attempt
-            loop.execute { [weak self] in
-                self?.assumeIsolated { client in
-                    if attempt == client.attempt { client.take(.connectionEnded(.system("\(error)"))) }
-                }
-            }
-        }
-    }
-
-    private func close(_ code: RelayCloseCode) {
-        attempt += 1
-        transport?.close(code)
-        transport = nil
     }
 
     /// Wakes at the next deadline of the rules; no timer runs while nothing is under way.
@@ -309,28 +275,5 @@ public actor RelayClient: RelayLink, PushLink {
                 }
             }
         )
-    }
-}
-
-// MARK: - What the transport tells
-
-extension RelayClient {
-    func transport(_ sender: RelayTransport, _ event: RelayClientCore.Event) {
-        guard sender === transport else { return }
-        switch event {
-        case .connected: addressTurns.succeeded()
-        case .message: lastRoundTrip = sender.connection.roundTripTime ?? lastRoundTrip
-        default: break
-        }
-        if case .message(.floorTaken) = event, let roundTripTime { core.roundTripTime = roundTripTime }
-        take(event)
-    }
-
-    func transport(_ sender: RelayTransport, received packet: UnsafeRawBufferPointer) {
-        guard sender === transport else { return }
-        let now = Instant.now
-        carryOut(core.receive(packet, at: now), at: now)
-        arm()
-        deliver()
     }
 }

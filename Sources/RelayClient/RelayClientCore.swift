@@ -2,7 +2,6 @@
 import Cryptography
 import MonotonicTime
 import RelayProtocol
-import SFrame
 
 /// A client of a relay, without the transport.
 ///
@@ -10,95 +9,25 @@ import SFrame
 /// events. `RelayClient` carries them over QUIC; a simulation carries them over a network of its own. Not `Sendable`:
 /// it holds keys in use.
 public struct RelayClientCore {
-    /// What may happen, datagrams aside.
-    public enum Event: Sendable {
-        /// The user wants the link.
-        case join
-        /// The user does not want it any more.
-        case leave
-        /// The first packet to the relay of the invitation can carry early data, which only that relay can read.
-        case earlyDataOffered
-        /// The handshake with the relay of the invitation is complete.
-        case connected
-        /// There is no connection, or none any more.
-        case connectionEnded(RelayLinkError)
-        /// This machine's network has changed while there was no connection.
-        case networkChanged
-        /// A control message came.
-        case message(ServerMessage)
-        /// The transport took a media datagram under this number.
-        case mediaSent(UInt64, [UInt8])
-        /// The transport did not take a media datagram.
-        case mediaRefused([UInt8])
-        /// The relay has that datagram.
-        case mediaAcknowledged(UInt64)
-        /// That datagram is lost.
-        case mediaLost(UInt64)
-        /// Packets came in answer to a repair request; `isEnd`: all that the relay had.
-        case repaired(request: UInt32, packets: [[UInt8]], isEnd: Bool)
-        /// Something came on a stream of the relay that is none of the protocol's.
-        case violation(String)
-        /// The user begins a burst.
-        case begin(BurstID, priority: UInt8)
-        /// The next frame of the burst.
-        case frame(OutgoingFrame)
-        /// The burst has got its last frame.
-        case end
-        /// What is not sent of the burst is to be erased.
-        case abort
-        /// The user wants the pushes for a token.
-        case registerPushes(PushToken, PushTopic)
-        /// The user declares a token dead.
-        case unregisterPushes(PushToken)
-        /// `nextDeadline` has come, or may have.
-        case deadline
-    }
-
-    /// What is to be done.
-    public enum Action: Sendable, Equatable {
-        /// Open a connection to the relay of the invitation.
-        case connect
-        /// Close the connection, if there is one, after what was sent.
-        case close(RelayCloseCode)
-        /// Send a control message.
-        case send(ClientMessage)
-        /// Send a media datagram.
-        case sendMedia([UInt8])
-        /// Tell the user.
-        case tell(RelayLinkEvent)
-        /// Tell the user of pushes.
-        case tellOfPushes(PushLinkEvent)
-    }
-
-    /// What exists while the link is ready.
-    private struct Session {
-        let ssrc: SSRC
-        let downlinkOpener: DownlinkOpener
-        var frameOpener: SFrameOpener
-        var mediaKey: MediaKey
-        var sealer: (requestID: FloorRequestID, sealer: SFrameSealer)?
-    }
-
     /// Who is back after so long at most hears a burst that began meanwhile from its start: as long as talkers wait for their link, and
     /// for the answer after it.
     public static let shortAbsence: Duration = .seconds(3)
     /// The most members that are remembered; further ones are heard, but not listed.
     public static let membersMaximum = 4_096
 
-    private let invitation: InvitationLink
+    let invitation: InvitationLink
     private let displayName: DisplayName
     private let mode: RelayClientMode
     private var link = RelayClientStateMachine()
-    private var uplink: UplinkStateMachine
-    private var uplinkRepair = UplinkRepairStateMachine()
-    private var downlink = DownlinkStateMachine()
+    var uplink: UplinkStateMachine
+    var uplinkRepair = UplinkRepairStateMachine()
+    var downlink = DownlinkStateMachine()
     private var pushes = PushRegistrations()
-    private var session: Session?
+    var session: MediaSession?
     private var lostAt: Instant?
     /// The key id of the burst that was announced last.
-    private var announcedKeyID: UInt64?
-    private var members: [MemberID: RelayMember] = [:]
-    private let plaintext = Scratch(byteCount: 2_048)
+    var announcedKeyID: UInt64?
+    var members = MemberList()
 
     /// A client that is not started.
     ///
@@ -122,8 +51,8 @@ public struct RelayClientCore {
     /// Packets from the relay that were dropped for `reason`.
     public func dropped(_ reason: DownlinkStateMachine.Drop) -> Int { downlink.dropped(reason) }
 
-    /// Packets of this end that were lost on the way to the relay, and sent again.
-    public var packetsRepaired: Int { uplinkRepair.repaired }
+    /// Packets of this end that were lost on the way to the relay, and are to be sent again.
+    public var packetsToRepair: Int { uplinkRepair.repaired }
 
     /// The round-trip time to the relay, as the transport measures it.
     public var roundTripTime: Duration {
@@ -171,7 +100,7 @@ public struct RelayClientCore {
 
     // MARK: The link
 
-    private mutating func steer(_ event: RelayClientStateMachine.Event, at now: Instant) -> [Action] {
+    mutating func steer(_ event: RelayClientStateMachine.Event, at now: Instant) -> [Action] {
         let wasReady = link.isReady
         var actions: [Action] = []
         for action in link.handle(event, at: now) {
@@ -196,7 +125,7 @@ public struct RelayClientCore {
                 actions +=
                     repair(.linkLost, at: now) + speak(.linkLost, at: now) + listen(.linkLost, at: now)
                     + push(.linkLost, at: now)
-                members = [:]
+                members = MemberList()
             case .tell(let state):
                 switch state {
                 case .ready: break
@@ -233,26 +162,32 @@ public struct RelayClientCore {
         }
     }
 
-    private mutating func unexpected(_ what: String, at now: Instant) -> [Action] {
+    mutating func unexpected(_ what: String, at now: Instant) -> [Action] {
         steer(.violation("unexpected: \(what)"), at: now)
     }
 
+    /// Whoever sent it would hear what is sealed with it.
+    mutating func foreignKey(at now: Instant) -> [Action] {
+        steer(.violation("the relay gives a key for an end-to-end channel, whose key is the invitation's"), at: now)
+    }
+
     private mutating func enter(_ welcome: ServerMessage.Welcome, at now: Instant) -> [Action] {
-        guard let mediaKey = welcome.mediaKey ?? invitation.mediaKey else {
+        // On an end-to-end channel the relay must not know the key, so none of its own can be the one.
+        if invitation.mediaKey != nil, welcome.mediaKey != nil { return foreignKey(at: now) }
+        guard let mediaKey = invitation.mediaKey ?? welcome.mediaKey else {
             return steer(.violation("neither the relay nor the invitation has the media key"), at: now)
         }
-        let opener: DownlinkOpener
         do throws(CryptographyError) {
-            opener = try DownlinkOpener(key: welcome.downlinkKey)
+            session = try MediaSession(
+                ssrc: welcome.ssrc, downlinkKey: welcome.downlinkKey, mediaKey: mediaKey, at: now)
         } catch {
             return steer(.connectionEnded(.system("\(error)")), at: now)
         }
-        var frameOpener = SFrameOpener()
-        frameOpener.setEpoch(mediaKey.epoch, baseKey: mediaKey.baseKey, at: now)
-        session = Session(
-            ssrc: welcome.ssrc, downlinkOpener: opener, frameOpener: frameOpener, mediaKey: mediaKey, sealer: nil)
-        members = [:]
-        for member in welcome.members { remember(member) }
+        // All listeners of a burst begin to hear it at once; their reports are spread by the number that the relay drew for each.
+        let spread = DownlinkStateMachine.reportInterval / 2
+        downlink.firstReport = spread + spread * Int(welcome.ssrc.rawValue & 0xFFFF) / 65_536
+        members = MemberList()
+        for member in welcome.members { members.remember(member) }
         let own = RelayMember(id: welcome.memberID.description, name: displayName.text)
         let others = welcome.members.map { RelayMember(id: $0.id.description, name: $0.displayName.text) }
         var actions = steer(.welcomed(channelName: welcome.channelName.text), at: now)
@@ -268,45 +203,9 @@ public struct RelayClientCore {
         return actions
     }
 
-    // MARK: The channel
-
-    private mutating func receiveInChannel(_ message: ServerMessage, at now: Instant) -> [Action] {
-        switch message {
-        case .memberJoined(let member):
-            return [.tell(.memberJoined(remember(member)))]
-        case .memberLeft(let id):
-            guard let member = members.removeValue(forKey: id) else { return [] }
-            return [.tell(.memberLeft(member))]
-        case .floorGranted(let grant):
-            return speak(.granted(grant.requestID, duration: grant.duration), at: now)
-        case .floorDeny(let denial):
-            let reason: FloorDenial =
-                denial.cause == .anotherClientHasPermission
-                ? .taken : .refused(denial.phrase.isEmpty ? "\(denial.cause)" : denial.phrase)
-            return speak(.denied(denial.requestID, reason), at: now)
-        case .floorRevoke(let revocation):
-            let reason: FloorRevocation =
-                revocation.cause == .mediaBurstTooLong
-                ? .talkTimeLimit : .other(revocation.phrase.isEmpty ? "\(revocation.cause)" : revocation.phrase)
-            return speak(.revoked(revocation.requestID, reason), at: now)
-        case .floorTaken(let taken): return floorTaken(taken, at: now)
-        case .floorIdle(let idle):
-            return listen(.floorIdle(ssrc: idle.ssrc, lastSequence: idle.lastSequence), at: now)
-        case .mediaKey(let key):
-            session?.mediaKey = key
-            session?.frameOpener.setEpoch(key.epoch, baseKey: key.baseKey, at: now)
-            return []
-        case .floorQueuePosition(let place):
-            return speak(.queued(place.requestID, position: place.position), at: now)
-        case .listenerLoss(let percent): return [.tell(.listenerLoss(percent: percent))]
-        case .welcome, .pushWelcome, .joinRefused, .pushRegistered, .pushRefused, .push:
-            return unexpected("a second answer to the join", at: now)
-        }
-    }
-
     // MARK: Pushes
 
-    private mutating func push(_ event: PushRegistrations.Event, at now: Instant) -> [Action] {
+    mutating func push(_ event: PushRegistrations.Event, at now: Instant) -> [Action] {
         pushes.handle(event, at: now).map { action in
             switch action {
             case .send(let message): .send(message)
@@ -314,171 +213,4 @@ public struct RelayClientCore {
             }
         }
     }
-
-    @discardableResult
-    private mutating func remember(_ member: ServerMessage.Member) -> RelayMember {
-        let known = RelayMember(id: member.id.description, name: member.displayName.text)
-        if members[member.id] != nil || members.count < Self.membersMaximum { members[member.id] = known }
-        return known
-    }
-
-    private mutating func floorTaken(
-        _ taken: ServerMessage.FloorTaken, isLate: Bool = false, at now: Instant
-    ) -> [Action] {
-        announcedKeyID = taken.keyID
-        // A talker that was not announced is heard nevertheless, under its identifier.
-        let talker =
-            members[taken.talker] ?? RelayMember(id: taken.talker.description, name: taken.talker.description)
-        return listen(.floorTaken(talker, ssrc: taken.ssrc, keyID: taken.keyID, isLate: isLate), at: now)
-    }
-
-    // MARK: Talking
-
-    private mutating func speak(_ event: UplinkStateMachine.Event, at now: Instant) -> [Action] {
-        var actions: [Action] = []
-        for action in uplink.handle(event, at: now) {
-            switch action {
-            case .requestFloor(let requestID, let priority):
-                actions += requestFloor(requestID, priority: priority, at: now)
-            case .sendMedia(let requestID, let frame):
-                guard let datagram = seal(frame, requestID) else {
-                    actions += speak(.revoked(requestID, .other("this machine cannot encrypt")), at: now)
-                    continue
-                }
-                actions.append(.sendMedia(datagram))
-            case .releaseFloor(let requestID, let lastSequence):
-                if session != nil {
-                    actions.append(.send(.floorRelease(.init(requestID: requestID, lastSequence: lastSequence))))
-                }
-            case .tell(let event): actions.append(.tell(event))
-            }
-        }
-        return actions
-    }
-
-    private mutating func requestFloor(_ requestID: FloorRequestID, priority: UInt8, at now: Instant) -> [Action] {
-        guard let key = session?.mediaKey else { return [] }
-        let keyID = KeyID.fresh(epoch: key.epoch)
-        do throws(SFrameError) {
-            session?.sealer = (requestID, try SFrameSealer(baseKey: key.baseKey, keyID: keyID))
-        } catch {
-            return speak(.denied(requestID, .refused("this machine cannot encrypt: \(error)")), at: now)
-        }
-        let request = ClientMessage.FloorRequest(
-            requestID: requestID, priority: priority, keyID: keyID.rawValue, mayQueue: true)
-        return [.send(.floorRequest(request))]
-    }
-
-    /// The RTP packet with the frame sealed in it (RFC 9605), its header authenticated.
-    private func seal(_ frame: UplinkStateMachine.MediaFrame, _ requestID: FloorRequestID) -> [UInt8]? {
-        guard let session, let sealer = session.sealer, sealer.requestID == requestID else { return nil }
-        let header = RTPHeader(
-            marker: frame.marker, sequence: frame.sequence, timestamp: frame.timestamp, ssrc: session.ssrc)
-        let capacity = RTPHeader.byteCount + SFrameSealer.sealedByteCountMaximum(frame.payload.count)
-        let packet = [UInt8](unsafeUninitializedCapacity: capacity) { buffer, count in
-            let output = UnsafeMutableRawBufferPointer(buffer)
-            header.write(to: output)
-            let body = UnsafeMutableRawBufferPointer(rebasing: output[RTPHeader.byteCount...])
-            let metadata = UnsafeRawBufferPointer(rebasing: output[..<RTPHeader.byteCount])
-            let sealed = frame.payload.withUnsafeBytes { payload in
-                try? sealer.sealer.seal(payload, metadata: metadata, into: body)
-            }
-            count = sealed.map { RTPHeader.byteCount + $0 } ?? 0
-        }
-        return packet.isEmpty ? nil : packet
-    }
-
-    private mutating func repair(_ event: UplinkRepairStateMachine.Event, at now: Instant) -> [Action] {
-        uplinkRepair.handle(event, at: now).map { action in
-            switch action {
-            case .repair(let packet): .send(.mediaRepair(packet))
-            }
-        }
-    }
-
-    // MARK: Listening
-
-    /// Takes packets that were asked for. They came over QUIC, from the relay: there is no trailer to check.
-    private mutating func receiveRepaired(
-        _ packets: [[UInt8]], request: UInt32, isEnd: Bool, at now: Instant
-    ) -> [Action] {
-        guard session != nil else { return [] }
-        var actions: [Action] = []
-        for packet in packets {
-            actions += packet.withUnsafeBytes { receivePacket($0, receivedAt: now, isRepaired: true, at: now) }
-        }
-        return isEnd ? actions + listen(.answered(request: request), at: now) : actions
-    }
-
-    /// Takes a datagram that came, not through QUIC, from the relay's address.
-    public mutating func receive(_ datagram: UnsafeRawBufferPointer, at now: Instant) -> [Action] {
-        guard let session else {
-            downlink.count(.notAuthentic)
-            return []
-        }
-        guard let count = try? session.downlinkOpener.open(datagram) else {
-            downlink.count(.notAuthentic)
-            return []
-        }
-        return receivePacket(UnsafeRawBufferPointer(rebasing: datagram[..<count]), receivedAt: now, at: now)
-    }
-
-    private mutating func receivePacket(
-        _ packet: UnsafeRawBufferPointer, receivedAt: Instant, isRepaired: Bool = false, at now: Instant
-    ) -> [Action] {
-        guard let header = try? RTPHeader(parsing: packet) else {
-            downlink.count(.malformed)
-            return []
-        }
-        let metadata = UnsafeRawBufferPointer(rebasing: packet[..<RTPHeader.byteCount])
-        let frame = UnsafeRawBufferPointer(rebasing: packet[RTPHeader.byteCount...])
-        guard let sealed = try? SFrameHeader(parsing: frame) else {
-            downlink.count(.malformed)
-            return []
-        }
-        switch downlink.admit(
-            ssrc: header.ssrc, keyID: sealed.keyID.rawValue, sequence: header.sequence, isRepaired: isRepaired)
-        {
-        case .drop: return []
-        case .hold:
-            downlink.hold(Array(packet), at: now)
-            return []
-        case .open:
-            guard
-                let opened = try? session?.frameOpener.open(frame, metadata: metadata, into: plaintext.buffer, at: now)
-            else {
-                downlink.count(.notOpened)
-                return []
-            }
-            return listen(
-                .opened(
-                    header, payload: Array(plaintext.buffer[..<opened.byteCount]), receivedAt: receivedAt,
-                    isRepaired: isRepaired), at: now)
-        }
-    }
-
-    private mutating func listen(_ event: DownlinkStateMachine.Event, at now: Instant) -> [Action] {
-        var actions: [Action] = []
-        for action in downlink.handle(event, at: now) {
-            switch action {
-            case .tell(let event): actions.append(.tell(event))
-            case .report(let report): if session != nil { actions.append(.send(.receptionReport(report))) }
-            case .ask(let request): if session != nil { actions.append(.send(.repairRequest(request))) }
-            case .retry(let packets):
-                for packet in packets {
-                    actions += packet.bytes.withUnsafeBytes {
-                        receivePacket($0, receivedAt: packet.receivedAt, at: now)
-                    }
-                }
-            }
-        }
-        return actions
-    }
-}
-
-/// Memory that every packet is opened into.
-private final class Scratch {
-    let buffer: UnsafeMutableRawBufferPointer
-    init(byteCount: Int) { buffer = .allocate(byteCount: byteCount, alignment: 16) }
-    deinit { buffer.deallocate() }
 }

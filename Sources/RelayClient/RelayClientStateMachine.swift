@@ -51,6 +51,8 @@ public struct RelayClientStateMachine: Sendable {
 
     /// The waits before trying again, in milliseconds; the last one repeats.
     public static let backoffMilliseconds = [250, 500, 1_000, 2_000, 4_000, 8_000, 15_000, 30_000]
+    /// The longest wait that a relay can ask for.
+    public static let retryAfterMaximum: Duration = .seconds(600)
     /// How long connecting may take.
     public static let connectTimeout: Duration = .seconds(10)
     /// How long the relay may take to answer the join.
@@ -65,7 +67,8 @@ public struct RelayClientStateMachine: Sendable {
         case connecting(deadline: Instant, joinSent: Bool)
         case joining(deadline: Instant)
         case ready
-        case waiting(until: Instant)
+        /// `isFirm`: whatever happens to the network, for another machine or a false relay is behind it.
+        case waiting(until: Instant, isFirm: Bool)
         case halted
     }
 
@@ -92,7 +95,7 @@ public struct RelayClientStateMachine: Sendable {
         switch state {
         case .stopped, .ready, .halted: nil
         case .connecting(let deadline, _), .joining(let deadline): deadline
-        case .waiting(let until): until
+        case .waiting(let until, _): until
         }
     }
 
@@ -123,20 +126,21 @@ public struct RelayClientStateMachine: Sendable {
             return [.tell(.ready(channelName: name))]
         case (.joining, .refused(let refusal)):
             return refused(refusal, at: now)
-        case (.waiting(let until), .networkChanged):
+        case (.waiting(let until, isFirm: false), .networkChanged):
             failures = 0
-            state = .waiting(until: min(until, now + .milliseconds(Self.backoffMilliseconds[0])))
+            let soon = now + .milliseconds(Self.backoffMilliseconds[0])
+            state = .waiting(until: min(until, soon), isFirm: false)
             return []
-        case (.waiting(let until), .wanted) where !isRefused:
+        case (.waiting(let until, isFirm: false), .wanted) where !isRefused:
             failures = 0
             let soonest = attemptedAt + .milliseconds(Self.backoffMilliseconds[0])
-            state = .waiting(until: min(until, soonest))
+            state = .waiting(until: min(until, soonest), isFirm: false)
             return now >= soonest ? connect(forSomebody: true, at: now) : []
         case (.connecting, .wanted)
         where now - attemptedAt >= (isWantedAttempt ? Self.wantedAttemptIsOld : Self.attemptIsOld):
             failures = 0
             return [.close(.none)] + connect(forSomebody: true, at: now)
-        case (.waiting(let until), .deadline):
+        case (.waiting(let until, _), .deadline):
             return now >= until ? connect(at: now) : []
         case (.connecting(let deadline, _), .deadline):
             guard now >= deadline else { return [] }
@@ -175,7 +179,7 @@ public struct RelayClientStateMachine: Sendable {
             }
         guard refusal.cause.isTemporary else { return halt(error, closing: .joinRefused) }
         defer { isRefused = true }
-        return lose(error, closing: .joinRefused, atLeast: refusal.retryAfter, at: now)
+        return lose(error, closing: .joinRefused, atLeast: min(refusal.retryAfter, Self.retryAfterMaximum), at: now)
     }
 
     private mutating func halt(_ error: RelayLinkError, closing code: RelayCloseCode) -> [Action] {
@@ -193,14 +197,16 @@ public struct RelayClientStateMachine: Sendable {
         isRefused = error.isRefusal
         let lost: [Action] = state == .ready ? [.linkLost] : []
         let longest = Self.backoffMilliseconds.count - 1
-        switch error {
         // Trying again at once would make two machines with one key fight, or hammer a relay that is not ours.
-        case .replaced, .wrongRelayKey: failures = longest
-        default: break
-        }
+        let isFirm =
+            switch error {
+            case .replaced, .wrongRelayKey: true
+            default: false
+            }
+        if isFirm { failures = longest }
         let wait = max(minimum, .milliseconds(Self.backoffMilliseconds[min(failures, longest)]))
         failures = min(failures + 1, longest)
-        state = .waiting(until: now + wait)
+        state = .waiting(until: now + wait, isFirm: isFirm)
         return lost + [.close(code), .tell(.unavailable(error, retryAfter: wait))]
     }
 }

@@ -3,6 +3,7 @@ import Cryptography
 import Logging
 import MonotonicTime
 import QUIC
+import Reactor
 import RelayProtocol
 
 /// What is known of a relay from an earlier connection.
@@ -17,8 +18,25 @@ extension RelayTransport {
 
     /// The relay gave something to return with.
     func keep(_ state: ResumptionState) {
-        guard !isClosed else { return }
+        guard !isClosed, pacer.came(state) else { return }
+        pacerTimer = loop.schedule(after: ResumptionPacer.pause) { [weak self] in self?.keepUnsaved() }
+    }
+
+    /// Keeps what came and was not kept yet.
+    func keepUnsaved() {
+        pacerTimer?.cancel()
+        pacerTimer = nil
+        guard let state = pacer.take() else { return }
         client?.assumeIsolated { $0.resumption.keep(state, of: $0.invitation, for: $0.identity.pin) }
+    }
+
+    /// The connection has ended with `reason`. A ticket with which it did not come about is of no use, perhaps the cause.
+    func forgetTicket(after reason: QUICCloseReason) {
+        guard !wasConnected, connection.earlyData != .notOffered else { return }
+        switch reason {
+        case .handshakeTimeout, .idleTimeout, .endpointClosed, .closedLocally, .statelessReset: return
+        default: client?.assumeIsolated { $0.resumption.keep(nil, of: $0.invitation, for: $0.identity.pin) }
+        }
     }
 
     /// For the log: whether this connection has saved a round trip.

@@ -18,6 +18,10 @@ final class RelayTransport: @unchecked Sendable {
     private var decoder = MessageDecoder()
     private(set) var isClosed = false
     var path: TransportPath?
+    var pacer = ResumptionPacer()
+    var pacerTimer: EventLoop.Timer?
+    /// Whether the handshake was completed.
+    private(set) var wasConnected = false
 
     /// Begins to connect to `address`, which must have the key of `pin`.
     init(
@@ -69,6 +73,9 @@ final class RelayTransport: @unchecked Sendable {
         return try? connection.sendDatagram(datagram)
     }
 
+    /// Sends a message in a datagram, without its length: it arrives soon or never.
+    func send(loosely message: ClientMessage) { _ = send(Array(message.framed().dropFirst(4))) }
+
     /// Sends a packet again, on the control stream; false when that has too much to carry. There stays room for what matters more.
     func sendRepair(_ packet: [UInt8]) -> Bool {
         guard !isClosed, let stream, stream.availableCapacity >= Self.reservedControlBytes else { return false }
@@ -83,6 +90,7 @@ final class RelayTransport: @unchecked Sendable {
     /// Closes the connection and the socket. Nothing is told after it.
     func close(_ code: RelayCloseCode) {
         guard !isClosed else { return }
+        keepUnsaved()
         isClosed = true
         leavePath()
         connection.delegate = nil
@@ -126,6 +134,7 @@ extension RelayTransport: QUICEndpointDelegate {
 
 extension RelayTransport: QUICConnectionDelegate {
     func connectionDidBecomeReady(_ connection: QUICConnection) {
+        wasConnected = true
         noteEarlyData()
         tell(.connected)
     }
@@ -173,6 +182,7 @@ extension RelayTransport: QUICConnectionDelegate {
     func connection(_ connection: QUICConnection, didLoseDatagram id: UInt64) { tell(.mediaLost(id)) }
 
     func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason) {
+        forgetTicket(after: reason)
         tell(.connectionEnded(Self.error(reason)))
     }
 }

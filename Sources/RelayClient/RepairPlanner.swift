@@ -5,18 +5,20 @@ import RelayProtocol
 /// The gaps of one burst.
 ///
 /// A single missing packet may only be late, so it is asked for after a moment; two or more in a row are lost and are asked for at
-/// once. What was asked for and did not come is asked for again, with growing pauses, for the request may be lost in the same
-/// gap, or the relay may itself still wait for the packet. Once the floor is idle the relay has all it will ever have: what its
-/// answer lacks then is lost for good.
+/// once. Requests and answers get lost as packets do, and in the same bad moments, so a request that is not answered in its time is
+/// made again soon, and the more rarely the longer nothing comes. The relay takes only so many requests (`RequestBudget`). Once the
+/// floor is idle the relay has all it will ever have: what its answer lacks then is lost for good.
 struct RepairPlanner: Sendable {
     /// The most packets that are waited for at one time; the oldest are given up for new ones.
     static let missingMaximum = 1_024
     /// A packet is given up so long after it was missed.
     static let ageMaximum: Duration = .seconds(10)
     /// How often one packet is asked for.
-    static let asksMaximum = 8
-    /// Requests follow each other after this at the earliest, with everything in them that is due by then.
-    static let requestInterval: Duration = .milliseconds(50)
+    static let asksMaximum = 12
+    /// Beside the round trip, how long an answer may take.
+    static let answerGrace: Duration = .milliseconds(40)
+    /// How many times longer than that a packet that was asked for often is waited for, at most.
+    static let patienceMaximum = 16
     /// How long a single packet may be late: half of a round trip, within these bounds.
     static let reorderingGrace: ClosedRange<Duration> = .milliseconds(20)...(.milliseconds(100))
     /// How far back is asked when the beginning is missing: 10 s of packets of 10 ms.
@@ -39,7 +41,7 @@ struct RepairPlanner: Sendable {
     private var missing: [Missing] = []
     /// Everything before that number, when it is not known where the burst begins.
     private var beginning: Missing?
-    private var nextRequestAt = Instant.zero
+    private var budget = RequestBudget()
     private var isOver = false
     /// Packets that were asked for.
     private(set) var asked = 0
@@ -55,7 +57,7 @@ struct RepairPlanner: Sendable {
         var due: Instant?
         for each in missing { due = min(due ?? each.askAt, each.askAt) }
         if let beginning { due = min(due ?? beginning.askAt, beginning.askAt) }
-        return due.map { max($0, nextRequestAt) }
+        return due.map { max($0, budget.nextRequestAt) }
     }
 
     // MARK: What is missing
@@ -129,7 +131,7 @@ struct RepairPlanner: Sendable {
             asked += 1
             ask(&missing[index], id, at: now)
         }
-        if !ranges.isEmpty { nextRequestAt = now + Self.requestInterval }
+        if !ranges.isEmpty { budget.take(at: now) }
         return ranges
     }
 
@@ -158,8 +160,8 @@ struct RepairPlanner: Sendable {
     private func ask(_ each: inout Missing, _ id: UInt32, at now: Instant) {
         each.request = id
         each.isLastChance = isOver
-        // Without an answer the request, or the answer, is lost; the transport repairs it before long.
-        each.askAt = now + (roundTripTime * 2 + .milliseconds(250)) * (1 << min(each.asks, 3))
+        // Without an answer the request, or the answer, is lost: twice it is asked for again at once, then ever more rarely.
+        each.askAt = now + (roundTripTime + Self.answerGrace) * min(1 << (each.asks / 2), Self.patienceMaximum)
         each.asks += 1
     }
 

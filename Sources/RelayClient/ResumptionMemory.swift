@@ -25,9 +25,12 @@ public final class ResumptionMemory: Sendable {
     private let entries: Mutex<[Entry]>
     private let save: @Sendable ([UInt8]) -> Void
 
+    /// What was remembered earlier, and where it is kept.
+    ///
     /// - Parameters:
     ///   - bytes: What `save` was given earlier. What is damaged of it is left out; see `isIntact`.
-    ///   - save: Called after each change with all of it; may be called on any thread.
+    ///   - save: Called after each change with all of it, on the thread of the change and in the order of changes; it must not come
+    ///     back here.
     public init(restoring bytes: [UInt8] = [], save: @escaping @Sendable ([UInt8]) -> Void = { _ in }) {
         entries = Mutex(Self.read(bytes) ?? [])
         self.save = save
@@ -47,15 +50,14 @@ public final class ResumptionMemory: Sendable {
     /// Remembers `state`, or with nil forgets what there was.
     func keep(_ state: ResumptionState?, of relay: InvitationLink, for identity: PublicKeyPin) {
         let name = Self.name(relay, identity)
-        let bytes = entries.withLock { entries in
+        entries.withLock { entries in
             entries.removeAll { $0.relay == name }
             if let state, state.bytes.count <= Self.stateByteCountMaximum {
                 entries.insert(Entry(relay: name, state: state.bytes), at: 0)
             }
             if entries.count > Self.relaysMaximum { entries.removeLast(entries.count - Self.relaysMaximum) }
-            return Self.write(entries)
+            save(Self.write(entries))
         }
-        save(bytes)
     }
 
     /// 32 bytes that stand for one end's tickets at one relay.

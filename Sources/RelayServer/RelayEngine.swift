@@ -141,6 +141,9 @@ final class RelayEngine: @unchecked Sendable {
 
     private func receiveMedia(_ datagram: [UInt8], from peer: RelayPeer) {
         let now = Instant.now
+        if let request = RepairDatagram.request(in: datagram, limit: limits.datagramBytes) {
+            return handle(.message(peer.id, request))
+        }
         datagram.withUnsafeBytes { packet in
             guard packet.count <= limits.datagramBytes, let header = MediaPacketHeader(parsing: packet) else {
                 core.countMalformedMedia()

@@ -102,7 +102,7 @@ private typealias Action = DownlinkStateMachine.Action
         _ = taken()
         #expect(machine.admit(ssrc: SSRC(rawValue: 8), keyID: 1, sequence: 1) == .hold)
         #expect(machine.admit(ssrc: ssrc, keyID: 2, sequence: 1) == .hold)
-        machine.hold([1], at: now)
+        machine.hold([1], receivedAt: now)
         now = now + .seconds(2)
         _ = machine.handle(.deadline, at: now)
         #expect(machine.dropped(.unbound) == 1)
@@ -111,7 +111,7 @@ private typealias Action = DownlinkStateMachine.Action
     @Test mutating func `packets that come before the floor message are taken with it, within bounds`() {
         for number in 0..<256 {
             #expect(machine.admit(ssrc: ssrc, keyID: 1, sequence: UInt16(number)) == .hold)
-            machine.hold([UInt8(number)], at: now)
+            machine.hold([UInt8(number)], receivedAt: now)
         }
         #expect(machine.admit(ssrc: ssrc, keyID: 1, sequence: 256) == .drop(.unbound))
         let actions = taken()
@@ -252,7 +252,7 @@ private typealias Action = DownlinkStateMachine.Action
         _ = machine.handle(.floorIdle(ssrc: ssrc, lastSequence: 3), at: now)
         #expect(taken(keyID: 9).isEmpty)
         #expect(machine.admit(ssrc: ssrc, keyID: 9, sequence: 4) == .hold)
-        machine.hold([4], at: now)
+        machine.hold([4], receivedAt: now)
         let completed = repaired(2) + repaired(3)
         #expect(ends(completed).first?.0 == .completed)
         guard case .retry(let packets)? = completed.last(where: { if case .retry = $0 { true } else { false } }) else {

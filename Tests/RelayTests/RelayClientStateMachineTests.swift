@@ -144,4 +144,25 @@ import Testing
                 .tell(.unavailable(.protocolViolation("nonsense"), retryAfter: .milliseconds(250))),
             ])
     }
+
+    @Test(arguments: [RelayLinkError.replaced, .wrongRelayKey])
+    mutating func `another machine with this one's key, or a false relay, is not met sooner on another network`(
+        error: RelayLinkError
+    ) {
+        becomeReady()
+        _ = machine.handle(.connectionEnded(error), at: now)
+        let due = machine.nextDeadline
+        #expect(due == now + .seconds(30))
+        #expect(machine.handle(.networkChanged, at: now).isEmpty)
+        #expect(machine.nextDeadline == due)
+    }
+
+    @Test mutating func `a relay cannot send a client away for days`() {
+        _ = machine.handle(.join, at: now)
+        _ = machine.handle(.connected, at: now)
+        let refusal = ServerMessage.JoinRefused(
+            cause: .relayBusy, phrase: "later", retryAfter: .milliseconds(Int(UInt32.max)))
+        _ = machine.handle(.refused(refusal), at: now)
+        #expect(machine.nextDeadline == now + RelayClientStateMachine.retryAfterMaximum)
+    }
 }

@@ -146,10 +146,39 @@ import Testing
         #expect(core.memberCount(of: channel.id) == 2)
     }
 
-    @Test mutating func `a request that is not newer than the last is a violation`() {
-        _ = ask([SequenceRange(first: 1, last: 1)], id: 7)
-        let actions = ask([SequenceRange(first: 1, last: 1)], id: 7)
-        #expect(actions.contains { if case .close(bob, .protocolViolation, _) = $0 { true } else { false } })
+    @Test mutating func `a request that comes in a datagram and on the stream is answered once`() {
+        datagram(1)
+        #expect(answer(ask([SequenceRange(first: 1, last: 1)], id: 7)) != nil)
+        #expect(ask([SequenceRange(first: 1, last: 1)], id: 7).isEmpty)
+        #expect(ask([SequenceRange(first: 1, last: 1)], id: 6).isEmpty)
+        #expect(answer(ask([SequenceRange(first: 1, last: 1)], id: 8)) != nil)
+        #expect(core.counters.protocolViolations == 0 && core.counters.repairsRefused == 0)
+    }
+
+    @Test func `only a repair request is read from a datagram that is no packet`() {
+        let seed = SeededGenerator.seed()
+        var random = SeededGenerator(seed: seed)
+        let request = ClientMessage.repairRequest(
+            .init(id: 1, ssrc: SSRC(rawValue: 7), keyID: 9, ranges: [SequenceRange(first: 65_535, last: 2)]))
+        let bytes = Array(request.framed().dropFirst(4))
+        #expect(RepairDatagram.request(in: bytes, limit: 1_160) == request)
+        #expect(RepairDatagram.request(in: bytes, limit: bytes.count - 1) == nil)
+        #expect(RepairDatagram.request(in: Array(ClientMessage.leave.framed().dropFirst(4)), limit: 1_160) == nil)
+        #expect(RepairDatagram.request(in: packet(1), limit: 1_160) == nil)
+        #expect(RepairDatagram.request(in: [], limit: 1_160) == nil)
+        for _ in 0..<2_000 {
+            var broken = bytes
+            for _ in 0..<Int.random(in: 1...3, using: &random) {
+                broken[Int.random(in: 0..<broken.count, using: &random)] = UInt8.random(in: 0...255, using: &random)
+            }
+            // Whatever it makes of that, it is a request or nothing.
+            if let message = RepairDatagram.request(in: broken, limit: 1_160) {
+                guard case .repairRequest = message else {
+                    Issue.record("another message came through, seed \(seed)")
+                    return
+                }
+            }
+        }
     }
 
     private mutating func report(received: UInt32, lost: UInt32) -> [Int] {

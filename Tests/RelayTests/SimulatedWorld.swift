@@ -325,6 +325,16 @@ final class SimulatedWorld {
                     guard connection.isOpen, connections[connection.id] === connection, isRelayUp else { return }
                     relayHandles(.message(connection.id, parsed))
                 }
+            case .sendLoosely(let message):
+                guard let connection = clientConnections[number], !isGone(gapsUp, number) else { continue }
+                let datagram = Array(message.framed().dropFirst(4))
+                guard let delay = packetDelays().first else { continue }
+                after(delay) { [self] in
+                    guard connection.isOpen, connections[connection.id] === connection, isRelayUp,
+                        let request = RepairDatagram.request(in: datagram, limit: relay.limits.datagramBytes)
+                    else { return }
+                    relayHandles(.message(connection.id, request))
+                }
             case .sendMedia(let datagram):
                 guard let connection = clientConnections[number] else { continue }
                 nextDatagram += 1

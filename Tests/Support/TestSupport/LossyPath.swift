@@ -9,6 +9,9 @@ public final class LossyPath: Sendable {
     public struct Conditions: Sendable, Equatable {
         /// Of a hundred packets, so many do not arrive.
         public var lossPercent: Int
+        /// 0: each packet is lost or not for itself. Otherwise losses come in bursts (Gilbert-Elliott): the way is bad for so many
+        /// milliseconds on average, and everything is lost meanwhile.
+        public var badMilliseconds: Int
         /// Every packet is late by this, in milliseconds…
         public var delayMilliseconds: Int
         /// …and by up to this more, each by its own amount, so that they overtake each other.
@@ -18,9 +21,11 @@ public final class LossyPath: Sendable {
 
         /// A path that does nothing to packets but what is named.
         public init(
-            lossPercent: Int = 0, delayMilliseconds: Int = 0, jitterMilliseconds: Int = 0, isBlackedOut: Bool = false
+            lossPercent: Int = 0, badMilliseconds: Int = 0, delayMilliseconds: Int = 0, jitterMilliseconds: Int = 0,
+            isBlackedOut: Bool = false
         ) {
             self.lossPercent = lossPercent
+            self.badMilliseconds = badMilliseconds
             self.delayMilliseconds = delayMilliseconds
             self.jitterMilliseconds = jitterMilliseconds
             self.isBlackedOut = isBlackedOut
@@ -40,9 +45,29 @@ public final class LossyPath: Sendable {
 
     private struct State {
         var conditions: [Direction: Conditions]
+        /// Whether the way is bad now, and until when, in milliseconds.
+        var weather: [Direction: (isBad: Bool, until: Double)] = [:]
         var counts: [Direction: Counts] = [.toServer: Counts(), .toClient: Counts()]
         var random: SeededGenerator
         var isStopped = false
+
+        /// Whether a packet of this moment is lost.
+        mutating func loses(_ direction: Direction, _ conditions: Conditions, at now: Int64) -> Bool {
+            if conditions.isBlackedOut { return true }
+            let share = Double(conditions.lossPercent) / 100
+            guard conditions.badMilliseconds > 0, share > 0, share < 1 else {
+                return random.chance(conditions.lossPercent)
+            }
+            var (isBad, until) = weather[direction] ?? (false, Double(now))
+            while until <= Double(now) {
+                isBad.toggle()
+                let bad = Double(conditions.badMilliseconds)
+                let mean = isBad ? bad : bad * (1 - share) / share
+                until += -mean * log(1 - Double.random(in: 0..<1, using: &random))
+            }
+            weather[direction] = (isBad, until)
+            return isBad
+        }
     }
 
     /// Where clients send to, on 127.0.0.1.
@@ -149,7 +174,7 @@ public final class LossyPath: Sendable {
     ) {
         let delay = state.withLock { state -> Int? in
             guard let conditions = state.conditions[direction] else { return nil }
-            if conditions.isBlackedOut || state.random.chance(conditions.lossPercent) {
+            if state.loses(direction, conditions, at: Self.now()) {
                 state.counts[direction]?.lost += 1
                 return nil
             }

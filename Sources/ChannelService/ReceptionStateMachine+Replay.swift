@@ -1,0 +1,39 @@
+// A message that is heard again, until somebody speaks.
+
+import MonotonicTime
+
+extension ReceptionStateMachine {
+    /// Whether a message can be heard again: nobody speaks, not even unheard, and nothing waits.
+    var canReplay: Bool { isReplaying || state == .idle }
+
+    mutating func replay(_ burst: ReceivedBurst, at now: Instant) -> [Action] {
+        guard canReplay else { return [] }
+        let dropped: [Action] = isReplaying ? [.dropPlayback] : []
+        isReplaying = true
+        state = .receiving(burst)
+        return dropped + [.setParticipant(burst.participant)] + catchUp(at: now)
+    }
+
+    /// What the link tells during a replay; nil for other events.
+    mutating func interruptReplay(_ event: Event, at now: Instant) -> [Action]? {
+        switch event {
+        case .began(let participant):
+            // Whoever speaks now is heard, at once.
+            isReplaying = false
+            state = .idle
+            return [.dropPlayback] + began(participant, at: now)
+        case .packet:
+            packetsDropped += 1
+            return []
+        case .ended: return []
+        default: return nil
+        }
+    }
+
+    mutating func stopReplay() -> [Action] {
+        guard isReplaying else { return [] }
+        isReplaying = false
+        state = .idle
+        return [.dropPlayback, .setParticipant(nil)]
+    }
+}

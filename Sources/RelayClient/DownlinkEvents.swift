@@ -1,0 +1,66 @@
+// What goes into the rules of listening and what comes out of them.
+import MonotonicTime
+import RelayProtocol
+
+extension DownlinkStateMachine {
+    /// What may happen.
+    public enum Event: Sendable, Equatable {
+        /// A member has the floor; its media carry this source and key id. `isLate`: it had it before this end joined, which
+        /// hears it from now on.
+        case floorTaken(RelayMember, ssrc: SSRC, keyID: UInt64, isLate: Bool = false)
+        /// Nobody has the floor; the last burst was of that source.
+        case floorIdle(ssrc: SSRC, lastSequence: UInt16?)
+        /// A packet that `admit` let pass was opened.
+        case opened(RTPHeader, payload: [UInt8], receivedAt: Instant, isRepaired: Bool = false)
+        /// All that the relay had of a request has come, and was opened.
+        case answered(request: UInt32)
+        /// The link is gone.
+        case linkLost
+        /// `nextDeadline` has come, or may have.
+        case deadline
+    }
+
+    /// What is to be done.
+    public enum Action: Sendable, Equatable {
+        /// Tell the user.
+        case tell(RelayLinkEvent)
+        /// Tell the relay what was received.
+        case report(ClientMessage.ReceptionReport)
+        /// Ask the relay for these packets.
+        case ask(ClientMessage.RepairRequest)
+        /// Take these packets now, in this order, as if they had just come.
+        case retry([HeldPacket])
+    }
+
+    /// A packet that came before the floor message that explains it.
+    public struct HeldPacket: Sendable, Equatable {
+        /// The packet without the trailer.
+        public var bytes: [UInt8]
+        /// When it came.
+        public var receivedAt: Instant
+    }
+
+    /// What to do with a packet.
+    public enum Admission: Sendable, Equatable {
+        /// Open it, then deliver `.opened`.
+        case open
+        /// Keep it with `hold`.
+        case hold
+        /// Drop it; it is counted.
+        case drop(Drop)
+    }
+
+    /// Why a packet was dropped.
+    public enum Drop: Int, Sendable, CaseIterable, Hashable {
+        /// Not from this end's relay, or not in the protocol's form.
+        case malformed
+        /// Wrong MAC, or a counter that was used before.
+        case notAuthentic
+        /// Its source or key id is not bound to the floor.
+        case unbound
+        /// Came twice, or too late to tell.
+        case duplicate
+        /// SFrame did not open it.
+        case notOpened
+    }
+}

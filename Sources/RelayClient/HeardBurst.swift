@@ -1,0 +1,118 @@
+// One burst that is heard: what of it has come, what is missing, and how long it is waited for. Pure.
+import MonotonicTime
+import RelayProtocol
+
+/// A burst from the `FloorTaken` that announces it, or a packet of it, to its end.
+struct HeardBurst: Sendable {
+    /// Who talks, and how the packets are known.
+    struct Announcement: Sendable {
+        let talker: RelayMember
+        let ssrc: SSRC
+        let keyID: UInt64
+        /// Whether what was said before the first packet that comes is to be heard.
+        let wantsBeginning: Bool
+    }
+
+    let announcement: Announcement
+    private(set) var hasBegun = false
+    private(set) var sequences = SequenceRecord()
+    /// Those of them that had to be asked for.
+    private(set) var repaired = 0
+    var planner = RepairPlanner()
+    private(set) var lastPacketAt: Instant
+    private(set) var nextReportAt: Instant
+    /// Set once the floor is idle: the last sequence number and how long it is waited for.
+    private(set) var ending: (last: UInt16, deadline: Instant)?
+
+    private let firstReport: Duration
+
+    init(_ announcement: Announcement, roundTripTime: Duration, firstReport: Duration, at now: Instant) {
+        self.announcement = announcement
+        self.firstReport = firstReport
+        planner.roundTripTime = roundTripTime
+        lastPacketAt = now
+        nextReportAt = now + firstReport
+    }
+
+    var ssrc: SSRC { announcement.ssrc }
+    var talker: RelayMember { announcement.talker }
+
+    /// Whether the packets of that source and key id are this burst's.
+    func isOf(_ ssrc: SSRC, _ keyID: UInt64) -> Bool { announcement.ssrc == ssrc && announcement.keyID == keyID }
+
+    /// When something is to be done for it.
+    var nextDeadline: Instant {
+        var due = lastPacketAt + DownlinkStateMachine.silenceTimeout
+        if let ending { due = min(due, ending.deadline) }
+        if hasBegun { due = min(due, nextReportAt) }
+        if let repair = planner.nextDeadline { due = min(due, repair) }
+        return due
+    }
+
+    /// Whether all of it is there, or nothing more can come.
+    var isDone: Bool { ending != nil && planner.isDone }
+
+    /// A packet has been opened; false: it had come before. The first one begins the burst.
+    mutating func take(_ header: RTPHeader, isRepaired: Bool, at now: Instant) -> Bool {
+        let highest = sequences.highest
+        guard sequences.insert(header.sequence) == .new else { return false }
+        if !hasBegun {
+            hasBegun = true
+            nextReportAt = now + firstReport
+        }
+        lastPacketAt = now
+        if isRepaired { repaired += 1 }
+        notice(header, highest: highest, at: now)
+        return true
+    }
+
+    /// Notices what is missing around a packet that has come; `highest` was the highest number before it.
+    private mutating func notice(_ header: RTPHeader, highest: UInt16?, at now: Instant) {
+        let sequence = header.sequence
+        planner.arrived(sequence, at: now)
+        if let highest {
+            if sequence.sequenceDistance(from: highest) > 1 {
+                planner.miss(highest &+ 1, before: sequence, mayBeLate: false, at: now)
+            }
+        } else if !header.marker, announcement.wantsBeginning, !planner.lacksBeginning {
+            planner.missBeginning(before: sequence, at: now)
+        }
+        if header.marker { planner.foundBeginning() }
+    }
+
+    /// The floor is idle, so its last number is known; what is missing is waited for until `deadline` at the latest.
+    mutating func expect(through last: UInt16, until deadline: Instant, at now: Instant) {
+        if let highest = sequences.highest {
+            if last.sequenceDistance(from: highest) > 0 {
+                planner.miss(highest &+ 1, before: last &+ 1, mayBeLate: true, at: now)
+            }
+        } else if announcement.wantsBeginning {
+            planner.missBeginning(before: last &+ 1, at: now)
+        }
+        planner.finish(at: now)
+        ending = (last, deadline)
+    }
+
+    /// The next one waits for its end.
+    mutating func hurry(until deadline: Instant) {
+        if let known = ending { ending = (known.last, min(known.deadline, deadline)) }
+    }
+
+    /// Whether reception is to be reported now; the next report follows.
+    mutating func takeReport(at now: Instant) -> Bool {
+        guard hasBegun, nextReportAt <= now else { return false }
+        nextReportAt = now + DownlinkStateMachine.reportInterval
+        return true
+    }
+
+    /// What came of it, and what did not although it was sent.
+    var report: ReceptionReport {
+        var report = ReceptionReport()
+        report.received = sequences.received
+        report.lost = sequences.lost
+        if let last = ending?.last, let highest = sequences.highest {
+            report.lost += max(0, last.sequenceDistance(from: highest))
+        }
+        return report
+    }
+}

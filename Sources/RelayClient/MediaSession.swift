@@ -1,0 +1,113 @@
+// The keys of one membership in use: frames sealed into packets, packets opened into frames. No rules of the floor.
+import Cryptography
+import MonotonicTime
+import RelayProtocol
+import SFrame
+
+/// What exists while the link is ready: this end's source, the trailers' key, and the media keys. Not `Sendable`: it holds
+/// keys in use.
+struct MediaSession {
+    /// A packet that was read, and may be opened.
+    struct Packet {
+        let bytes: UnsafeRawBufferPointer
+        let header: RTPHeader
+        let keyID: UInt64
+
+        /// A packet in the only form that is allowed (docs/relay-protocol.md, section 8.1); nil: another one.
+        init?(_ bytes: UnsafeRawBufferPointer) {
+            guard bytes.count > RTPHeader.byteCount, let header = try? RTPHeader(parsing: bytes),
+                let sealed = try? SFrameHeader(parsing: UnsafeRawBufferPointer(rebasing: bytes[RTPHeader.byteCount...]))
+            else { return nil }
+            self.bytes = bytes
+            self.header = header
+            keyID = sealed.keyID.rawValue
+        }
+
+        fileprivate var metadata: UnsafeRawBufferPointer {
+            UnsafeRawBufferPointer(rebasing: bytes[..<RTPHeader.byteCount])
+        }
+        fileprivate var frame: UnsafeRawBufferPointer {
+            UnsafeRawBufferPointer(rebasing: bytes[RTPHeader.byteCount...])
+        }
+    }
+
+    /// The longest frame that is opened.
+    private static let plaintextMaximum = 2_048
+
+    private let ssrc: SSRC
+    private let downlinkOpener: DownlinkOpener
+    private var frameOpener = SFrameOpener()
+    private(set) var mediaKey: MediaKey
+    private var sealer: (requestID: FloorRequestID, sealer: SFrameSealer)?
+    private let plaintext = Scratch(byteCount: plaintextMaximum)
+
+    /// - Parameters:
+    ///   - ssrc: This end's source.
+    ///   - downlinkKey: Of the trailers of what comes down.
+    ///   - mediaKey: The key in force.
+    /// - Throws: When the system's cryptography fails.
+    init(ssrc: SSRC, downlinkKey: DownlinkKey, mediaKey: MediaKey, at now: Instant) throws(CryptographyError) {
+        self.ssrc = ssrc
+        self.mediaKey = mediaKey
+        downlinkOpener = try DownlinkOpener(key: downlinkKey)
+        frameOpener.setEpoch(mediaKey.epoch, baseKey: mediaKey.baseKey, at: now)
+    }
+
+    /// The relay has renewed the media key; the one before is good for bursts under way.
+    mutating func renew(_ key: MediaKey, at now: Instant) {
+        mediaKey = key
+        frameOpener.setEpoch(key.epoch, baseKey: key.baseKey, at: now)
+    }
+
+    // MARK: Up
+
+    /// Draws a key id for the burst of a request, and makes its sealer ready.
+    mutating func beginBurst(_ requestID: FloorRequestID) throws(SFrameError) -> KeyID {
+        let keyID = KeyID.fresh(epoch: mediaKey.epoch)
+        sealer = (requestID, try SFrameSealer(baseKey: mediaKey.baseKey, keyID: keyID))
+        return keyID
+    }
+
+    /// The RTP packet with the frame sealed in it (RFC 9605), its header authenticated; nil: it cannot be sealed.
+    func seal(_ frame: UplinkStateMachine.MediaFrame, _ requestID: FloorRequestID) -> [UInt8]? {
+        guard let sealer, sealer.requestID == requestID else { return nil }
+        let header = RTPHeader(
+            marker: frame.marker, sequence: frame.sequence, timestamp: frame.timestamp, ssrc: ssrc)
+        let capacity = RTPHeader.byteCount + SFrameSealer.sealedByteCountMaximum(frame.payload.count)
+        let packet = [UInt8](unsafeUninitializedCapacity: capacity) { buffer, count in
+            let output = UnsafeMutableRawBufferPointer(buffer)
+            header.write(to: output)
+            let body = UnsafeMutableRawBufferPointer(rebasing: output[RTPHeader.byteCount...])
+            let metadata = UnsafeRawBufferPointer(rebasing: output[..<RTPHeader.byteCount])
+            let sealed = frame.payload.withUnsafeBytes { payload in
+                try? sealer.sealer.seal(payload, metadata: metadata, into: body)
+            }
+            count = sealed.map { RTPHeader.byteCount + $0 } ?? 0
+        }
+        return packet.isEmpty ? nil : packet
+    }
+
+    // MARK: Down
+
+    /// The packet in a datagram whose trailer is right, and was not accepted before; nil: the relay did not send it.
+    func authenticated(_ datagram: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
+        guard let count = try? downlinkOpener.open(datagram) else { return nil }
+        return UnsafeRawBufferPointer(rebasing: datagram[..<count])
+    }
+
+    /// The Opus packet in a packet; nil: no key opens it, or it was opened before.
+    mutating func open(_ packet: Packet, at now: Instant) -> [UInt8]? {
+        guard
+            let opened = try? frameOpener.open(
+                packet.frame, metadata: packet.metadata, into: plaintext.buffer, at: now)
+        else { return nil }
+        return Array(plaintext.buffer[..<opened.byteCount])
+    }
+}
+
+/// Memory that every packet is opened into.
+private final class Scratch {
+    let buffer: UnsafeMutableRawBufferPointer
+    init(byteCount: Int) { buffer = .allocate(byteCount: byteCount, alignment: 16) }
+    deinit { buffer.deallocate() }
+}

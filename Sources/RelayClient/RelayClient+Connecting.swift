@@ -1,0 +1,77 @@
+// A link's attempts to connect, and what the connection of the present one tells.
+import Logging
+import MonotonicTime
+import QUIC
+import Reactor
+import RelayProtocol
+
+extension RelayClient {
+    /// Begins an attempt, at the next of the relay's addresses.
+    func connect() {
+        attempt += 1
+        if let address = SocketAddress(invitation.host, port: invitation.port) { return connect(to: address) }
+        let (attempt, host, port) = (attempt, invitation.host, invitation.port)
+        Task {
+            let result: Result<[SocketAddress], QUICError>
+            do throws(QUICError) {
+                result = .success(try await resolve(host, port))
+            } catch {
+                result = .failure(error)
+            }
+            // Another attempt, or a leave, may have come meanwhile.
+            guard attempt == self.attempt, transport == nil else { return }
+            switch result {
+            case .success(let addresses):
+                guard let address = addressTurns.next(of: addresses) else {
+                    return take(.connectionEnded(.unreachable("'\(host)' has no address")))
+                }
+                connect(to: address)
+            case .failure(let error): take(.connectionEnded(.unreachable("\(error)")))
+            }
+        }
+    }
+
+    private func connect(to address: SocketAddress) {
+        noteAttempt(at: address)
+        do throws(QUICError) {
+            let transport = try RelayTransport(
+                address: address, pin: invitation.pin, identity: identity, returning: returning(to: address),
+                client: self, logger: logger)
+            self.transport = transport
+            if transport.offersEarlyData { offerEarlyData() }
+        } catch {
+            // Not at once: this may be within `carryOut`.
+            let attempt = attempt
+            loop.execute { [weak self] in
+                self?.assumeIsolated { client in
+                    if attempt == client.attempt { client.take(.connectionEnded(.system("\(error)"))) }
+                }
+            }
+        }
+    }
+
+    /// Ends the attempt; nothing that still comes of it counts.
+    func close(_ code: RelayCloseCode) {
+        attempt += 1
+        transport?.close(code)
+        transport = nil
+    }
+
+    // MARK: What the transport tells
+
+    func transport(_ sender: RelayTransport, _ event: RelayClientCore.Event) {
+        guard sender === transport else { return }
+        switch event {
+        case .connected: addressTurns.succeeded()
+        case .message: lastRoundTrip = sender.connection.roundTripTime ?? lastRoundTrip
+        default: break
+        }
+        if case .message(.floorTaken) = event, let roundTripTime { note(roundTrip: roundTripTime) }
+        take(event)
+    }
+
+    func transport(_ sender: RelayTransport, received packet: UnsafeRawBufferPointer) {
+        guard sender === transport else { return }
+        take(packet)
+    }
+}

@@ -1,0 +1,122 @@
+// What is said and what is heard, between the rules of the floor and the keys.
+import MonotonicTime
+import RelayProtocol
+import SFrame
+
+extension RelayClientCore {
+    // MARK: Talking
+
+    mutating func speak(_ event: UplinkStateMachine.Event, at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        for action in uplink.handle(event, at: now) {
+            switch action {
+            case .requestFloor(let requestID, let priority):
+                actions += requestFloor(requestID, priority: priority, at: now)
+            case .sendMedia(let requestID, let frame):
+                guard let datagram = session?.seal(frame, requestID) else {
+                    actions += speak(.revoked(requestID, .other("this machine cannot encrypt")), at: now)
+                    continue
+                }
+                actions.append(.sendMedia(datagram))
+            case .releaseFloor(let requestID, let lastSequence):
+                if session != nil {
+                    actions.append(.send(.floorRelease(.init(requestID: requestID, lastSequence: lastSequence))))
+                }
+            case .tell(let event): actions.append(.tell(event))
+            }
+        }
+        return actions
+    }
+
+    private mutating func requestFloor(_ requestID: FloorRequestID, priority: UInt8, at now: Instant) -> [Action] {
+        let keyID: KeyID
+        do throws(SFrameError) {
+            guard let drawn = try session?.beginBurst(requestID) else { return [] }
+            keyID = drawn
+        } catch {
+            return speak(.denied(requestID, .refused("this machine cannot encrypt: \(error)")), at: now)
+        }
+        let request = ClientMessage.FloorRequest(
+            requestID: requestID, priority: priority, keyID: keyID.rawValue, mayQueue: true)
+        return [.send(.floorRequest(request))]
+    }
+
+    mutating func repair(_ event: UplinkRepairStateMachine.Event, at now: Instant) -> [Action] {
+        uplinkRepair.handle(event, at: now).map { action in
+            switch action {
+            case .repair(let packet): .send(.mediaRepair(packet))
+            }
+        }
+    }
+
+    // MARK: Listening
+
+    /// Takes packets that were asked for. They came over QUIC, from the relay: there is no trailer to check.
+    mutating func receiveRepaired(
+        _ packets: [[UInt8]], request: UInt32, isEnd: Bool, at now: Instant
+    ) -> [Action] {
+        guard session != nil else { return [] }
+        var actions: [Action] = []
+        for packet in packets {
+            actions += packet.withUnsafeBytes { receivePacket($0, receivedAt: now, isRepaired: true, at: now) }
+        }
+        return isEnd ? actions + listen(.answered(request: request), at: now) : actions
+    }
+
+    /// Takes a datagram that came, not through QUIC, from the relay's address.
+    public mutating func receive(_ datagram: UnsafeRawBufferPointer, at now: Instant) -> [Action] {
+        guard let packet = session?.authenticated(datagram) else {
+            downlink.count(.notAuthentic)
+            return []
+        }
+        return receivePacket(packet, receivedAt: now, at: now)
+    }
+
+    private mutating func receivePacket(
+        _ packet: UnsafeRawBufferPointer, receivedAt: Instant, isRepaired: Bool = false, at now: Instant
+    ) -> [Action] {
+        guard let read = MediaSession.Packet(packet) else {
+            downlink.count(.malformed)
+            return []
+        }
+        let header = read.header
+        switch downlink.admit(
+            ssrc: header.ssrc, keyID: read.keyID, sequence: header.sequence, isRepaired: isRepaired)
+        {
+        case .drop: return []
+        case .hold:
+            downlink.hold(Array(packet), receivedAt: receivedAt)
+            return []
+        case .open:
+            guard let payload = session?.open(read, at: now) else {
+                downlink.count(.notOpened)
+                return []
+            }
+            return listen(
+                .opened(
+                    header, payload: payload, receivedAt: receivedAt,
+                    isRepaired: isRepaired), at: now)
+        }
+    }
+
+    mutating func listen(_ event: DownlinkStateMachine.Event, at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        for action in downlink.handle(event, at: now) {
+            switch action {
+            case .tell(let event): actions.append(.tell(event))
+            case .report(let report): if session != nil { actions.append(.send(.receptionReport(report))) }
+            case .ask(let request):
+                guard session != nil else { continue }
+                // The datagram waits for nothing; the stream is for a relay that does not read it.
+                actions += [.sendLoosely(.repairRequest(request)), .send(.repairRequest(request))]
+            case .retry(let packets):
+                for packet in packets {
+                    actions += packet.bytes.withUnsafeBytes {
+                        receivePacket($0, receivedAt: packet.receivedAt, at: now)
+                    }
+                }
+            }
+        }
+        return actions
+    }
+}

@@ -1,0 +1,66 @@
+// What goes into the rules of a client and what comes out of them.
+import RelayProtocol
+
+extension RelayClientCore {
+    /// What may happen, datagrams aside.
+    public enum Event: Sendable {
+        /// The user wants the link.
+        case join
+        /// The user does not want it any more.
+        case leave
+        /// The first packet to the relay of the invitation can carry early data, which only that relay can read.
+        case earlyDataOffered
+        /// The handshake with the relay of the invitation is complete.
+        case connected
+        /// There is no connection, or none any more.
+        case connectionEnded(RelayLinkError)
+        /// This machine's network has changed while there was no connection.
+        case networkChanged
+        /// A control message came.
+        case message(ServerMessage)
+        /// The transport took a media datagram under this number.
+        case mediaSent(UInt64, [UInt8])
+        /// The transport did not take a media datagram.
+        case mediaRefused([UInt8])
+        /// The relay has that datagram.
+        case mediaAcknowledged(UInt64)
+        /// That datagram is lost.
+        case mediaLost(UInt64)
+        /// Packets came in answer to a repair request; `isEnd`: all that the relay had.
+        case repaired(request: UInt32, packets: [[UInt8]], isEnd: Bool)
+        /// Something came on a stream of the relay that is none of the protocol's.
+        case violation(String)
+        /// The user begins a burst.
+        case begin(BurstID, priority: UInt8)
+        /// The next frame of the burst.
+        case frame(OutgoingFrame)
+        /// The burst has got its last frame.
+        case end
+        /// What is not sent of the burst is to be erased.
+        case abort
+        /// The user wants the pushes for a token.
+        case registerPushes(PushToken, PushTopic)
+        /// The user declares a token dead.
+        case unregisterPushes(PushToken)
+        /// `nextDeadline` has come, or may have.
+        case deadline
+    }
+
+    /// What is to be done.
+    public enum Action: Sendable, Equatable {
+        /// Open a connection to the relay of the invitation.
+        case connect
+        /// Close the connection, if there is one, after what was sent.
+        case close(RelayCloseCode)
+        /// Send a control message.
+        case send(ClientMessage)
+        /// Send a message in a datagram: it may get lost.
+        case sendLoosely(ClientMessage)
+        /// Send a media datagram.
+        case sendMedia([UInt8])
+        /// Tell the user.
+        case tell(RelayLinkEvent)
+        /// Tell the user of pushes.
+        case tellOfPushes(PushLinkEvent)
+    }
+}

@@ -1,0 +1,71 @@
+// The client's rules put together: whose key it is, and when reception is reported.
+import Cryptography
+import MonotonicTime
+import RelayProtocol
+import Testing
+
+@testable import RelayClient
+
+@Suite struct RelayClientCoreTests {
+    private let now = Instant(nanoseconds: 1_000_000_000)
+
+    private func link(_ key: MediaKey?) throws -> InvitationLink {
+        try InvitationLink(
+            host: "h", port: 1, channelName: DisplayName("c")!, channel: ChannelID(), token: InvitationToken(),
+            pin: PublicKeyPin([UInt8](repeating: 0, count: 32))!, mediaKey: key)
+    }
+
+    private func joining(_ link: InvitationLink) -> RelayClientCore {
+        var core = RelayClientCore(invitation: link, displayName: DisplayName("c")!)
+        _ = core.handle(.join, at: now)
+        _ = core.handle(.connected, at: now)
+        return core
+    }
+
+    private func welcome(_ key: MediaKey?, ssrc: UInt32 = 1) -> RelayClientCore.Event {
+        .message(
+            .welcome(
+                .init(
+                    ssrc: SSRC(rawValue: ssrc), downlinkKey: DownlinkKey(), mediaKey: key,
+                    channelName: DisplayName("c")!, members: [], floor: nil,
+                    memberID: MemberID(PublicKeyPin([UInt8](repeating: 0, count: 32))!), talkTimeLimit: nil)))
+    }
+
+    private func violates(_ actions: [RelayClientCore.Action]) -> Bool {
+        actions.contains { $0 == .close(.protocolViolation) }
+    }
+
+    @Test func `on an end-to-end channel no key of the relay is taken`() throws {
+        let link = try link(MediaKey(epoch: 0))
+        var deceived = joining(link)
+        #expect(violates(deceived.handle(welcome(MediaKey(epoch: 0)), at: now)))
+        #expect(!deceived.isReady)
+
+        var core = joining(link)
+        #expect(!violates(core.handle(welcome(nil), at: now)))
+        #expect(core.isReady)
+        #expect(violates(core.handle(.message(.mediaKey(MediaKey(epoch: 1))), at: now)))
+        #expect(!core.isReady)
+    }
+
+    @Test func `on other channels the relay's key is the one, and may be renewed`() throws {
+        let link = try link(nil)
+        var core = joining(link)
+        #expect(violates(core.handle(welcome(nil), at: now)), "nobody has a key")
+        core = joining(link)
+        _ = core.handle(welcome(MediaKey(epoch: 3)), at: now)
+        #expect(core.handle(.message(.mediaKey(MediaKey(epoch: 4))), at: now).isEmpty)
+        #expect(core.isReady)
+    }
+
+    @Test func `listeners report at different times, each within two seconds`() throws {
+        let link = try link(nil)
+        let times = [0, 0x4000, 0xFFFF].map { number -> Duration in
+            var core = joining(link)
+            _ = core.handle(welcome(MediaKey(epoch: 3), ssrc: UInt32(number)), at: now)
+            return core.downlink.firstReport
+        }
+        #expect(times[0] == .seconds(1) && times[1] == .milliseconds(1_250) && times[2] > .milliseconds(1_999))
+        #expect(times[2] <= DownlinkStateMachine.reportInterval)
+    }
+}
