@@ -12,31 +12,31 @@ struct ListenerReception: Sendable, Equatable {
     private struct Count: Sendable, Equatable {
         var received: UInt32
         var lost: UInt32
+        /// Smoothed, 0…1; `nil` before the first report that told of any packet.
+        var share: Double?
     }
 
     private var last: [SSRC: Count] = [:]
-    /// Of whom, and how much, 0…1; `nil` before the first report.
-    private(set) var loss: (talker: SSRC, share: Double)?
+
+    /// A burst begins: what was missed of the ones before does not count for it.
+    mutating func begin(_ talker: SSRC) { last[talker]?.share = nil }
+
+    /// How much of what that source said is missing, 0…1; `nil` before the first report.
+    func loss(of talker: SSRC) -> Double? { last[talker]?.share }
 
     /// Takes note of a report.
     mutating func note(_ report: ClientMessage.ReceptionReport) {
         let before = last[report.ssrc] ?? Count(received: 0, lost: 0)
         if last.count >= Self.talkersMaximum, last[report.ssrc] == nil { last.removeAll() }
-        last[report.ssrc] = Count(received: report.received, lost: report.lost)
         // They count up, but for packets that were late: those are no loss any more.
         let received = Double(Int32(truncatingIfNeeded: report.received &- before.received))
         let lost = max(0, Double(Int32(truncatingIfNeeded: report.lost &- before.lost)))
-        guard received >= 0, received + lost > 0 else { return }
-        let share = lost / (received + lost)
-        if let loss, loss.talker == report.ssrc {
-            self.loss = (report.ssrc, loss.share + (share - loss.share) * Self.weight)
-        } else {
-            loss = (report.ssrc, share)
+        var share = before.share
+        if received >= 0, received + lost > 0 {
+            let recent = lost / (received + lost)
+            share = share.map { $0 + (recent - $0) * Self.weight } ?? recent
         }
-    }
-
-    static func == (lhs: Self, rhs: Self) -> Bool {
-        lhs.last == rhs.last && lhs.loss?.talker == rhs.loss?.talker && lhs.loss?.share == rhs.loss?.share
+        last[report.ssrc] = Count(received: report.received, lost: report.lost, share: share)
     }
 }
 
@@ -45,8 +45,9 @@ struct TalkerLoss: Sendable, Equatable {
     private var packets = 0
     private var repaired = 0
     private var share: Double?
-    private var toldAt: Instant?
-    private var told = 0
+    private var updatedAt: Instant?
+    /// `nil`: nothing of this burst; the talker may still go by the one before.
+    private var told: Int?
 
     /// Takes note of a packet that came for the first time.
     mutating func note(isRepaired: Bool) {
@@ -54,9 +55,13 @@ struct TalkerLoss: Sendable, Equatable {
         if isRepaired { repaired += 1 }
     }
 
+    /// Whether there may be something to tell: `interval` has passed since the last look.
+    func isDue(_ interval: Duration, at now: Instant) -> Bool { updatedAt.map { now - $0 >= interval } ?? true }
+
     /// What to tell the talker now, when the worst listener misses `worst` of what the relay forwards; `nil`: nothing.
     mutating func update(worst: Double, interval: Duration, at now: Instant) -> Int? {
-        guard toldAt.map({ now - $0 >= interval }) ?? true else { return nil }
+        guard isDue(interval, at: now) else { return nil }
+        updatedAt = now
         if packets > 0 {
             let recent = Double(repaired) / Double(packets)
             share = share.map { $0 + (recent - $0) * ListenerReception.weight } ?? recent
@@ -65,7 +70,6 @@ struct TalkerLoss: Sendable, Equatable {
         // It arrives when it is lost on neither way.
         let percent = Int((100 * (1 - (1 - (share ?? 0)) * (1 - worst))).rounded())
         guard percent != told else { return nil }
-        toldAt = now
         told = percent
         return percent
     }

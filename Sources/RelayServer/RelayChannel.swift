@@ -134,6 +134,7 @@ struct RelayChannel: Sendable {
         nextReportCheck = now + Self.reportCheckInterval
         for id in everyone {
             members[id]?.reportedAt = now
+            if let speaker { members[id]?.reception.begin(speaker) }
             actions += wake(id, number: number)
         }
         return actions

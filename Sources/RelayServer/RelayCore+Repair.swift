@@ -69,11 +69,12 @@ extension RelayCore {
         channels[number].members[id]?.reception.note(report)
         let actions = channels[number].reported(id, number: number, at: now)
         guard let speaker = channels[number].speaker, report.ssrc == speaker,
+            channels[number].talkerLoss.isDue(limits.listenerLossInterval, at: now),
             let talker = channels[number].member(of: speaker)
         else { return actions }
         var worst = 0.0
         for member in channels[number].members.values where !member.isSilent {
-            if let loss = member.reception.loss, loss.talker == speaker { worst = max(worst, loss.share) }
+            worst = max(worst, member.reception.loss(of: speaker) ?? 0)
         }
         guard
             let percent = channels[number].talkerLoss.update(

@@ -107,7 +107,9 @@ final class RelayEngine: @unchecked Sendable {
         case .forward(let packet, let channel, let talker):
             packet.withUnsafeBytes { forward($0, channel: channel, except: talker) }
         case .answerRepair(let id, let bytes):
-            if peers[id]?.answer(bytes, limit: limits.repairAnswers) == false { core.counters.repairsRefused += 1 }
+            if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.controlBacklogBytes) == false {
+                core.counters.repairsRefused += 1
+            }
         case .note(let milestone):
             log.milestone(milestone, at: now)
             milestoneHandler?(milestone, now)

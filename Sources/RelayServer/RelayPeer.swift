@@ -14,7 +14,7 @@ final class RelayPeer {
     private var backlog: [[UInt8]] = []
     private var backlogBytes = 0
     /// What is left to be written of the answers to repair requests, by their streams.
-    private var answers: [Int64: ArraySlice<UInt8>] = [:]
+    private var answers: [Int64: [UInt8]] = [:]
 
     init(id: ConnectionID, connection: QUICConnection) {
         self.id = id
@@ -43,10 +43,14 @@ final class RelayPeer {
         return true
     }
 
-    /// Sends `bytes` on a stream of their own; false when too many are under way.
-    func answer(_ bytes: [UInt8], limit: Int) -> Bool {
-        guard answers.count < limit, let stream = try? connection.openStream() else { return false }
-        answers[stream.id] = bytes[...]
+    /// Sends `bytes` on a stream of their own; false when too many, or too many bytes, are under way. An answer finds room while nothing
+    /// else waits, whatever its size.
+    func answer(_ bytes: [UInt8], limit: Int, byteLimit: Int) -> Bool {
+        let waiting = answers.values.reduce(0) { $0 + $1.count }
+        guard answers.count < limit, waiting == 0 || waiting + bytes.count <= byteLimit,
+            let stream = try? connection.openStream()
+        else { return false }
+        answers[stream.id] = bytes
         continueAnswer(on: stream)
         return true
     }
@@ -55,8 +59,11 @@ final class RelayPeer {
     func continueAnswer(on stream: QUICStream) {
         guard let rest = answers[stream.id], !rest.isEmpty else { return }
         let piece = rest.prefix(stream.availableCapacity)
-        guard (try? stream.write(Array(piece), finish: piece.count == rest.count)) != nil else { return }
-        answers[stream.id] = rest.dropFirst(piece.count)
+        guard !piece.isEmpty, (try? stream.write(Array(piece), finish: piece.count == rest.count)) != nil else {
+            return
+        }
+        // A copy, so that what has been written is not kept with the rest.
+        answers[stream.id] = Array(rest.dropFirst(piece.count))
     }
 
     /// The stream is over; the client has ended its side too.

@@ -34,7 +34,7 @@ struct RelayState {
         try makeDirectory(directory)
         let (identity, notices) = try Identity.loadOrCreate(at: directory + identityFile, commonName: "pttrelay")
         for notice in notices { logger.notice("\(notice)") }
-        return try RelayState(identity: identity, directory: directory)
+        return try RelayState(identity: identity, directory: directory, renewsKeys: true)
     }
 
     /// The state that an earlier start left in `directory`.
@@ -44,13 +44,13 @@ struct RelayState {
                 description: "there is no relay in \(directory); start it with 'pttrelay run', "
                     + "or name its directory with --state")
         }
-        return try RelayState(identity: identity, directory: directory)
+        return try RelayState(identity: identity, directory: directory, renewsKeys: false)
     }
 
-    private init(identity: Identity, directory: String) throws {
+    private init(identity: Identity, directory: String, renewsKeys: Bool) throws {
         self.identity = identity
         self.directory = directory
-        transportKeys = try Self.transportKeys(directory + Self.transportFile)
+        transportKeys = try Self.transportKeys(directory + Self.transportFile, renewed: renewsKeys)
         known = []
         let path = directory + Self.channelsFile
         guard access(path, F_OK) == 0 else { return }
@@ -158,17 +158,19 @@ struct RelayState {
         return (channels, host, port)
     }
 
-    private static func transportKeys(_ path: String) throws -> RelayTransportKeys {
+    /// - Parameter renewed: Whether they may be made or renewed: only by the relay, whose file it is, and which seals with them.
+    private static func transportKeys(_ path: String, renewed: Bool) throws -> RelayTransportKeys {
         if access(path, F_OK) == 0 {
             guard let keys = RelayTransportKeys(bytes: try SettingsFile.contents(of: path)) else {
                 throw RelayStateError(description: "\(path) is damaged; remove it, and the relay makes another")
             }
-            guard age(of: path) > ticketKeyLifetime else { return keys }
+            guard renewed, age(of: path) > ticketKeyLifetime else { return keys }
             let fresh = keys.withFreshTicketKey()
             try write(fresh.bytes, to: path)
             return fresh
         }
         let keys = RelayTransportKeys.generate()
+        guard renewed else { return keys }
         try write(keys.bytes, to: path)
         return keys
     }
