@@ -103,7 +103,7 @@ extension DaemonAPI {
     }
 
     private func left(_ caller: BusCaller, _ entry: WatchedCaller) async {
-        if let watch = entry.watch { await bus.unwatchName(watch) }
+        // Before anything that waits for the bus: what it held is not held any more, and a push starts the program again.
         if let controls = try? controls {
             if entry.uses.contains(.talkKey), await controls.releaseTalkKey(caller: caller.busName) {
                 logger.notice("talk key released: its holder left the bus", metadata: ["caller": "\(caller.busName)"])
@@ -112,6 +112,7 @@ extension DaemonAPI {
             if entry.uses.contains(.application) { await endRegistration(of: caller.busName) }
         }
         await leftAccessories(caller.busName, entry.uses)
+        if let watch = entry.watch { await bus.unwatchName(watch) }
     }
 
     private func leftAccessories(_ caller: String, _ uses: Set<WatchedCaller.Use>) async {

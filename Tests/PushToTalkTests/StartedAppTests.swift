@@ -1,7 +1,9 @@
 // An app that D-Bus starts: for a push over a real relay, and for the restoration of its channel.
 import BusTestSupport
 import Cryptography
+import DBus
 import Foundation
+import PTTBus
 import RelayProtocol
 import RelayServer
 import Synchronization
@@ -44,6 +46,12 @@ private final class Site {
             channelUUID: Self.channel, descriptor: PTChannelDescriptor(name: "Site", image: nil))
         #expect(try await app.hears("receivedEphemeralPushToken"))
         manager.link.stop()
+        // pttd has heard of it before it answers what is asked after the bus has.
+        let watcher = try await fixture.connect()
+        #expect(try await eventually { try await watcher.owner(of: Self.name) == nil })
+        _ = try await watcher.getProperties(
+            of: PTTBus.managerInterface, destination: PTTBus.name, path: "/org/pttd")
+        await watcher.close()
         return app.token.withLock { [UInt8]($0) }
     }
 
