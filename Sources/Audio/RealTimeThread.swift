@@ -81,6 +81,7 @@ final class RealTimeThread: @unchecked Sendable {
                 guard let argument else { return nil }
                 let start = Unmanaged<Start>.fromOpaque(argument).takeRetainedValue()
                 ptt_set_thread_name(start.name)
+                ptt_unblock_real_time_signal()
                 start.identifier.store(ptt_thread_id(), ordering: .releasing)
                 start.started.signal()
                 start.body()

@@ -13,6 +13,11 @@ struct BurstTimeline {
     static let gapMax: Int64 = 10 * 48_000
     /// What a longer gap becomes.
     static let gapInstead: Int64 = 48_000
+    /// The most packets of filling that one packet may ask for, beyond what the packets before it left over of theirs: a talker's
+    /// clock that jumps with every packet would make a disk's work of it.
+    static let fillersEach = 8
+    /// The most that may be left over: `gapMax` in packets of 10 ms.
+    static let fillersMax = 1_000
 
     /// A packet of the file and what it lasts, in samples.
     struct Item: Equatable {
@@ -29,6 +34,7 @@ struct BurstTimeline {
     /// How far ahead of the file's samples the talker's clock is; what is less than a frame stays here until the next gap.
     private var owed: Int64 = 0
     private var lastSamples = 0
+    private var fillersLeft = fillersMax
     /// Packets that were no Opus, came twice or too late.
     private(set) var dropped = 0
 
@@ -80,9 +86,15 @@ struct BurstTimeline {
             if owed > Self.gapMax { owed = Self.gapInstead }
             let filler = OpusPacketLength.missing(after: last.payload)
             while owed >= Int64(filler.samples) {
+                guard fillersLeft > 0 else {
+                    owed = 0
+                    break
+                }
+                fillersLeft -= 1
                 items.append(Item(payload: filler.packet, samples: filler.samples))
                 owed -= Int64(filler.samples)
             }
+            fillersLeft = min(Self.fillersMax, fillersLeft + Self.fillersEach)
         }
         last = packet
         lastSamples = samples

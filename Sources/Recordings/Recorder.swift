@@ -14,6 +14,8 @@ public actor Recorder {
     public static let eventsMax = 3_000
     /// Packets that are handed over together: half a second of 10 ms.
     static let batchMax = 50
+    /// How often what is too old is looked for while nobody speaks; it is looked for after each recording, too.
+    private static let rotationPeriod = Duration.seconds(24 * 3_600)
     /// How long an end waits for the disk.
     public static let closeLimit = Duration.seconds(2)
 
@@ -60,7 +62,17 @@ public actor Recorder {
         self.disk = disk
         let writer = Confined(RecordingWriter(settings, logger: logger))
         self.writer = writer
-        disk.execute { writer.value.start() }
+        disk.execute { [weak disk] in
+            writer.value.start()
+            if let disk { Self.rotateDaily(writer, on: disk) }
+        }
+    }
+
+    private nonisolated static func rotateDaily(_ writer: Confined, on disk: EventLoop) {
+        disk.schedule(after: rotationPeriod) { [weak disk] in
+            writer.value.keepWithinBounds()
+            if let disk { rotateDaily(writer, on: disk) }
+        }
     }
 
     /// A burst begins; what went on of this voice has ended.

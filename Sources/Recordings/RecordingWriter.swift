@@ -69,6 +69,12 @@ final class RecordingWriter {
         }
     }
 
+    /// Removes what has become too old, though nobody spoke.
+    func keepWithinBounds() {
+        guard hasFolder else { return }
+        attempt { () throws(RecordingError) in _ = try folder.rotate(now: Self.now) }
+    }
+
     /// Ends what goes on.
     func close() {
         let going = bursts

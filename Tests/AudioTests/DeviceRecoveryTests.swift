@@ -1,6 +1,7 @@
 // How a lost device is tried again: the rules, and the two workers by them on devices that go and come.
 import Glibc
 import MonotonicTime
+import Synchronization
 import TestSupport
 import Testing
 
@@ -198,6 +199,14 @@ import Testing
         #expect(!worker.rings.isRunning && worker.rings.statistics.dropped == 1)
     }
 
+    /// What a stopped device leaves behind goes when its time has come, by one wake-up, and the thread sleeps on.
+    @Test func aStreamThatRestsIsClosedOnceAndNothingWakesAfterwards() throws {
+        let sink = FlickeringSink(busyOpens: 0, blocksUntilLost: .max, lostOpens: 0)
+        let (_, worker) = try play(on: sink, until: { _ in sink.endedRests.load(ordering: .acquiring) > 0 })
+        #expect(sink.endedRests.load(ordering: .acquiring) == 1 && sink.endedEarly == 0)
+        #expect(!worker.rings.isRunning)
+    }
+
     /// Plays a tone on `sink` until `isDone`; returns what was told, and the worker at its end.
     private func play(on sink: FlickeringSink, until isDone: ([PlaybackSlot.Kind]) -> Bool) throws
         -> ([PlaybackSlot.Kind], PlaybackWorker)
@@ -305,6 +314,17 @@ private final class FlickeringSink: PlaybackSink, @unchecked Sendable {
         }
     }
 
-    func stop() {}
+    private(set) var restsUntil: Instant?
+    let endedRests = Atomic<Int>(0)
+    private(set) var endedEarly = 0
+
+    func stop() { restsUntil = .now + .milliseconds(30) }
+
+    func endRest() {
+        if let restsUntil, .now < restsUntil { endedEarly += 1 }
+        restsUntil = nil
+        endedRests.add(1, ordering: .releasing)
+    }
+
     func close() {}
 }

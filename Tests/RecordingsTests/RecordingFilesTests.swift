@@ -164,7 +164,7 @@ import Testing
         #expect(run("opusinfo", folder.path + "/kept/" + name).status == 0)
     }
 
-    @Test func aFullDiskIsToldOnceAndDisturbsNobody() throws {
+    @Test func aFolderThatCannotBeMadeIsToldOnceAndDisturbsNobody() throws {
         let lines = LogLines()
         let writer = RecordingWriter(
             RecordingSettings(folder: "/dev/full/kept"), logger: Logger(label: "test") { _ in lines })
@@ -175,5 +175,43 @@ import Testing
             writer.handle(.ended(burst: number))
         }
         #expect(lines.warnings == 1)
+    }
+
+    /// The disk is full in the middle of a file: half a recording is none, the next one is whole, and both changes are told once.
+    @Test func aDiskThatFillsUpWithinABurstLeavesNoHalfOfIt() throws {
+        let folder = try TemporaryFolder()
+        let lines = LogLines()
+        let writer = RecordingWriter(settings(folder), logger: Logger(label: "test") { _ in lines })
+        writer.start()
+        func burst(_ number: UInt64) throws {
+            writer.handle(.began(burst: number, label, isInOrder: true))
+            for packet in try speech(400) { writer.handle(.packet(burst: number, packet)) }
+            writer.handle(.ended(burst: number))
+        }
+        // A file that may not grow any more fails as a full disk does: in write(2), after some of it.
+        let handler = signal(SIGXFSZ, SIG_IGN)
+        defer { signal(SIGXFSZ, handler) }
+        #expect(run("prlimit", "--pid", "\(getpid())", "--fsize=6000:").status == 0)
+        let attempts = Result {
+            try burst(1)
+            try burst(2)
+        }
+        #expect(run("prlimit", "--pid", "\(getpid())", "--fsize=unlimited:").status == 0)
+        try attempts.get()
+        #expect(folder.names("kept") == [] && writer.recordings == 0 && lines.warnings == 1, "\(folder.names("kept"))")
+        try burst(3)
+        #expect(folder.names("kept").count == 1 && writer.recordings == 1 && lines.warnings == 1)
+    }
+
+    @Test func whatIsTooOldGoesThoughNobodySpeaks() throws {
+        let folder = try TemporaryFolder()
+        var month = settings(folder)
+        month.age = .seconds(30 * 86_400)
+        let writer = RecordingWriter(month, logger: logger)
+        writer.start()
+        let old = folder.path + "/kept/20210101T000000Z-Ann-Team.opus"
+        fclose(fopen(old, "w"))
+        writer.keepWithinBounds()
+        #expect(folder.names("kept") == [])
     }
 }

@@ -107,7 +107,7 @@ import Testing
             }
             samples += timeline.finish().reduce(0) { $0 + $1.samples }
             #expect(samples <= 400 * Int(BurstTimeline.gapMax + 5_760))
-            #expect(count <= 400 * (Int(BurstTimeline.gapMax) / 120 + 1))
+            #expect(count <= 400 * (1 + BurstTimeline.fillersEach) + BurstTimeline.fillersMax)
         }
     }
 }

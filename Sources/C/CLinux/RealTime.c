@@ -23,12 +23,13 @@ int ptt_lock_all_memory(void) {
 static struct rlimit real_time_limit;
 
 // The thread that computed for too long goes on as an ordinary one. The kernel sends the signal to the thread that ran when the
-// limit was reached, and has raised the soft limit by a second, which is put back for the others.
+// limit was reached, and has raised the soft limit by a second, which is put back for the others. What rtkit has set, that children
+// are ordinary, only root may undo.
 static void demote(int number) {
     (void)number;
     int kept = errno;
     struct sched_param ordinary = {0};
-    syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &ordinary);
+    syscall(SYS_sched_setscheduler, 0, SCHED_OTHER | SCHED_RESET_ON_FORK, &ordinary);
     syscall(SYS_prlimit64, 0, RLIMIT_RTTIME, &real_time_limit, NULL);
     errno = kept;
 }
@@ -45,4 +46,11 @@ int ptt_limit_real_time(long long microseconds) {
     sigemptyset(&action.sa_mask);
     if (sigaction(SIGXCPU, &action, NULL) != 0) return errno;
     return setrlimit(RLIMIT_RTTIME, &limit) == 0 ? 0 : errno;
+}
+
+void ptt_unblock_real_time_signal(void) {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGXCPU);
+    pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
 }

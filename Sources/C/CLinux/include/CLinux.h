@@ -51,6 +51,10 @@ int ptt_lock_all_memory(void);
 // errno. A thread that comes near it is made an ordinary one (SIGXCPU is taken for that), before the limit ends the process.
 int ptt_limit_real_time(long long microseconds);
 
+// The calling thread takes that signal itself, which a thread with blocked signals would leave to another: to be called by every
+// thread that may become a real-time one.
+void ptt_unblock_real_time_signal(void);
+
 // Has the Swift runtime hand jobs of its global executor to `hook` (swift/Runtime/Concurrency.h), a Swift function.
 void ptt_set_global_executor(void *hook);
 
