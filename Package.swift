@@ -221,8 +221,8 @@ let package = Package(
         tests(
             "RelayServer", named: "Relay",
             [
-                "RelayClient", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", "CLinux",
-                log,
+                "RelayClient", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "Audio", "MonotonicTime", "Reactor",
+                "CLinux", log,
             ]),
         tests(
             "RelayHTTP", named: "RelayHTTP",
