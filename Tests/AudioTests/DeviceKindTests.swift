@@ -76,7 +76,8 @@ import Testing
                     let first = try #require(
                         heard.firstIndex { abs($0) > 0.05 }, "\(forms.0) to \(forms.1): nothing heard")
                     // Any 20 ms may have been stretched; not all of them.
-                    let likenesses = stride(from: first + 4_800, to: first + 24_000, by: 1_920).map { place in
+                    let end = min(first + 24_000, heard.count - 960)
+                    let likenesses = stride(from: first + 4_800, to: end, by: 1_920).map { place in
                         find(
                             heard[place..<place + 960], in: spoken,
                             max(0, place - first - 4_800)..<place - first + 4_800
