@@ -25,33 +25,23 @@ struct DeviceChangeTests {
         return child.finish(within: .seconds(20))
     }
 
-    /// Both defaults move to other devices, of other rates and channels; then the speaker's stream is moved by hand, as a desktop's
-    /// settings do. Only into the other microphone somebody speaks.
+    /// Both defaults move to other devices, of other rates and channels. Only into the other microphone somebody speaks.
     @Test func theDefaultDevicesMoveInMidBurst() throws {
         let pulse = try PrivatePulse()
         defer { pulse.stop() }
-        for (name, rate) in [("mic2", 8_000), ("ear2", 44_100), ("ear3", 96_000)] {
+        for (name, rate) in [("mic2", 8_000), ("ear2", 44_100)] {
             try pulse.control(
                 "load-module", "module-null-sink", "sink_name=\(name)", "rate=\(rate)", "channels=2", "norewinds=1")
         }
         try pulse.control("set-default-sink", "ear")
         try pulse.control("set-default-source", "mic.monitor")
-        let recorders = [try pulse.record("ear2"), try pulse.record("ear3")]
+        let recorder = try pulse.record("ear2")
         let voice = try pulse.run(["paplay", "-d", "mic2", pulse.folder + "/voice.wav"])
-        defer { for process in recorders + [voice] { process.stop() } }
+        defer { for process in [recorder, voice] { process.stop() } }
         let child = try talk(pulse, "ptt_default", "ptt_default")
         try pulse.control("set-default-source", "mic2.monitor")
         try pulse.control("set-default-sink", "ear2")
         #expect(pulse.isLoud("ear2"), "\(child.text)")
-        // The other stream that plays is the voice, into mic2.
-        let sinks = try pulse.run(["pactl", "list", "short", "sinks"]).finish(within: .seconds(10))
-        let ear2 = sinks.split(separator: "\n").first { $0.contains("\tear2\t") }?.split(separator: "\t").first ?? ""
-        let streams = try pulse.run(["pactl", "list", "short", "sink-inputs"]).finish(within: .seconds(10))
-        for line in streams.split(separator: "\n") {
-            let words = line.split(separator: "\t")
-            if words.count > 1, words[1] == ear2 { try pulse.control("move-sink-input", String(words[0]), "ear3") }
-        }
-        #expect(pulse.isLoud("ear3"), "\(streams) \(child.text)")
         let output = release(child)
         #expect(output.contains("capture-ended burst=1 reason=stopped"), "\(output)")
         #expect(output.contains("reason=complete") && !output.contains("failed"), "\(output)")

@@ -9,14 +9,15 @@ import Testing
     private let interval = Duration.seconds(2)
     private let talker = SSRC(rawValue: 7)
 
-    /// A burst of a minute at 100 packets a second, of which some came by repair, while `listeners` report every two seconds each.
+    /// A burst of a minute at 100 packets a second, of which some came by repair, while `listeners` report every two seconds each, from
+    /// the second second on.
     private func told(listeners: Int, repaired: (Int) -> Bool) -> [Int] {
         var loss = TalkerLoss()
         var told: [Int] = []
         for packet in 0..<6_000 {
             let now = Instant(nanoseconds: Int64(packet) * 10_000_000)
             loss.note(isRepaired: repaired(packet))
-            for listener in 0..<listeners where (packet + listener * 200 / listeners) % 200 == 199 {
+            for listener in 0..<listeners where packet > 100 && (packet + listener * 200 / listeners) % 200 == 199 {
                 if let percent = loss.update(worst: 0, interval: interval, at: now) { told.append(percent) }
             }
         }
