@@ -95,8 +95,9 @@ class Button:
         self.device.scan_response_data = bytes(AdvertisingData(second))
 
     async def advertise(self, on):
-        if on and not self.radio.is_advertising and not self.device.connections:
+        if on:
             self.air.unreachable.discard(self.own_address)
+        if on and not self.radio.is_advertising and not self.device.connections:
             await self.device.start_advertising()
         elif not on and self.radio.is_advertising:
             await self.device.stop_advertising()
