@@ -21,6 +21,12 @@ public struct BluetoothAddress: Hashable, Sendable, Comparable, CustomStringConv
         rawValue = value
     }
 
+    /// Six bytes, most significant first. Nil for another number of them.
+    init?(bytes: [UInt8]) {
+        guard bytes.count == 6 else { return nil }
+        rawValue = bytes.reduce(0) { $0 << 8 | UInt64($1) }
+    }
+
     /// The six bytes, most significant first.
     public var bytes: [UInt8] { (0..<6).map { UInt8(truncatingIfNeeded: rawValue >> UInt64(40 - 8 * $0)) } }
 

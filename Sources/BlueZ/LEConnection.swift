@@ -83,6 +83,12 @@ public enum LEConnectionError: Error, Hashable, Sendable, CustomStringConvertibl
 public enum LEConnection {
     /// `HCIGETCONNINFO`, `_IOR('H', 213, int)`, a macro that Swift does not see.
     private static let getConnectionInformation: UInt = 0x8004_48d5
+    /// `HCIGETCONNLIST`, `_IOR('H', 212, int)`.
+    private static let getConnectionList: UInt = 0x8004_48d4
+    /// The most links that are looked at; controllers have room for fewer.
+    private static let linksMaximum = 64
+    /// `BT_CONNECTED` of bluetooth.h.
+    private static let connected: UInt16 = 1
     /// `LE_LINK` of hci.h.
     private static let lowEnergyLink: UInt8 = 0x80
     /// `OGF_LE_CTL`, `OCF_LE_CONN_UPDATE`.
@@ -106,6 +112,42 @@ public enum LEConnection {
             socket, updateCommand.group, updateCommand.command, UInt8(MemoryLayout<le_connection_update_cp>.size),
             &command)
         guard result == 0 else { throw LEConnectionError("hci_send_cmd", errno) }
+    }
+
+    /// The Low Energy links that the kernel has on `adapter` now. Nothing is sent; no capability is needed.
+    public static func links(adapter: UInt16) throws(LEConnectionError) -> [LELink] {
+        let socket = hci_open_dev(Int32(adapter))
+        guard socket >= 0 else { throw LEConnectionError("hci_open_dev", errno) }
+        defer { hci_close_dev(socket) }
+        return try links(adapter: adapter, socket)
+    }
+
+    /// The same through a socket that is open already.
+    static func links(adapter: UInt16, _ socket: Int32) throws(LEConnectionError) -> [LELink] {
+        // hci_conn_list_req with its flexible array.
+        let header = MemoryLayout<hci_conn_list_req>.stride
+        let entry = MemoryLayout<hci_conn_info>.stride
+        var found: [LELink] = []
+        var code: Int32 = 0
+        withUnsafeTemporaryAllocation(byteCount: header + Self.linksMaximum * entry, alignment: 8) { buffer in
+            buffer.initializeMemory(as: UInt8.self, repeating: 0)
+            buffer.storeBytes(of: adapter, toByteOffset: 0, as: UInt16.self)
+            buffer.storeBytes(of: UInt16(Self.linksMaximum), toByteOffset: 2, as: UInt16.self)
+            guard let start = buffer.baseAddress, ioctl(socket, Self.getConnectionList, start) == 0 else {
+                code = errno
+                return
+            }
+            let count = min(Int(buffer.loadUnaligned(fromByteOffset: 2, as: UInt16.self)), Self.linksMaximum)
+            for index in 0..<count {
+                let information = buffer.loadUnaligned(fromByteOffset: header + index * entry, as: hci_conn_info.self)
+                guard information.type == lowEnergyLink, information.state == connected else { continue }
+                let bytes = withUnsafeBytes(of: information.bdaddr) { Array($0.reversed()) }
+                guard let address = BluetoothAddress(bytes: bytes) else { continue }
+                found.append(LELink(handle: information.handle, device: address))
+            }
+        }
+        guard code == 0 else { throw LEConnectionError("ioctl(HCIGETCONNLIST)", code) }
+        return found
     }
 
     private static func handle(of device: BluetoothAddress, _ socket: Int32) throws(LEConnectionError) -> UInt16 {

@@ -18,14 +18,18 @@ actor BlueZHost: BluetoothHost {
     private var isAvailable = false
     private var radio = RadioState.noService
     /// What was told of each device, so that a new signal strength is no news.
-    private var told: [DeviceIdentifier: DeviceFacts] = [:]
+    private(set) var told: [DeviceIdentifier: DeviceFacts] = [:]
     private var armed: Set<AdapterIdentifier> = []
     private var hasAgent = false
     /// A scan of ours is on: signal strengths are told.
     private var isListening = false
     private var heard: [DeviceIdentifier: Int16] = [:]
+    let listening: Listening
+    var adapterLinks: [AdapterIdentifier: AdapterLinks] = [:]
+    var linkTimer: EventLoop.Timer?
 
-    init(on connection: DBusConnection, logger: Logger) {
+    init(on connection: DBusConnection, logger: Logger, listening: @escaping Listening = kernel) {
+        self.listening = listening
         self.connection = connection
         self.logger = logger
         loop = connection.loop
@@ -44,6 +48,8 @@ actor BlueZHost: BluetoothHost {
     func stop() async {
         handler = nil
         streams.closeAll()
+        stopListening()
+        linkTimer?.cancel()
         await client?.stop()
         client = nil
     }
@@ -55,12 +61,15 @@ actor BlueZHost: BluetoothHost {
         case .available:
             isAvailable = true
             updateRadio()
+            updateListeners()
         case .unavailable:
             serviceGone()
         case .adapterAdded, .adapterChanged, .adapterPowered:
             updateRadio()
+            updateListeners()
         case .adapterRemoved(let adapter):
             setArmed(adapter, false)
+            stopListening(on: adapter)
             updateRadio()
         case .deviceDisconnected(_, .serviceGone):
             // First of all the reason: everything that follows is the end of bluetoothd.
@@ -68,19 +77,24 @@ actor BlueZHost: BluetoothHost {
         case .deviceAdded(let device), .deviceChanged(let device):
             tell(device.identifier)
             hear(device)
-        case .deviceConnected(let device), .deviceDisconnected(let device, _), .servicesResolved(let device, _),
-            .batteryChanged(let device, _):
+        case .deviceConnected(let device), .deviceDisconnected(let device, _):
+            if let device = client?.assumeIsolated({ $0.device(device) }) { connectionChanged(device) }
+            tell(device)
+        case .servicesResolved(let device, _), .batteryChanged(let device, _):
             tell(device)
         case .characteristicAdded(let characteristic):
             tell(characteristic.identifier.device)
         case .characteristicRemoved(let characteristic):
             tell(characteristic.device)
         case .deviceRemoved(let device):
-            told[device] = nil
+            if let address = told.removeValue(forKey: device)?.address, let gone = BluetoothAddress(address) {
+                adapterLinks[device.adapter]?.links.bluezKnows(gone)
+            }
             heard[device] = nil
             streams.close(device)
             handler?(.deviceRemoved(device))
         case .valueChanged(let characteristic, let bytes, let time):
+            if told[characteristic.device]?.isLinkLost == true { lookAtLinks(of: characteristic.device.adapter) }
             handler?(.value(characteristic: characteristic, bytes: bytes, at: time))
         case .reconnectionArmed(let adapter):
             setArmed(adapter, true)
@@ -100,6 +114,7 @@ actor BlueZHost: BluetoothHost {
         told = [:]
         heard = [:]
         isListening = false
+        stopListening()
         armed = []
         updateRadio()
     }
@@ -119,13 +134,15 @@ actor BlueZHost: BluetoothHost {
     }
 
     /// Tells a device as it is now, unless that is known.
-    private func tell(_ identifier: DeviceIdentifier) {
+    func tell(_ identifier: DeviceIdentifier) {
         guard let client else { return }
         let found = client.assumeIsolated { client -> DeviceFacts? in
             guard let device = client.device(identifier) else { return nil }
             return DeviceFacts(device, characteristics: client.characteristics(of: identifier))
         }
-        guard let found, found != told[identifier] else { return }
+        guard var found else { return }
+        found.isLinkLost = found.isConnected && hasLostLink(identifier, found.address)
+        guard found != told[identifier] else { return }
         told[identifier] = found
         handler?(.device(found))
     }

@@ -10,6 +10,7 @@ struct DeviceFacts: Equatable, Sendable {
     var services: Set<BluetoothUUID>
     var isPaired: Bool
     var isTrusted: Bool
+    /// What BlueZ says.
     var isConnected: Bool
     var servicesResolved: Bool
     /// Percent.
@@ -17,6 +18,11 @@ struct DeviceFacts: Equatable, Sendable {
     var characteristics: [CharacteristicFacts]
     /// It was paired for this link only: the keys were not kept.
     var isPairedForNow = false
+    /// The kernel has no Low Energy link to it any more, which BlueZ has not noticed.
+    var isLinkLost = false
+
+    /// Whether its characteristics and keys can be heard.
+    var isReachable: Bool { isConnected && !isLinkLost }
 
     /// Its link is encrypted with keys that both sides keep.
     var isBonded: Bool { isPaired && !isPairedForNow }

@@ -160,7 +160,7 @@ extension GATTAccessoryStateMachine {
     }
 
     private mutating func connectCompleted(_ failure: BluetoothFailure?, at now: Instant) -> [Action] {
-        guard phase == .connecting, let device, !device.isConnected else { return [] }
+        guard phase == .connecting, let device, !device.isReachable else { return [] }
         switch failure {
         case nil, .inProgress, .notReady, .serviceGone, .notConnected:
             // Connected is told by the device itself; if it does not come, ask again.

@@ -103,7 +103,7 @@ struct GATTAccessoryStateMachine: AccessoryLink {
     var isConnecting: Bool { phase == .connecting }
 
     /// Whether a value that comes now is news, rather than something read or remembered.
-    var hearsNews: Bool { radio == .on && device?.isConnected == true && (isReady || isArmed) }
+    var hearsNews: Bool { radio == .on && device?.isReachable == true && (isReady || isArmed) }
 
     /// The services BlueZ should reconnect for: those of the certain, else the configured, else the probable profile.
     var servicesToRegister: [BluetoothUUID] {
@@ -172,7 +172,7 @@ struct GATTAccessoryStateMachine: AccessoryLink {
             return []
         }
         guard let device else { return search(at: now) }
-        return device.isConnected ? connected(device, at: now) : disconnected(device, at: now)
+        return device.isReachable ? connected(device, at: now) : disconnected(device, at: now)
     }
 
     private mutating func search(at now: Instant) -> [Action] {

@@ -27,7 +27,7 @@ struct PassiveLink: AccessoryLink {
     }
 
     mutating func handle(_ event: AccessoryLinkEvent, at now: Instant) -> [AccessoryLinkAction] {
-        let wasThere = radio == .on && device?.isConnected == true
+        let wasThere = radio == .on && device?.isReachable == true
         switch event {
         case .radio(let state):
             // At a start the devices are told before there is Bluetooth.
@@ -42,7 +42,7 @@ struct PassiveLink: AccessoryLink {
         case .completed, .streamClosed, .streamOffered, .deadline:
             break
         }
-        guard wasThere, radio != .on || device?.isConnected != true else { return [] }
+        guard wasThere, radio != .on || device?.isReachable != true else { return [] }
         // The kernel keeps the input device of a HID-over-GATT button, and its keys as they were, when the link is lost.
         switch radio {
         case .on: return [.lost(device == nil ? .removed : .disconnected)]

@@ -185,7 +185,7 @@ extension AccessoriesStateMachine {
     mutating func link(_ id: AccessoryID, _ event: AccessoryLinkEvent, at now: Instant) -> [Action] {
         guard let asked = accessories[id]?.link.handle(event, at: now) else { return [] }
         let device = accessories[id]?.link.device?.id
-        if accessories[id]?.link.device?.isConnected != true { accessories[id]?.before = nil }
+        if accessories[id]?.link.device?.isReachable != true { accessories[id]?.before = nil }
         if let device, owners[device] != id {
             owners = owners.filter { $0.value != id }
             // Values of a former device are not this one's.

@@ -21,7 +21,7 @@ extension AccessoriesStateMachine {
         return AccessoryStatus(
             id: id, name: link.lastName ?? localName ?? configuration.name?.text ?? id.text,
             address: link.lastAddress ?? configuration.address ?? "", profileID: profile?.id,
-            profileTitle: profile?.title, isConnected: accessory.isLocal || link.device?.isConnected ?? false,
+            profileTitle: profile?.title, isConnected: accessory.isLocal || link.device?.isReachable ?? false,
             transport: profile?.transport, isBonded: link.device?.isBonded ?? false,
             actions: accessory.controls?.actions ?? [:], isReady: isHeard,
             battery: profile?.battery == .text ? accessory.battery : link.device?.battery,
@@ -68,7 +68,7 @@ extension AccessoriesStateMachine {
             return "there is no profile \"\(id)\": correct the name, or put its file into the profiles directory"
         }
         let what = profile?.transport == .serial ? "serial port" : "input device"
-        if isWireless, accessory.link.device?.isConnected != true {
+        if isWireless, accessory.link.device?.isReachable != true {
             return "asleep or out of range: press its button"
         }
         return "no \(what) of it is there: plug it in, and give it to pttd by a udev rule (TAG+=\"pttd\")"

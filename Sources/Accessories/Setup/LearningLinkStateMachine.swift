@@ -94,7 +94,7 @@ struct LearningLinkStateMachine: Sendable {
 
     private mutating func advance(at now: Instant) -> [Action] {
         guard let device else { return [] }
-        if !device.isConnected {
+        if !device.isReachable {
             switch phase {
             case .searching:
                 phase = .connecting
@@ -152,7 +152,7 @@ struct LearningLinkStateMachine: Sendable {
     ) -> [Action] {
         switch command {
         case .connect:
-            guard phase == .connecting, failure != nil || device?.isConnected == false else { return [] }
+            guard phase == .connecting, failure != nil || device?.isReachable == false else { return [] }
             phase = .pausing(until: now + Self.connectPause)
             return []
         case .pair:
