@@ -3,6 +3,8 @@ import asyncio
 import os
 import random
 
+from accessory_bench import now
+
 BUTTONS = ('ptt-z', 'aina', 'anytone')
 SEED = 20260420
 
@@ -16,6 +18,9 @@ class Worker:
 
     async def send(self, command):
         answer = await self.proof.devices(self.name, command)
+        if command == 'release':
+            # A button that says again what is held is heard then, even if nobody heard the press.
+            self.told += [(int(t), True) for t in str(answer['repeats']).split(',') if t.isdigit()]
         if answer['receivers']:
             self.told.append((answer['t'], command == 'press'))
         else:
@@ -29,9 +34,10 @@ class Worker:
             # Mostly short ones, as people do; now and then a long one.
             await asyncio.sleep(self.chance.choice((0.02, 0.05, 0.1, 0.2)) * (1 + self.chance.random()))
             if self.chance.random() < 0.05:
-                t = (await self.proof.devices(self.name, 'drop'))['t']
+                await self.proof.devices(self.name, 'drop')
                 self.drops += 1
-                self.told.append((t, None))
+                # Only now: what the button says while it hangs up is said by one that is held.
+                self.told.append((now(), None))
                 await asyncio.sleep(self.chance.random() * 0.6)
             await self.send('release')
             await asyncio.sleep(0.02 + self.chance.random() * 0.15)
@@ -40,7 +46,7 @@ class Worker:
 def edges(told):
     """The edges that pttd has to report of what a button told: a press while down and a release while up are none, a drop is an up."""
     down, found = False, []
-    for _, state in told:
+    for _, state in sorted(told, key=lambda entry: entry[0]):
         if bool(state) != down:
             down = bool(state)
             found.append('down' if down else 'up')

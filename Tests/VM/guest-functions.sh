@@ -19,7 +19,7 @@ radio_on() {
   modprobe -a bluetooth hci_vhci uhid || return 1             # bluetooth before bluetooth.service, or that is skipped
   mkdir -p /run/vbt; rm -f /run/vbt.sock
   python3 "$harness/virtual_bt.py" "$@" >>/ctl/out/radio.log 2>&1 & radio=$!
-  until_true 60 test -S /run/vbt.sock || { tail /ctl/out/radio.log; return 1; }
+  until_true 180 test -S /run/vbt.sock || { tail /ctl/out/radio.log; return 1; }
 }
 # radio_off: the adapter vanishes from the kernel
 radio_off() { kill "$radio"; wait "$radio" 2>/dev/null; rm -f /run/vbt.sock; }

@@ -95,8 +95,9 @@ class Button:
         self.device.scan_response_data = bytes(AdvertisingData(second))
 
     async def advertise(self, on):
-        if on and not self.radio.is_advertising and not self.device.connections:
+        if on:
             self.air.unreachable.discard(self.own_address)
+        if on and not self.radio.is_advertising and not self.device.connections:
             await self.device.start_advertising()
         elif not on and self.radio.is_advertising:
             await self.device.stop_advertising()
@@ -176,8 +177,10 @@ class Button:
 
     async def do(self, command, arguments):
         if command in ('press', 'release'):
+            if command == 'press':
+                self.repeats = []
             t, receivers = await self.change(arguments[0] if arguments else self.controls[0], command == 'press')
-            return f'ok t={t} receivers={receivers}'
+            return f'ok t={t} receivers={receivers} repeats={",".join(map(str, self.repeats)) or "-"}'
         if command == 'notify':
             label = arguments[1] if len(arguments) > 1 else next(iter(self.characteristics))
             value = bytes.fromhex('' if arguments[0] == '-' else arguments[0])

@@ -1,7 +1,7 @@
 """The families of virtual LE buttons: what each is called, which services it shows and which bytes it notifies."""
 import asyncio
 
-from virtual_button import COMMAND, NOTIFY, READ, WRITE, Button
+from virtual_button import COMMAND, NOTIFY, READ, WRITE, Button, now
 
 
 class PTTZ(Button):
@@ -47,6 +47,8 @@ class AINA(Button):
         while True:
             await asyncio.sleep(self.heartbeat_s)
             self.beat ^= 0x80
+            if self.subscribed('buttons'):
+                self.repeats.append(now())
             await self.send('buttons', bytes([self.mask() | self.beat]))
 
 
