@@ -115,14 +115,8 @@ public enum LEConnection {
     }
 
     /// The Low Energy links that the kernel has on `adapter` now. Nothing is sent; no capability is needed.
-    public static func links(adapter: UInt16) throws(LEConnectionError) -> [LELink] {
-        let socket = hci_open_dev(Int32(adapter))
-        guard socket >= 0 else { throw LEConnectionError("hci_open_dev", errno) }
-        defer { hci_close_dev(socket) }
-        return try links(adapter: adapter, socket)
-    }
-
-    /// The same through a socket that is open already.
+    ///
+    /// - Parameter socket: A raw HCI socket of that adapter.
     static func links(adapter: UInt16, _ socket: Int32) throws(LEConnectionError) -> [LELink] {
         // hci_conn_list_req with its flexible array.
         let header = MemoryLayout<hci_conn_list_req>.stride

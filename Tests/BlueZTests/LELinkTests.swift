@@ -1,4 +1,5 @@
 // The kernel's links beside BlueZ's word, and the one HCI event that is read.
+import Reactor
 import TestSupport
 import Testing
 
@@ -69,9 +70,15 @@ private let clip = BluetoothAddress("C4:00:00:00:FA:CE")!
     }
 
     /// Whatever the machine has: there is no adapter of this number.
-    @Test func anAdapterThatIsNotThereCannotBeListenedTo() {
+    @Test func anAdapterThatIsNotThereCannotBeListenedTo() async throws {
         let expected: [LEConnectionError] = [.noBluetooth, .noAdapter]
-        let error = #expect(throws: LEConnectionError.self) { try LEConnection.links(adapter: 65_535) }
+        let loop = try EventLoop(name: "links")
+        defer { loop.stop() }
+        let error = try await loop.run {
+            #expect(throws: LEConnectionError.self) {
+                _ = try LELinkWatch(adapter: 65_535, loop: loop, onEnd: { _ in }, onLoss: {})
+            }
+        }
         #expect(error.map { expected.contains($0) } == true, "\(String(describing: error))")
     }
 }

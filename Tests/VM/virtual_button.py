@@ -31,6 +31,7 @@ class Button:
 
     def __init__(self, air, radio, address=None, secure=False):
         self.air, self.host_radio, self.held, self.written = air, radio, set(), {}
+        self.repeats = []       # when it said again, since the last press, what is held, and somebody heard it
         self.wants_advertising = True
         self.radio = Radio(self.name, link=air, public_address='00:00:00:00:00:00')
         self.own_address = hci.Address(address or self.address)
