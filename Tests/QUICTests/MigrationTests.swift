@@ -127,8 +127,8 @@ import Testing
         let connection = try await client.connect(to: server, at: path.address)
         try await client.wait("ready") { $0.readyCount == 1 }
         try await server.wait("ready") { $0.readyCount == 1 }
-        try await client.migrate(connection, .atOnce)
         try await path.drop { _, _ in true }
+        try await client.migrate(connection, .atOnce)
         try await client.migrate(connection, .atOnce)
         try await path.drop { _, _ in false }
         let stream = try await client.on { _ in try connection.openStream() }

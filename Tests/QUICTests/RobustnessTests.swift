@@ -64,11 +64,11 @@ import Testing
     }
 
     @Test func garbageFromStrangersLeavesNoConnectionsBehind() async throws {
-        let (server, client, connection) = try await connectedPair { $0.handshakeTimeout = .milliseconds(500) }
+        let (server, client, connection) = try await connectedPair { $0.handshakeTimeout = .seconds(3) }
         let target = try await server.address
         // First packets of clients that never go on, and spoiled ones.
         let stranger = try await Forwarder(to: target)
-        let quiet = try await Peer.client { $0.handshakeTimeout = .milliseconds(300) }
+        let quiet = try await Peer.client { $0.handshakeTimeout = .seconds(2) }
         try await stranger.drop { direction, _ in direction == .toClient }
         for _ in 0..<20 { _ = try await quiet.connect(to: server, at: stranger.address) }
         try await server.wait("handshakes") { $0.endpoint.connectionCount > 10 }
@@ -119,7 +119,7 @@ import Testing
         let server = try await Peer(server: options, identity: makeIdentity())
         var clients: [Peer] = []
         for _ in 0..<3 {
-            let client = try await Peer.client { $0.handshakeTimeout = .milliseconds(300) }
+            let client = try await Peer.client { $0.handshakeTimeout = .seconds(2) }
             _ = try await client.connect(to: server)
             try await client.wait("an answer or none") { $0.readyCount == 1 || !$0.reasons.isEmpty }
             clients.append(client)
