@@ -3,7 +3,12 @@
 
     python3 Tests/Tools/test_measuring.py
 """
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
 import os
+import pathlib
 import socket
 import sys
 import time
@@ -152,6 +157,81 @@ class Proxy(unittest.TestCase):
                 self.assertEqual([first, server.recv(100), server.recv(100)], [b"1", b"2", b"3"])
                 server.sendto(b"answer", back)
                 self.assertEqual(client.recv(100), b"answer")
+
+
+def benchmark(name):
+    """A script of Benchmarks/ as a module."""
+    path = pathlib.Path(__file__).resolve().parents[2] / "Benchmarks" / name
+    loader = importlib.machinery.SourceFileLoader(f"benchmark_{name}", str(path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    was, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        loader.exec_module(module)
+    finally:
+        sys.dont_write_bytecode = was
+    return module
+
+
+class Verdicts(unittest.TestCase):
+    voice, clipping = benchmark("voice"), benchmark("clipping")
+
+    @staticmethod
+    def press(mouth_to_ear=30.0, press_to_ear=35.0, release_to_silence=230.0, start_lost=0.4):
+        return {"mouth_to_ear": mouth_to_ear, "press_to_ear": press_to_ear, "release_to_silence": release_to_silence,
+                "start_lost": start_lost, "pieces": [mouth_to_ear, mouth_to_ear + 1]}
+
+    def run_of(self, *ours):
+        return {"pttd": list(ours), "mumble": [self.press(mouth_to_ear=100.0)] * 3, "mumble-lowest": [self.press(mouth_to_ear=54.0)] * 3}
+
+    def bars(self, results):
+        return {title: is_met for title, _, _, is_met in self.voice.bars_of(results)}
+
+    def test_a_good_run_meets_every_bar(self):
+        self.assertEqual(len(self.bars(self.run_of(self.press()))), 6)
+        self.assertTrue(all(self.bars(self.run_of(self.press(), self.press())).values()))
+
+    def test_no_bar_is_met_when_one_press_of_ours_was_not_heard(self):
+        self.assertFalse(any(self.bars(self.run_of(self.press(), {"lost": "nothing was heard"})).values()))
+        self.assertFalse(any(self.bars(self.run_of({"lost": "nothing was heard"})).values()))
+
+    def test_presses_that_mumble_lost_are_no_fault_of_ours(self):
+        results = self.run_of(self.press())
+        results["mumble"].append({"lost": "nothing was heard"})
+        self.assertTrue(all(self.bars(results).values()))
+
+    def test_each_bar_is_missed_for_its_own_sake(self):
+        for change, titles in (({"press_to_ear": 41}, ["press → ear p95"]), ({"release_to_silence": 241}, ["release → silence p95"]),
+                               ({"start_lost": 2}, ["start of speech lost p95"]), ({"mouth_to_ear": 51}, ["mouth → ear p95"]),
+                               ({"mouth_to_ear": 55}, ["mouth → ear p95"] * 2)):
+            missed = [title.split(",")[0] for title, is_met in self.bars(self.run_of(self.press(**change))).items() if not is_met]
+            self.assertEqual(missed, titles)
+
+    def test_without_ours_nothing_is_judged_and_the_bars_are_printed(self):
+        self.assertEqual(self.voice.bars_of({"mumble": [self.press()]}), [])
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            self.voice.judge(self.run_of(self.press(), {"lost": "nothing was heard"}))
+            self.voice.judge({})
+        self.assertEqual(out.getvalue().count("missed"), 6)
+        self.assertNotIn(" met", out.getvalue().replace("no bar is met", ""))
+
+    def test_the_tables_of_the_documentation_have_as_many_columns_as_their_heads(self):
+        results = self.run_of(self.press(), {"lost": "nothing was heard"})
+        text = "\n".join(self.voice.markdown(results, self.voice.bars_of(results), {"sending": [0.1, 0.2]}))
+        for table in text.split("\n\n"):
+            self.assertEqual(len({line.count("|") for line in table.split("\n")}), 1, table)
+        self.assertIn("| pttd, default settings | 1 of 2 | 30.0 / 30.0 |", text)
+
+    def test_words_are_clipped_when_a_press_lost_samples_or_was_not_heard(self):
+        whole = {"press": 1, "delay_ms": 100, "held_ms": 700, "granted_after_ms": 102, "start": 0, "end": 0, "opened_after": 20,
+                 "tail": 9600, "unlike": 0, "chirps": 35}
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertTrue(self.clipping.report([whole, whole]))
+            self.assertFalse(self.clipping.report([whole, {**whole, "start": 60}]))
+            self.assertFalse(self.clipping.report([whole, {**whole, "end": 60}]))
+            lost = {"press": 2, "delay_ms": 100, "held_ms": 700, "granted_after_ms": None, "lost": "nothing was heard"}
+            self.assertFalse(self.clipping.report([whole, lost]))
+            self.assertFalse(self.clipping.report([lost]))
+            self.assertFalse(self.clipping.report([]))
 
 
 class Cost(unittest.TestCase):
