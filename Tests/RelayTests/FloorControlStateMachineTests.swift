@@ -144,6 +144,26 @@ private typealias Request = FloorControlStateMachine.Request
         }
     }
 
+    @Test mutating func `a full queue refuses whoever would be the last, and an emergency is not that one`() {
+        machine = FloorControlStateMachine(hasQueue: true)
+        take(alice)
+        func waiting(_ number: UInt32, priority: UInt8 = 0) -> Request {
+            Request(
+                ssrc: SSRC(rawValue: 0x100 + number), requestID: .first, keyID: UInt64(number), priority: priority,
+                mayQueue: true)
+        }
+        for number in UInt32(1)...64 {
+            #expect(
+                machine.handle(.request(waiting(number)), at: now) == [.queued(waiting(number), position: Int(number))])
+        }
+        #expect(machine.handle(.request(waiting(65)), at: now) == [.queueFull(waiting(65))])
+        let urgent = waiting(66, priority: 255)
+        let actions = machine.handle(.request(urgent), at: now)
+        #expect(actions.first == .queued(urgent, position: 1))
+        #expect(actions.last == .queueFull(waiting(64)))
+        #expect(!machine.isUnderWay(waiting(64)) && machine.isUnderWay(waiting(63)) && machine.holder == request(alice))
+    }
+
     @Test mutating func `a holder that leaves frees the floor`() {
         take(alice)
         media(alice, 7)

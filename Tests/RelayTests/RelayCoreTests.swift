@@ -292,6 +292,25 @@ import Testing
         }
     }
 
+    @Test mutating func `64 wait for the floor, and the next one is told that too many do`() {
+        let queued = RelayChannelConfiguration(
+            id: channel.id, name: channel.name, token: channel.token, hasFloorQueue: true)
+        core = RelayCore(channels: [queued], random: SeededGenerator(seed: 1))
+        // The first one talks, 64 wait.
+        for number in 1...66 {
+            let id = ConnectionID(number: UInt64(number))
+            let (welcome, _) = join(id, member: UInt8(number))
+            let asked = ClientMessage.floorRequest(
+                .init(requestID: .first, keyID: keyID(welcome, UInt64(number)), mayQueue: true))
+            switch (number, sent(core.handle(.message(id, asked), at: now), to: id).first) {
+            case (1, .floorGranted): break
+            case (66, .floorDeny(let refusal)): #expect(refusal.cause == .queueFull)
+            case (2...65, .floorQueuePosition(let place)): #expect(place.position == number - 1)
+            case (_, let answer): Issue.record("\(number) was answered \(String(describing: answer))")
+            }
+        }
+    }
+
     @Test mutating func `going down tells every connection and lets nobody in`() {
         join(alice)
         _ = core.handle(.connected(bob, pin(2)), at: now)
