@@ -78,8 +78,8 @@ ifeq ($(DESTDIR),)
 	    udevadm control --reload && udevadm trigger -s input -s tty
 endif
 
-# Figures, by hand; only the cycles fail, when memory or descriptors grow. Mumble, PulseAudio and an X server are installed to compare with.
-bench: release test-programs
+# Figures, by hand; only the cycles fail, when memory or descriptors grow. Each script installs what it compares with: Mumble, PulseAudio, an X server.
+bench: deps release test-programs
 	Benchmarks/latency
 	Benchmarks/voice
 	Benchmarks/clipping
