@@ -81,7 +81,7 @@ import Testing
         let talk = Task { try await world.talker.talk(1, frames: frames, spacing: .milliseconds(10)) }
         try await Task.sleep(for: .milliseconds(200))
         for direction in [LossyPath.Direction.toServer, .toClient] { world.up.blackOut(direction, true) }
-        try await Task.sleep(for: .milliseconds(1_500))
+        try await Task.sleep(for: .seconds(2))
         for direction in [LossyPath.Direction.toServer, .toClient] { world.up.blackOut(direction, false) }
         try await Task.sleep(for: .milliseconds(400))
         // The second gap swallows the release and the idle floor.
