@@ -89,7 +89,7 @@ import Testing
             } else {
                 try await server.on { try $0.streams[0].write([2]) }
             }
-            try await Task.sleep(for: .seconds(1.5))
+            try await Task.sleep(for: .seconds(1))
             path.blackOut(.toServer, false)
             path.blackOut(.toClient, false)
             counts.append(path.counts(sender).lost - before)
@@ -108,7 +108,7 @@ import Testing
         let seed = SeededGenerator.seed()
         let probed = try await packetsIntoGap(seed: seed)
         let alone = try await packetsIntoGap(seed: seed) { $0.probeTime = .zero }
-        print("packets into a gap of 1.5 s: \(probed) with probing, \(alone) without")
+        print("packets into a gap of 1 s: \(probed) with probing, \(alone) without")
         for (with, without) in zip(probed, alone) { #expect(with > without, "seed \(seed)") }
     }
 }
