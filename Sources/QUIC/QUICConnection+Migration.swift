@@ -16,6 +16,8 @@ extension QUICConnection {
     /// A move under way.
     struct Migration {
         let target: UDPSocket
+        /// Where the peer is asked.
+        let remote: SocketAddress
         let kind: MigrationKind
         var hasFailed = false
     }
@@ -26,11 +28,13 @@ extension QUICConnection {
     ///
     /// - Parameters:
     ///   - local: The address to bind; port 0 lets the kernel choose.
+    ///   - remote: Another address of the same peer, of either family; nil stays with the present one. RFC 9000, section 9.6,
+    ///     knows only the address that the server prefers, so both ends must be known to agree on more: pttd's protocol does.
     ///   - kind: What becomes of the old path meanwhile.
     /// - Throws: `QUICError.invalidState` when the handshake is not confirmed, the server is out of spare connection
     ///   ids, this is a server, or a move `afterValidation` is under way and another one is asked for; `.socket`; `.closed`.
     public func migrate(
-        to local: SocketAddress, _ kind: MigrationKind = .afterValidation
+        to local: SocketAddress, peerAt remote: SocketAddress? = nil, _ kind: MigrationKind = .afterValidation
     ) throws(QUICError) {
         checkLoop()
         guard let conn, isOpen else { throw QUICError.closed }
@@ -38,12 +42,22 @@ extension QUICConnection {
         if migration != nil, kind == .afterValidation { throw QUICError.invalidState("a move is under way") }
         let new = try endpoint.openSocket(local, like: socket)
         let previous = migration
+        let remote = remote ?? (previous?.kind == .atOnce ? previous?.remote : nil) ?? remoteAddress
+        var storage = sockaddr_storage()
+        let length = remote.encode(family: new.family, into: &storage)
+        guard length > 0 else {
+            endpoint.closeUnusedSockets()
+            throw QUICError.invalidSetting("\(remote) cannot be reached from a socket for IPv4 only")
+        }
         // The library tells of the move that it gives up for this one.
         migration = nil
-        let status = new.withPath(to: remoteEnd) { path in
-            switch kind {
-            case .afterValidation: ngtcp2_conn_initiate_migration(conn, path, endpoint.timestamp())
-            case .atOnce: ngtcp2_conn_initiate_immediate_migration(conn, path, endpoint.timestamp())
+        let status = withUnsafeMutableBytes(of: &storage) { bytes -> Int32 in
+            guard let base = bytes.baseAddress else { return NGTCP2_ERR_NOMEM }
+            return new.withPath(to: NetworkEnd(address: base, length: length)) { path in
+                switch kind {
+                case .afterValidation: ngtcp2_conn_initiate_migration(conn, path, endpoint.timestamp())
+                case .atOnce: ngtcp2_conn_initiate_immediate_migration(conn, path, endpoint.timestamp())
+                }
             }
         }
         guard status == 0 else {
@@ -56,7 +70,7 @@ extension QUICConnection {
             if let previous, previous.kind == .atOnce { socket = previous.target }
             endpoint.sender.abandon(socket)
         }
-        migration = Migration(target: new, kind: kind)
+        migration = Migration(target: new, remote: remote, kind: kind)
         endpoint.closeUnusedSockets()
         endpoint.markDirty(self)
     }

@@ -5,15 +5,31 @@ import QUIC
 /// The network path of one connection, as this machine's routes change under it.
 ///
 /// A change of the route to the relay moves the connection at once: whoever talks has nothing to wait for. While there
-/// is no route, nothing is done, and the connection lives until its idle time-out. A move that nobody answers is tried
-/// again, then the connection is given up for a new one.
+/// is no route, the connection lives until its idle time-out; when another address of the relay can be reached instead, of the
+/// other family say, the connection goes on there, and when none is known but there is a network, the name is looked up again. A
+/// move that nobody answers is tried again, then the connection is given up for a new one.
 struct PathStateMachine: Sendable {
+    /// One of the relay's addresses, and the route to it.
+    struct Way: Sendable, Equatable {
+        let address: SocketAddress
+        let route: NetworkRoute
+    }
+
+    /// What there is while no route leads to the address in use.
+    enum Elsewhere: Sendable, Equatable {
+        case nothing
+        /// A network of the other family, but no address of the relay is known there.
+        case network
+        /// Another address of the relay.
+        case way(Way)
+    }
+
     /// What may happen.
     enum Event: Sendable, Equatable {
         /// This machine's interfaces, addresses or routes have changed; now this is the way to the relay, if there is one.
-        case changed(NetworkRoute?)
+        case changed(NetworkRoute?, elsewhere: Elsewhere = .nothing)
         /// The machine slept: what the other end and the routers know of the connection may be over.
-        case woke(NetworkRoute?)
+        case woke(NetworkRoute?, elsewhere: Elsewhere = .nothing)
         /// The move is done: the relay answered on the new path.
         case validated
         /// Nobody answered on the new path.
@@ -28,6 +44,10 @@ struct PathStateMachine: Sendable {
     enum Action: Sendable, Equatable {
         /// Move the connection to a new socket.
         case move
+        /// Move it to a new socket, and to that address of the relay.
+        case moveTo(SocketAddress)
+        /// Look up the relay's name, and tell of it as of a change.
+        case lookUp
         /// Give the connection up, and make a new one.
         case reconnect
         /// For the log: there is no way to the relay.
@@ -42,6 +62,11 @@ struct PathStateMachine: Sendable {
     static let attemptsMaximum = 3
     /// After this a move that could not be made is tried again.
     static let retryInterval: Duration = .milliseconds(500)
+    /// So long the route to the address in use may take to come, when another address can be reached already: a network's IPv4 and
+    /// IPv6 do not come in one instant.
+    static let otherAddressPatience: Duration = .milliseconds(250)
+    /// Before each time that the name is looked up, and no more often: a new network's resolver may not be known at once.
+    static let lookUpPauses: [Duration] = [.milliseconds(250), .seconds(1), .seconds(2), .seconds(4), .seconds(8)]
 
     private enum State: Sendable, Equatable {
         /// The connection is on `route`.
@@ -50,8 +75,10 @@ struct PathStateMachine: Sendable {
         case waiting(until: Instant)
         /// A move is under way.
         case moving
-        /// There is no way to the relay.
-        case offline
+        /// There is no way to the relay; its name was looked up so often, and will be again then.
+        case offline(lookUps: Int, next: Instant?)
+        /// Only another address can be reached, and is used from then on.
+        case leaving(Way, at: Instant)
         /// The connection was given up.
         case over
     }
@@ -62,26 +89,39 @@ struct PathStateMachine: Sendable {
     private var lastMove: Instant?
     private var attempts = 0
 
+    private static let offline = State.offline(lookUps: 0, next: nil)
+
+    private var isOffline: Bool {
+        switch state {
+        case .offline, .leaving: true
+        case .settled, .waiting, .moving, .over: false
+        }
+    }
+
     /// A connection that begins on `route`.
     init(route: NetworkRoute?) {
         self.route = route
-        state = route == nil ? .offline : .settled
+        state = route == nil ? Self.offline : .settled
     }
 
     /// When `.deadline` must be delivered, at the latest; `nil` when there is nothing to wait for.
     var nextDeadline: Instant? {
-        if case .waiting(let until) = state { until } else { nil }
+        switch state {
+        case .waiting(let until), .leaving(_, let until): until
+        case .offline(_, let next): next
+        case .settled, .moving, .over: nil
+        }
     }
 
     /// Takes an event and says what is to be done.
     mutating func handle(_ event: Event, at now: Instant) -> [Action] {
         if state == .over { return [] }
         switch event {
-        case .changed(let new): return changed(to: new, at: now)
-        case .woke(let new):
+        case .changed(let new, let elsewhere): return changed(to: new, elsewhere, at: now)
+        case .woke(let new, let elsewhere):
             // Even the same address may have another mapping in the routers now.
-            if new != nil, new == route { state = .offline }
-            return changed(to: new, at: now)
+            if new != nil, new == route { state = Self.offline }
+            return changed(to: new, elsewhere, at: now)
         case .validated:
             guard state == .moving, let route else { return [] }
             state = .settled
@@ -90,18 +130,42 @@ struct PathStateMachine: Sendable {
         case .failed: return state == .moving ? tryAgain(at: now, after: .zero) : []
         case .refused: return state == .moving ? tryAgain(at: now, after: Self.retryInterval) : []
         case .deadline:
-            guard case .waiting(let until) = state, until <= now else { return [] }
-            return move(at: now)
+            guard let due = nextDeadline, due <= now else { return [] }
+            switch state {
+            case .leaving(let way, _):
+                route = way.route
+                // Where nobody answers at once, it is another machine's address.
+                attempts = Self.attemptsMaximum - 1
+                _ = move(at: now)
+                return [.moveTo(way.address)]
+            case .offline(let count, _):
+                let pauses = Self.lookUpPauses
+                state = .offline(lookUps: count + 1, next: count + 1 < pauses.count ? now + pauses[count + 1] : nil)
+                return [.lookUp]
+            case .settled, .waiting, .moving, .over: return move(at: now)
+            }
         }
     }
 
-    private mutating func changed(to new: NetworkRoute?, at now: Instant) -> [Action] {
-        guard let new else {
-            guard state != .offline else { return [] }
-            state = .offline
-            return [.noteOffline]
+    /// There is no route to the address in use.
+    private mutating func leave(for elsewhere: Elsewhere, at now: Instant) -> [Action] {
+        let notes: [Action] = isOffline ? [] : [.noteOffline]
+        switch (elsewhere, state) {
+        case (.nothing, _): state = Self.offline
+        case (.network, .offline(let count, let next)) where count > 0 || next != nil: break
+        case (.network, _): state = .offline(lookUps: 0, next: now + Self.lookUpPauses[0])
+        case (.way(let way), .leaving(_, let until)): state = .leaving(way, at: until)
+        case (.way(let way), _):
+            changedAt = now
+            let earliest = lastMove.map { $0 + Self.moveInterval } ?? now
+            state = .leaving(way, at: max(now + Self.otherAddressPatience, earliest))
         }
-        guard new != route || state == .offline else { return [] }
+        return notes
+    }
+
+    private mutating func changed(to new: NetworkRoute?, _ elsewhere: Elsewhere, at now: Instant) -> [Action] {
+        guard let new else { return leave(for: elsewhere, at: now) }
+        guard new != route || isOffline else { return [] }
         route = new
         changedAt = now
         attempts = 0

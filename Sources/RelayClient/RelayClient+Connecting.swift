@@ -9,7 +9,10 @@ extension RelayClient {
     /// Begins an attempt, at the next of the relay's addresses.
     func connect() {
         attempt += 1
-        if let address = SocketAddress(invitation.host, port: invitation.port) { return connect(to: address) }
+        if let address = SocketAddress(invitation.host, port: invitation.port) {
+            know([address])
+            return connect(to: address)
+        }
         let (attempt, host, port) = (attempt, invitation.host, invitation.port)
         Task {
             let result: Result<[SocketAddress], QUICError>
@@ -22,7 +25,10 @@ extension RelayClient {
             guard attempt == self.attempt, transport == nil else { return }
             switch result {
             case .success(let addresses):
-                guard let address = addressTurns.next(of: addresses) else {
+                know(addresses)
+                // Those without a way would only use up an attempt's time; a way may come while one is made, though.
+                let reachable = knownAddresses.filter { route($0) != nil }
+                guard let address = addressTurns.next(of: reachable.isEmpty ? knownAddresses : reachable) else {
                     return take(.connectionEnded(.unreachable("'\(host)' has no address")))
                 }
                 connect(to: address)
@@ -32,7 +38,6 @@ extension RelayClient {
     }
 
     private func connect(to address: SocketAddress) {
-        noteAttempt(at: address)
         do throws(QUICError) {
             let transport = try RelayTransport(
                 address: address, pin: invitation.pin, identity: identity, returning: returning(to: address),

@@ -3,6 +3,7 @@ import Logging
 import MonotonicTime
 import QUIC
 import Reactor
+import RelayProtocol
 
 extension RelayClient {
     /// Looks after the network from now on, until `leaveNetwork`.
@@ -24,19 +25,45 @@ extension RelayClient {
         networkChanges = nil
     }
 
-    private func networkHas(_ news: NetworkChanges.News) {
+    func networkHas(_ news: NetworkChanges.News) {
         if let transport { return transport.networkChanged(news) }
         // Not connected: another way to the relay is worth an attempt at once, other changes are not.
-        guard let address = lastAddress else { return take(.networkChanged) }
-        let route = NetworkRoute.toward(address)
-        let isNew = route != lastRoute
-        lastRoute = route
-        if route != nil, isNew || news == .woke { take(.networkChanged) }
+        guard !knownAddresses.isEmpty else { return take(.networkChanged) }
+        let before = knownRoutes
+        noteRoutes()
+        let isReachable = knownRoutes.contains { $0 != nil }
+        // Where none of the addresses can be reached, the name may have others by now.
+        let isWorthIt = isReachable || !isNumeric
+        if isWorthIt, knownRoutes != before || news == .woke { take(.networkChanged) }
     }
 
-    /// An attempt begins with this address.
-    func noteAttempt(at address: SocketAddress) {
-        lastAddress = address
-        lastRoute = NetworkRoute.toward(address)
+    /// These are the relay's addresses.
+    func know(_ addresses: [SocketAddress]) {
+        knownAddresses = Array(addresses.prefix(Self.knownAddressesMaximum))
+        noteRoutes()
+    }
+
+    /// The invitation has an address instead of a name.
+    private var isNumeric: Bool { SocketAddress(invitation.host, port: invitation.port) != nil }
+
+    private func noteRoutes() { knownRoutes = knownAddresses.map { route($0) } }
+
+    private static let knownAddressesMaximum = 16
+
+    /// Looks up the relay's name for a connection that cannot reach it any more; what is found is a change of the network for it.
+    func lookUpAgain() {
+        guard !isLookingUp, !isNumeric else { return }
+        isLookingUp = true
+        let (host, port) = (invitation.host, invitation.port)
+        Task {
+            do throws(QUICError) {
+                let found = try await resolve(host, port)
+                if !found.isEmpty { know(found) }
+            } catch {
+                logger.debug("the relay's name is not found", metadata: ["why": "\(error)"])
+            }
+            isLookingUp = false
+            transport?.networkChanged(.changed)
+        }
     }
 }

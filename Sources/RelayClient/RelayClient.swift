@@ -25,6 +25,9 @@ public actor RelayClient: RelayLink, PushLink {
     /// Gives the addresses of a host name.
     typealias Resolver = @Sendable (_ host: String, _ port: UInt16) async throws(QUICError) -> [SocketAddress]
 
+    /// Gives the way to an address, if there is one.
+    typealias Router = @Sendable (SocketAddress) -> NetworkRoute?
+
     /// The loop that it lives on.
     public nonisolated let loop: EventLoop
     /// Jobs of the actor run on the loop.
@@ -35,6 +38,7 @@ public actor RelayClient: RelayLink, PushLink {
     let resumption: ResumptionMemory
     let logger: Logger
     let resolve: Resolver
+    nonisolated let route: Router
     var addressTurns = AddressTurns()
     private(set) var core: RelayClientCore
     /// The connection of the attempt under way; nil between attempts.
@@ -44,9 +48,11 @@ public actor RelayClient: RelayLink, PushLink {
     var answerDoubt = AnswerDoubt()
     /// Of the connection before, for a first guess.
     var lastRoundTrip: Duration?
-    /// Where the newest attempt went, and by which way.
-    var lastAddress: SocketAddress?
-    var lastRoute: NetworkRoute?
+    /// The relay's addresses, as looked up last; at most `knownAddressesMaximum`.
+    var knownAddresses: [SocketAddress] = []
+    /// The ways to them, when the newest attempt began or the network changed after it.
+    var knownRoutes: [NetworkRoute?] = []
+    var isLookingUp = false
     var networkChanges: NetworkChanges?
     private var lastBurst: UInt32 = 0
     private var timer: (deadline: Instant, timer: EventLoop.Timer)?
@@ -83,7 +89,8 @@ public actor RelayClient: RelayLink, PushLink {
 
     init(
         invitation: InvitationLink, identity: Identity, displayName: DisplayName, mode: RelayClientMode = .member,
-        resumption: ResumptionMemory = ResumptionMemory(), loop: EventLoop, logger: Logger, resolve: @escaping Resolver
+        resumption: ResumptionMemory = ResumptionMemory(), loop: EventLoop, logger: Logger, resolve: @escaping Resolver,
+        route: @escaping Router = NetworkRoute.toward
     ) {
         self.invitation = invitation
         self.identity = identity
@@ -91,6 +98,7 @@ public actor RelayClient: RelayLink, PushLink {
         self.loop = loop
         self.logger = logger
         self.resolve = resolve
+        self.route = route
         core = RelayClientCore(invitation: invitation, displayName: displayName, mode: mode)
     }
 

@@ -7,13 +7,15 @@ import Reactor
 /// What a transport knows of its path.
 struct TransportPath {
     var machine: PathStateMachine
+    /// The relay's address that is used, or is about to be.
+    var address: SocketAddress
     var timer: EventLoop.Timer?
 }
 
 extension RelayTransport {
     /// Looks after the path from now on, until `close`.
     func followPath() {
-        path = TransportPath(machine: PathStateMachine(route: NetworkRoute.toward(address)))
+        path = TransportPath(machine: PathStateMachine(route: route(address)), address: address)
     }
 
     /// Looks after the path no longer.
@@ -24,30 +26,54 @@ extension RelayTransport {
 
     /// This machine's network has changed, or the machine slept.
     func networkChanged(_ news: NetworkChanges.News) {
-        let route = NetworkRoute.toward(address)
+        guard let address = path?.address else { return }
+        let route = route(address)
+        let elsewhere = route == nil ? elsewhere(than: address) : .nothing
         switch news {
-        case .changed: pathHandles(.changed(route))
-        case .woke: pathHandles(.woke(route))
+        case .changed: pathHandles(.changed(route, elsewhere: elsewhere))
+        case .woke: pathHandles(.woke(route, elsewhere: elsewhere))
         }
     }
 
-    /// Moves the connection to a new socket, bound to `local`, at once.
+    /// What there is beside `address`, which cannot be reached.
+    private func elsewhere(than address: SocketAddress) -> PathStateMachine.Elsewhere {
+        guard let client else { return .nothing }
+        let known = client.assumeIsolated { $0.knownAddresses }
+        for other in known where other != address {
+            if let route = route(other) { return .way(.init(address: other, route: route)) }
+        }
+        // Addresses of documentation (RFC 5737, RFC 3849) stand for all that the default routes lead to; nothing is sent.
+        let otherFamily = SocketAddress(address.isIPv4 ? "2001:db8::1" : "192.0.2.1", port: Self.anyPort)
+        return otherFamily.flatMap(route) == nil ? .nothing : .network
+    }
+
+    private static let anyPort: UInt16 = 9
+
+    /// Moves the connection to a new socket, bound to `local`, at once, and to the relay's address that is to be used.
     ///
     /// - Throws: `QUICError` when it cannot move now; it stays where it was.
-    func migrate(to local: SocketAddress = .any()) throws(QUICError) { try connection.migrate(to: local, .atOnce) }
+    func migrate(to local: SocketAddress = .any()) throws(QUICError) {
+        try connection.migrate(to: local, peerAt: path?.address, .atOnce)
+    }
 
     private func pathHandles(_ event: PathStateMachine.Event) {
         guard !isClosed, let actions = path?.machine.handle(event, at: .now) else { return }
         for action in actions {
             switch action {
             case .move: move()
+            case .moveTo(let address):
+                logger.info("the relay is tried at another address", metadata: ["relay": "\(address)"])
+                path?.address = address
+                move()
+            case .lookUp: client?.assumeIsolated { $0.lookUpAgain() }
             case .reconnect: tell(.connectionEnded(.lost("nobody answers by the new network path")))
-            case .noteOffline: logger.info("no way to the relay", metadata: ["relay": "\(address)"])
+            case .noteOffline: logger.info("no way to the relay", metadata: ["relay": "\(path?.address ?? address)"])
             case .noteMoved(let route, let delay):
                 logger.info(
                     "path changed",
                     metadata: [
-                        "route": "\(route)", "after": "\(Int(delay.milliseconds)) ms",
+                        "relay": "\(path?.address ?? address)", "route": "\(route)",
+                        "after": "\(Int(delay.milliseconds)) ms",
                         "t": "\(Instant.now.nanoseconds)",
                     ])
             }

@@ -10,7 +10,10 @@ import RelayProtocol
 final class RelayTransport: @unchecked Sendable {
     let connection: QUICConnection
     private let endpoint: QUICEndpoint
+    /// Where it began.
     let address: SocketAddress
+    /// How packets to an address would leave this machine.
+    let route: @Sendable (SocketAddress) -> NetworkRoute?
     let loop: EventLoop
     weak let client: RelayClient?
     let logger: Logger
@@ -46,6 +49,7 @@ final class RelayTransport: @unchecked Sendable {
         }
         self.address = address
         loop = client.loop
+        route = client.route
         self.client = client
         self.logger = logger
         endpoint.delegate = self

@@ -165,6 +165,39 @@ import Testing
         path.stop()
     }
 
+    @Test func aConnectionGoesOnAtTheServersAddressOfTheOtherFamily() async throws {
+        let six = try #require(SocketAddress("::1", port: 0))
+        guard NetworkRoute.toward(six) != nil else { return }
+        let server = try await Peer.server(bind: .any())
+        let port = try await server.address.port
+        let addresses = try ["127.0.0.1", "::1"].map { try #require(SocketAddress($0, port: port)) }
+        let client = try await Peer.client(bind: .any())
+        let connection = try await client.connect(to: server, at: addresses[1])
+        try await client.wait("ready") { $0.readyCount == 1 }
+        try await server.wait("ready") { $0.readyCount == 1 }
+        let stream = try await client.on { _ in try connection.openStream() }
+        for round in 1...4 {
+            let target = addresses[(round + 1) % 2]
+            try await client.wait("moves") { _ in
+                (try? connection.migrate(to: .any(), peerAt: target, .atOnce)) != nil
+            }
+            try await client.on { _ in try stream.write([UInt8(round)]) }
+            try await client.wait("told") { $0.migrations.count == round }
+            #expect(try await client.on { $0.migrations.last } == true)
+            try await server.wait("heard, and followed") {
+                $0.received[stream.id]?.count == round && $0.moves.count == round
+            }
+            #expect(try await server.on { $0.accepted[0].remoteAddress.isIPv4 } == target.isIPv4)
+            #expect(try await client.on { _ in connection.remoteAddress } == target)
+            #expect(try await voice(from: server).sent == 1)
+            try await client.wait("voice on the new path") { $0.foreignFrom.last == target }
+        }
+        #expect(try await client.on { $0.reasons } == [])
+        #expect(try await server.on { $0.reasons } == [])
+        try await client.stop()
+        try await server.stop()
+    }
+
     @Test func theRouteToAnAddressOfThisMachineIsKnown() throws {
         let route = try #require(NetworkRoute.toward(.loopback(port: 9)))
         #expect(route.source == SocketAddress("127.0.0.1", port: 0))

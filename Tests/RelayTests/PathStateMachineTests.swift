@@ -31,6 +31,78 @@ import Testing
         #expect(machine.handle(.changed(Self.route(1)), at: now) == [.move])
     }
 
+    private static func way(_ number: Int) -> PathStateMachine.Way {
+        .init(address: SocketAddress("2001:db8::\(number)", port: 1) ?? .any(), route: Self.route(number))
+    }
+
+    @Test
+    mutating func `another address that can be reached is used after a moment, and a failure there is the last one`() {
+        #expect(machine.handle(.changed(nil, elsewhere: .way(Self.way(7))), at: now) == [.noteOffline])
+        #expect(machine.nextDeadline == now + PathStateMachine.otherAddressPatience)
+        #expect(machine.handle(.deadline, at: now).isEmpty)
+        now = now + .milliseconds(100)
+        // What else is told meanwhile does not put it off, and the newest way counts.
+        #expect(machine.handle(.changed(nil, elsewhere: .way(Self.way(8))), at: now).isEmpty)
+        now = now + PathStateMachine.otherAddressPatience - .milliseconds(100)
+        #expect(machine.handle(.deadline, at: now) == [.moveTo(Self.way(8).address)])
+        #expect(machine.nextDeadline == nil)
+        var failing = machine
+        #expect(failing.handle(.failed, at: now) == [.reconnect])
+        now = now + .milliseconds(40)
+        #expect(
+            machine.handle(.validated, at: now)
+                == [.noteMoved(Self.route(8), after: PathStateMachine.otherAddressPatience + .milliseconds(40))])
+        #expect(machine.handle(.changed(Self.route(8)), at: now).isEmpty)
+        // There, it is a connection like any other.
+        now = now + .seconds(1)
+        #expect(machine.handle(.changed(Self.route(9)), at: now) == [.move])
+        #expect(machine.handle(.failed, at: now) == [.move])
+    }
+
+    @Test mutating func `the address in use is kept when its route is back in that moment`() {
+        _ = machine.handle(.changed(nil, elsewhere: .way(Self.way(7))), at: now)
+        now = now + .milliseconds(100)
+        #expect(machine.handle(.changed(Self.route(2)), at: now) == [.move])
+        #expect(machine.nextDeadline == nil)
+    }
+
+    @Test mutating func `another address is not tried any more when the network is gone again`() {
+        _ = machine.handle(.changed(nil, elsewhere: .way(Self.way(7))), at: now)
+        #expect(machine.handle(.changed(nil), at: now).isEmpty)
+        #expect(machine.nextDeadline == nil)
+    }
+
+    @Test mutating func `moves to other addresses keep their distance, too`() {
+        #expect(machine.handle(.changed(Self.route(2)), at: now) == [.move])
+        now = now + .milliseconds(1)
+        _ = machine.handle(.changed(nil, elsewhere: .way(Self.way(7))), at: now)
+        #expect(machine.nextDeadline == now + PathStateMachine.otherAddressPatience)
+    }
+
+    @Test
+    mutating func
+        `on a network where no address is known, the name is looked up a few times, whatever is told meanwhile`()
+    {
+        #expect(machine.handle(.changed(nil, elsewhere: .network), at: now) == [.noteOffline])
+        var lookUps = 0
+        while let deadline = machine.nextDeadline {
+            #expect(deadline - now == PathStateMachine.lookUpPauses[lookUps])
+            now = deadline
+            #expect(machine.handle(.deadline, at: now) == [.lookUp])
+            // What is found is told of as of a change.
+            #expect(machine.handle(.changed(nil, elsewhere: .network), at: now).isEmpty)
+            lookUps += 1
+            guard lookUps < 100 else { break }
+        }
+        #expect(lookUps == PathStateMachine.lookUpPauses.count)
+        #expect(machine.handle(.changed(nil, elsewhere: .network), at: now).isEmpty)
+        #expect(machine.nextDeadline == nil)
+        // An address that is found is used.
+        _ = machine.handle(.changed(nil, elsewhere: .way(Self.way(7))), at: now)
+        now = now + PathStateMachine.otherAddressPatience
+        #expect(machine.handle(.deadline, at: now) == [.moveTo(Self.way(7).address)])
+    }
+
     @Test mutating func `after sleep the connection moves though the address is the same`() {
         #expect(machine.handle(.woke(Self.route(1)), at: now) == [.move])
         #expect(machine.handle(.woke(nil), at: now) == [.noteOffline])
@@ -67,6 +139,10 @@ import Testing
         #expect(machine.handle(.refused, at: now) == [.reconnect])
     }
 
+    private static func isMoveElsewhere(_ actions: [PathStateMachine.Action]) -> Bool {
+        if case .moveTo = actions.first { true } else { false }
+    }
+
     @Test(arguments: [1, 2, 3])
     func `whatever happens, moves keep their distance and a machine that is left alone comes to rest`(seed: UInt64) {
         var machine = PathStateMachine(route: nil)
@@ -77,8 +153,11 @@ import Testing
             now = now + .milliseconds(Int.random(in: 0...400, using: &generator))
             let number = Int.random(in: 0...3, using: &generator)
             let route = number == 0 ? nil : Self.route(number)
+            let elsewhere: [PathStateMachine.Elsewhere] = [.nothing, .network, .way(Self.way(number))]
+            let other = elsewhere[Int.random(in: 0...2, using: &generator)]
             let events: [PathStateMachine.Event] = [
-                .changed(route), .woke(route), .validated, .failed, .refused, .deadline, .deadline,
+                .changed(route, elsewhere: other), .woke(route, elsewhere: other), .validated, .failed, .refused,
+                .deadline, .deadline,
             ]
             let event = events[Int.random(in: 0..<events.count, using: &generator)]
             let actions = machine.handle(event, at: now)
@@ -87,7 +166,7 @@ import Testing
                 machine = PathStateMachine(route: route)
                 started = nil
             }
-            guard actions == [.move] else { continue }
+            guard actions == [.move] || Self.isMoveElsewhere(actions) else { continue }
             if let started, event != .failed { #expect(now - started >= PathStateMachine.moveInterval, "seed \(seed)") }
             started = now
         }

@@ -100,13 +100,14 @@ final class TestClient: Sendable {
     init(
         _ name: String, _ invitation: InvitationLink, identity: Identity? = nil,
         resumption: ResumptionMemory = ResumptionMemory(),
-        resolve: @escaping RelayClient.Resolver = SocketAddress.resolve
+        resolve: @escaping RelayClient.Resolver = SocketAddress.resolve,
+        route: @escaping RelayClient.Router = NetworkRoute.toward
     ) async throws {
         loop = try EventLoop(name: name)
         client = RelayClient(
             invitation: invitation, identity: try identity ?? Identity(generating: name),
             displayName: DisplayName(name)!, resumption: resumption, loop: loop, logger: quietLogger(name),
-            resolve: resolve)
+            resolve: resolve, route: route)
         let recorder = recorder
         await client.setEventHandler { recorder.record($0) }
         await client.join()
