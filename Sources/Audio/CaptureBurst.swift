@@ -18,8 +18,6 @@ final class CaptureBurst {
         case hasStalled
     }
 
-    /// A device that gives nothing for so long has stalled.
-    private static let stallMax = Duration.seconds(2)
     /// How long after the tail's end samples of before it may come.
     private static let tailGrace = Duration.milliseconds(500)
 
@@ -30,7 +28,7 @@ final class CaptureBurst {
     private var hearing = MicrophoneHearing()
     /// Whether the microphone has been heard since it was set running.
     private var hasHeard = false
-    private var lastSampleAt = Instant.zero
+    private var stall = StallClock()
 
     init(_ rings: CaptureRings, framer: SpeechFramer, waitsForLevel: Bool) {
         self.rings = rings
@@ -50,7 +48,7 @@ final class CaptureBurst {
     func unprepare() -> Bool { machine.unprepare() }
 
     /// The device is set running.
-    func deviceStarts(at now: Instant) { lastSampleAt = now }
+    func deviceStarts(at now: Instant) { stall.moved(at: now) }
 
     /// The device is lost; what comes back may have to be waited for again.
     func deviceLost() { hasHeard = false }
@@ -96,7 +94,7 @@ final class CaptureBurst {
     func take(_ samples: UnsafePointer<Float>, _ count: Int, first: Instant, isBroken: Bool, at now: Instant)
         -> Progress
     {
-        lastSampleAt = now
+        stall.moved(at: now)
         var dropped = 0
         if !hearing.isPassed {
             guard let early = hear(samples, count, first: first, at: now) else { return .goesOn }
@@ -121,10 +119,10 @@ final class CaptureBurst {
         if !hearing.isPassed {
             // A Bluetooth microphone may give nothing at all until its link runs.
             _ = hear(scratch, 0, first: now, at: now)
-            if !hearing.isPassed { lastSampleAt = now }
+            if !hearing.isPassed { stall.moved(at: now) }
             return .goesOn
         }
-        if now - lastSampleAt > Self.stallMax { return .hasStalled }
+        if stall.movedNothing(at: now) { return .hasStalled }
         return endOverdue(at: now, grace: Self.tailGrace)
     }
 

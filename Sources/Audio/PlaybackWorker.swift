@@ -6,7 +6,6 @@ final class PlaybackWorker: @unchecked Sendable {
     /// Silence played after the last sound before the device stops, beyond what the device holds: the next burst or
     /// tone often follows soon.
     private static let hangover = Duration.milliseconds(60)
-    private static let stallMax = Duration.seconds(2)
     /// A device that failed is left alone for so long, whatever comes for it: else it would fail with every packet.
     private static let retryAfter = Duration.seconds(1)
 
@@ -21,6 +20,7 @@ final class PlaybackWorker: @unchecked Sendable {
     private var recovery = DeviceRecovery()
     private var isOpen = false
     private var underrunsSeen = 0
+    private var stall = StallClock()
     private var silentSince = Instant.zero
     private var lastWriteAt = Instant.zero
     private var retryAt = Instant.zero
@@ -106,14 +106,17 @@ final class PlaybackWorker: @unchecked Sendable {
         underrunsSeen = sink.underruns
         sound.deviceStarts()
         lastWriteAt = .now
+        stall.moved(at: lastWriteAt)
         silentSince = lastWriteAt
         rings.isRunning = true
     }
 
     private func play() {
         do throws(AudioFault) {
-            guard try sink.waitForRoom() else {
-                if .now - lastWriteAt > Self.stallMax { throw AudioFault(.stall, 0) }
+            let isWanted = try sink.waitForRoom()
+            countUnderruns()
+            guard isWanted else {
+                if stall.movedNothing(at: .now) { throw AudioFault(.stall, 0) }
                 return
             }
             takeCommands()
@@ -125,17 +128,23 @@ final class PlaybackWorker: @unchecked Sendable {
             return
         }
         lastWriteAt = .now
+        stall.moved(at: lastWriteAt)
         if case .isBack(let gap) = recovery.handle(.flowed, at: lastWriteAt) { tellBack(after: gap) }
-        if sink.underruns != underrunsSeen {
-            sound.ranEmpty(sink.underruns - underrunsSeen)
-            underrunsSeen = sink.underruns
-        }
+        countUnderruns()
         sound.publish()
         if !sound.isIdle {
             silentSince = lastWriteAt
         } else if lastWriteAt - silentSince > sink.delay + Self.hangover {
             stopDevice()
         }
+    }
+
+    /// As soon as the device runs again: what is heard from then on is of another clock.
+    private func countUnderruns() {
+        guard sink.underruns != underrunsSeen else { return }
+        sound.ranEmpty(sink.underruns - underrunsSeen)
+        underrunsSeen = sink.underruns
+        sound.publish()
     }
 
     private func stopDevice() {

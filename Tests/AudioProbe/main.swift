@@ -2,7 +2,9 @@
 // count of allocations. Prints one line per event: a word, then key=value.
 //
 //   AudioProbe loop MICROPHONE SPEAKER HOLD_MS [BURSTS] [GAP_MS]   the microphone's frames are the speaker's packets
-//   AudioProbe allocations MICROPHONE SPEAKER FRAMES               allocations on the two threads within so many frames
+//   AudioProbe allocations MICROPHONE SPEAKER FRAMES               allocations on the two threads within so many frames; a line
+//                                                                  "interrupted" when a device was brought back meanwhile, and
+//                                                                  then again
 //   AudioProbe press MICROPHONE SPEAKER                            on standard input: 1 presses, 0 releases, t plays a tone,
 //                                                                  q ends
 //   AudioProbe busy MICROPHONE SPEAKER                             the same, while another pair of engines holds the devices
@@ -20,6 +22,10 @@ let logger: Logger = {
     logger.logLevel = getenv("PROBE_LOG") == nil ? .critical : .trace
     return logger
 }()
+
+/// Times that `allocations` counts anew, and how long after each the devices have for saying that they were brought back.
+let windowsMax = 12
+let settling = Duration.milliseconds(200)
 
 func threadIdentifier(named name: String) -> Int32? {
     guard let directory = opendir("/proc/self/task") else { return nil }
@@ -49,6 +55,7 @@ final class Loop {
     var playbackEnded = 0
     var captureEnded = 0
     var failed = false
+    var failures = 0
     var quiet = false
     var prepared = 0
 
@@ -57,8 +64,10 @@ final class Loop {
         speaker = try PlaybackEngine(device: AudioDevice(speakerText), logger: logger)
     }
 
-    /// Times that a device had to be brought back.
-    var interruptions: Int { microphone.statistics.overruns + speaker.statistics.underruns }
+    /// Times that a device had to be brought back, or was stopped and is set running anew by what comes next.
+    var interruptions: Int {
+        microphone.statistics.overruns + speaker.statistics.underruns + captureEnded + playbackEnded + failures
+    }
 
     func say(_ line: String) {
         guard !quiet else { return }
@@ -99,6 +108,7 @@ final class Loop {
             say("capture-ended burst=\(burst) reason=\(reason) running=\(microphone.isCapturing)")
         case .failed(let error):
             failed = true
+            failures += 1
             say("microphone-failed \(error)")
         }
     }
@@ -119,6 +129,7 @@ final class Loop {
         case .toneEnded(let tone, let last): say("tone-ended tone=\(tone) t=\(last.nanoseconds)")
         case .failed(let error):
             failed = true
+            failures += 1
             say("speaker-failed \(error)")
         }
     }
@@ -209,17 +220,27 @@ do {
         guard let capture = threadIdentifier(named: "ptt-capture"),
             let playback = threadIdentifier(named: "ptt-playback")
         else { fatalError("the engines' threads have other names") }
-        let before = (ptt_allocations(capture), ptt_allocations(playback), ptt_allocations(getpid()))
-        let locksBefore = (ptt_locks(capture), ptt_locks(playback))
-        let interruptionsBefore = loop.interruptions
-        loop.speaker.play(.micOn)
-        let start = loop.frames
-        loop.run(for: .seconds(60)) { loop.frames >= start + wanted }
-        let after = (ptt_allocations(capture), ptt_allocations(playback), ptt_allocations(getpid()))
-        let locks = (ptt_locks(capture) - locksBefore.0, ptt_locks(playback) - locksBefore.1)
-        print(
-            "allocations frames=\(loop.frames - start) capture=\(after.0 - before.0) playback=\(after.1 - before.1) main=\(after.2 - before.2) capture_before=\(before.0) capture_locks=\(locks.0) playback_locks=\(locks.1) interruptions=\(loop.interruptions - interruptionsBefore) main_locks=\(ptt_locks(getpid()))"
-        )
+        // A machine that was halted lets devices run dry, and they are opened anew, which does allocate: then once more.
+        var isSteady = false
+        for _ in 1...windowsMax where !isSteady && loop.captureEnded == 0 {
+            let interruptionsBefore = loop.interruptions
+            let before = (ptt_allocations(capture), ptt_allocations(playback), ptt_allocations(getpid()))
+            let locksBefore = (ptt_locks(capture), ptt_locks(playback))
+            loop.speaker.play(.micOn)
+            let start = loop.frames
+            loop.run(for: .seconds(60)) { loop.frames >= start + wanted || loop.captureEnded > 0 }
+            let after = (ptt_allocations(capture), ptt_allocations(playback), ptt_allocations(getpid()))
+            let locks = (ptt_locks(capture) - locksBefore.0, ptt_locks(playback) - locksBefore.1)
+            let frames = loop.frames - start
+            // A device that is being opened anew is counted when it runs again; after frames that came at once, later than they.
+            let end = Instant.now + settling
+            loop.run(for: .seconds(60)) { loop.captureEnded > 0 || loop.frames >= start + frames + 20 && .now >= end }
+            let interruptions = loop.interruptions - interruptionsBefore
+            isSteady = interruptions == 0
+            print(
+                "\(isSteady ? "allocations" : "interrupted") frames=\(frames) capture=\(after.0 - before.0) playback=\(after.1 - before.1) main=\(after.2 - before.2) capture_before=\(before.0) capture_locks=\(locks.0) playback_locks=\(locks.1) interruptions=\(interruptions) main_locks=\(ptt_locks(getpid()))"
+            )
+        }
         loop.microphone.close()
         loop.speaker.close()
     case "press" where arguments.count >= 4: try press(holder: nil)

@@ -1,21 +1,9 @@
 // A device that another holds: real alsa-lib, without a card.
-import Glibc
-import MonotonicTime
 import Testing
 
 @testable import Audio
 
 @Suite(.serialized) struct BusyDeviceTests {
-    /// Runs `body` with a folder and an ALSA configuration in it.
-    private func withALSA(_ configuration: (String) -> String, _ body: (String, [String: String]) throws -> Void) throws
-    {
-        let folder = temporaryPath("alsa")
-        mkdir(folder, 0o700)
-        defer { _ = Child(["rm", "-rf", folder])?.finish(within: .seconds(5)) }
-        writeFile(folder + "/asound.conf", Array(("pcm.null { type null }\n" + configuration(folder)).utf8))
-        try body(folder, ["ALSA_CONFIG_PATH": folder + "/asound.conf", "HOME": folder])
-    }
-
     /// `share` gives each channel of its slave to one PCM only: who comes second is told EBUSY by alsa-lib itself, from the call
     /// that says it of a card that another program has. It stays so, for alsa-lib 1.2.8 corrupts its memory when the first of the
     /// two is closed then; that a device which becomes free is taken, `DeviceRecoveryTests` show.

@@ -25,23 +25,29 @@ struct DeviceChangeTests {
         return child.finish(within: .seconds(20))
     }
 
-    /// Both defaults move to other devices, of other rates and channels. Only into the other microphone somebody speaks.
+    /// Both defaults move to other devices, of other rates and channels; then the speaker's stream is moved by hand, as a desktop's
+    /// settings do. Only into the other microphone somebody speaks.
     @Test func theDefaultDevicesMoveInMidBurst() throws {
         let pulse = try PrivatePulse()
         defer { pulse.stop() }
-        for (name, rate) in [("mic2", 8_000), ("ear2", 44_100)] {
+        // A stream that runs dry is replaced by a new one. As on any desktop, this module leads it where the one before was moved to.
+        try pulse.control("load-module", "module-stream-restore", "restore_volume=0", "restore_muted=0")
+        for (name, rate) in [("mic2", 8_000), ("ear2", 44_100), ("ear3", 96_000)] {
             try pulse.control(
                 "load-module", "module-null-sink", "sink_name=\(name)", "rate=\(rate)", "channels=2", "norewinds=1")
         }
         try pulse.control("set-default-sink", "ear")
         try pulse.control("set-default-source", "mic.monitor")
-        let recorder = try pulse.record("ear2")
-        let voice = try pulse.run(["paplay", "-d", "mic2", pulse.folder + "/voice.wav"])
-        defer { for process in [recorder, voice] { process.stop() } }
+        var processes = [try pulse.record("ear2"), try pulse.record("ear3")]
+        defer { for process in processes { process.stop() } }
+        processes.append(try pulse.run(["paplay", "-d", "mic2", pulse.folder + "/voice.wav"]))
         let child = try talk(pulse, "ptt_default", "ptt_default")
         try pulse.control("set-default-source", "mic2.monitor")
         try pulse.control("set-default-sink", "ear2")
         #expect(pulse.isLoud("ear2"), "\(child.text)")
+        processes.append(try pulse.run(["paplay", "-d", "mic2", pulse.folder + "/voice.wav"]))
+        let seen = try pulse.moveStreams(from: "ear2", to: "ear3")
+        #expect(pulse.isLoud("ear3"), "\(seen) \(child.text)")
         let output = release(child)
         #expect(output.contains("capture-ended burst=1 reason=stopped"), "\(output)")
         #expect(output.contains("reason=complete") && !output.contains("failed"), "\(output)")

@@ -84,6 +84,28 @@ final class PrivatePulse {
         _ = try run(["pactl"] + arguments).finish(within: .seconds(10))
     }
 
+    /// Moves all that is played to `sink` to `other`, and waits until something plays there. Returns what it saw last.
+    ///
+    /// A stream that ran dry meanwhile is another one by the time it is to be moved: so it is looked for again.
+    func moveStreams(from sink: String, to other: String, within span: Duration = .seconds(20)) throws -> String {
+        let end = Instant.now + span
+        var streams = ""
+        while .now < end {
+            let sinks = table(try run(["pactl", "list", "short", "sinks"]).finish(within: .seconds(10)))
+            streams = try run(["pactl", "list", "short", "sink-inputs"]).finish(within: .seconds(10))
+            func number(_ name: String) -> String? { sinks.first { $0.count > 1 && $0[1] == name }?[0] }
+            guard let from = number(sink), let to = number(other) else { break }
+            let playing = table(streams).filter { $0.count > 1 }
+            if playing.contains(where: { $0[1] == to }) { break }
+            for stream in playing where stream[1] == from { try control("move-sink-input", stream[0], other) }
+        }
+        return streams
+    }
+
+    private func table(_ text: String) -> [[String]] {
+        text.split(separator: "\n").map { $0.split(separator: "\t").map(String.init) }
+    }
+
     /// Records what is played to `sink`, to be told by `isLoud`.
     func record(_ sink: String, environment: [String: String]? = nil) throws -> Child {
         try run(
