@@ -207,6 +207,57 @@ import Testing
         #expect(outcome.rule?.rule == value(1, 0))
     }
 
+    /// One bit or other of it is set in each press and clear after it, in two or three rounds, every other time.
+    @Test func aClickBesideSlowNoiseIsNotTakenForAHold() throws {
+        var random = SeededGenerator()
+        for index in 0..<20 {
+            var values = random
+            let pause = Duration.milliseconds(Int.random(in: 700...2_000, using: &random))
+            let noise = Chatter(source: .other, pause: pause) { _ in
+                values.bytes(Int.random(in: 1...4, using: &values))
+            }
+            let outcome = LearningSimulation(button: SimulatedButton(.shared, press: 1, release: nil), chatter: [noise])
+                .run(using: &random)
+            let rule = try #require(outcome.rule, "\(index): \(outcome.failure ?? "")")
+            #expect(rule.source == .shared && rule.isToggleOnly, "\(index)")
+        }
+    }
+
+    /// A button's bit in a value whose other bytes come and go all the time.
+    @Test func aButtonInAValueThatNeverRestsIsLearned() {
+        var random = SeededGenerator()
+        for index in 0..<20 {
+            var values = SeededGenerator(seed: random.next())
+            var isDown = false
+            var inference = RuleInference()
+            func tell(_ time: Instant) -> LearningObservation {
+                LearningObservation(
+                    source: .own, content: .bytes(values.bytes(3) + [isDown ? 1 : 0]), time: time)
+            }
+            inference.quiet = (0..<30).map { tell(.zero + .milliseconds(100 * $0)) }
+            var verdict = inference.verdict()
+            for round in 1...5 {
+                let start = Instant.zero + .seconds(10 * round)
+                let observations = (0..<40).map { tick in
+                    isDown = (10..<34).contains(tick)
+                    return tell(start + .milliseconds(100 * tick))
+                }
+                inference.rounds.append(
+                    LearningRound(pressAsked: start, releaseAsked: start + .seconds(3), observations: observations))
+                verdict = inference.verdict()
+                if case .learned = verdict { break }
+            }
+            guard case .learned(let learned) = verdict else {
+                Issue.record("\(index): \(verdict)")
+                continue
+            }
+            #expect(!learned.isToggleOnly)
+            var decoder = InputDecoder(learned.rule)
+            #expect(
+                decoder.decode([1, 2, 3, 1]) { _ in false } == .controls([ControlState(control: .ptt, isDown: true)]))
+        }
+    }
+
     @Test func rubbishTeachesNothing() {
         var random = SeededGenerator()
         for _ in 0..<40 {

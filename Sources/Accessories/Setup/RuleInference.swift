@@ -15,6 +15,12 @@ struct RuleInference {
     static let roundsNeededInDoubt = 3
     /// The same where what looks like the release also comes by itself.
     static let roundsNeededInNoise = 4
+    /// Clicks of this many rounds are believed though chatter looks like a hold.
+    static let clickRoundsBesideChatter = 4
+    /// How much less likely than one in two a coincidence has to be, as a power of two: three rounds with two values each.
+    static let evidenceNeeded = 6
+    /// What one round is worth at most: what changes slowly repeats itself.
+    static let evidenceMaxPerRound = 4
 
     /// What is known so far.
     enum Verdict: Equatable {
@@ -42,7 +48,7 @@ struct RuleInference {
     }
 
     /// What a round is by a rule.
-    private enum Outcome {
+    enum Outcome {
         /// `delay`: from the first that the source told in the round.
         case held(bounces: Bool, delay: Duration)
         case clicked
@@ -64,6 +70,8 @@ struct RuleInference {
         var order: Int
         /// What it takes for the release comes by itself, too.
         var isNoisy: Bool
+        /// Its source tells by itself, and so much in so many ways that some bit of it looks like a button's by chance.
+        var isDoubtful = false
     }
 
     var quiet: [LearningObservation] = []
@@ -88,13 +96,20 @@ struct RuleInference {
                 if outcomes.allSatisfy({ if case .stuck = $0 { true } else { false } }) { sawStuck = true }
                 // Who lets go too early may do so once or twice without spoiling the rest.
                 if held > 0, held + early == outcomes.count, early <= 2 {
-                    holds.append(explained(rule, source, outcomes, rounds: held, order: order))
+                    var hold = explained(rule, source, outcomes, rounds: held, order: order)
+                    hold.isDoubtful = isChance(rule, source, zip(rounds, outcomes))
+                    holds.append(hold)
                 } else if clicked == outcomes.count {
                     clicks.append(explained(rule, source, outcomes, rounds: clicked, order: order))
                 }
             }
         }
-        if let best = holds.min(by: Self.isBetter) { return verdict(best, among: holds) }
+        if let best = holds.min(by: Self.isBetter) {
+            // What says nothing by itself, and something at each press, is the button sooner than that.
+            let sure = clicks.filter { !chatters($0.rule.source) }.min(by: Self.isBetter)
+            if best.isDoubtful, let sure, sure.rounds >= Self.clickRoundsBesideChatter { return .learned(sure.rule) }
+            return verdict(best, among: holds)
+        }
         if sawEarly { return .unclear(.early) }
         if let best = clicks.min(by: Self.isBetter) {
             return best.rounds >= Self.roundsNeededInDoubt ? .learned(best.rule) : .unclear(.noRelease)
@@ -104,16 +119,19 @@ struct RuleInference {
 
     private func verdict(_ best: Explained, among holds: [Explained]) -> Verdict {
         let hasRivals = holds.contains { $0.rule.source != best.rule.source }
-        let isChattering = quiet.contains { $0.source == best.rule.source }
+        let isChattering = chatters(best.rule.source)
         let isBroad = best.breadth > 0
         let needed =
             best.isNoisy
             ? Self.roundsNeededInNoise
             : hasRivals || isChattering || isBroad ? Self.roundsNeededInDoubt : Self.roundsNeeded
-        guard best.rounds < needed else { return .learned(best.rule) }
+        guard best.rounds < needed || best.isDoubtful else { return .learned(best.rule) }
         guard best.rounds >= Self.roundsNeeded else { return .unclear(.again) }
-        return .unclear(best.isNoisy ? .noisyRelease : hasRivals ? .ambiguous : .again)
+        return .unclear(best.isNoisy ? .noisyRelease : hasRivals || best.isDoubtful ? .ambiguous : .again)
     }
+
+    /// Whether a source tells something while nobody touches anything.
+    func chatters(_ source: LearningSource) -> Bool { quiet.contains { $0.source == source } }
 
     /// In the order in which they were first seen.
     private func sources(_ rounds: [LearningRound]) -> [LearningSource] {
@@ -122,6 +140,7 @@ struct RuleInference {
     }
 
     private static func isBetter(_ one: Explained, _ other: Explained) -> Bool {
+        if one.isDoubtful != other.isDoubtful { return other.isDoubtful }
         // More rounds say more; then who tells the press at once; then the narrower rule; then where it is from.
         if one.rounds != other.rounds { return one.rounds > other.rounds }
         if one.isLate != other.isLate { return other.isLate }
