@@ -2,6 +2,7 @@
 import CGnuTLS
 import CLinux
 import CNgtcp2
+import Glibc
 
 extension QUICConnection {
     /// How a client moves.
