@@ -113,7 +113,8 @@ private func world(_ bindings: [Control: ControlAction] = [:], gesture: Gesture?
         world.dropLink(aina.id)
         #expect(world.intents == ["began a/emergency", "ended a/emergency disconnected"])
         #expect(world.happenings.last == "emergency a/emergency off")
-        #expect(world.machine.nextDeadline == nil)
+        // Nothing but that it is asked for.
+        #expect(world.machine.nextDeadline == world.now + GATTAccessoryStateMachine.askPauses[0])
     }
 
     @Test func anEmergencyWithoutAReleaseCountsAtOnceAndToggles() {

@@ -157,7 +157,7 @@ private let configured = AccessoryConfiguration(id: AccessoryID("puck"), address
         bluetooth.holdsConnects = true
         bluetooth.send(.radio(.on))
         bluetooth.send(.completed(.connect(device: puck.id), .timedOut))
-        #expect(bluetooth.machine.nextDeadline == nil)
+        #expect(bluetooth.machine.nextDeadline == bluetooth.now + GATTAccessoryStateMachine.askPauses[0])
         bluetooth.wake(puck.id)
         #expect(bluetooth.status("puck")?.isReady == true)
     }

@@ -14,6 +14,8 @@ enum AccessoryLinkEvent: Sendable {
     case streamClosed(StreamKind)
     /// The device has connected its stream by itself: `openStream` takes it.
     case streamOffered(StreamKind)
+    /// It is its turn to be asked for, though BlueZ should connect it by itself.
+    case ask
     case deadline
 }
 
@@ -43,6 +45,8 @@ protocol AccessoryLink: Sendable {
     var wantsDiscovery: Bool { get }
     /// BlueZ has been asked to connect it and has not answered.
     var isConnecting: Bool { get }
+    /// From when on it may be asked for, though BlueZ should connect it by itself; nil when there is no reason to.
+    var asksAfter: Instant? { get }
     /// The services BlueZ should reconnect for by itself.
     var servicesToRegister: [BluetoothUUID] { get }
     /// BlueZ reconnects by itself now.
@@ -55,4 +59,8 @@ protocol AccessoryLink: Sendable {
     var nextDeadline: Instant? { get }
 
     mutating func handle(_ event: AccessoryLinkEvent, at now: Instant) -> [AccessoryLinkAction]
+}
+
+extension AccessoryLink {
+    var asksAfter: Instant? { nil }
 }

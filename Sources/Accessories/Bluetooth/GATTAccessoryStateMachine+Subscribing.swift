@@ -127,6 +127,7 @@ extension GATTAccessoryStateMachine {
         (pairAttempts, pairsAfter) = (0, nil)
         connectAttempts = 0
         quickAttempts = 0
+        asks = 0
         progressCount = 0
         return []
     }
@@ -160,7 +161,13 @@ extension GATTAccessoryStateMachine {
     }
 
     private mutating func connectCompleted(_ failure: BluetoothFailure?, at now: Instant) -> [Action] {
-        guard phase == .connecting, let device, !device.isReachable else { return [] }
+        guard let device, !device.isReachable else { return [] }
+        if case .waiting = phase {
+            wait(at: now)
+            if failure == .authentication { problem = staleKeys(device) }
+            return []
+        }
+        guard phase == .connecting else { return [] }
         switch failure {
         case nil, .inProgress, .notReady, .serviceGone, .notConnected:
             // Connected is told by the device itself; if it does not come, ask again.
@@ -172,8 +179,7 @@ extension GATTAccessoryStateMachine {
         case .timedOut, .abortedLocally:
             quickAttempts = 0
             if autoConnects, device.isTrusted {
-                phase = .waiting
-                problem = "asleep or out of range: press its button"
+                wait(at: now)
                 return []
             }
             problem = "does not answer: press its button, and bring it near"

@@ -1,7 +1,7 @@
 // The life of one Bluetooth LE accessory: found, connected, recognised, subscribed, lost, and back again.
 //
 // BlueZ reconnects a known accessory by itself once its service is registered and it is trusted, so the usual phase is
-// `.waiting`, with no scan and no timer of ours. Everything else is for the first time, and for what goes wrong.
+// `.waiting`, with no scan of ours. Everything else is for the first time, and for what goes wrong.
 import BlueZ
 import MonotonicTime
 
@@ -44,8 +44,8 @@ struct GATTAccessoryStateMachine: AccessoryLink {
         case resting(until: Instant)
         case connecting
         case backingOff(until: Instant)
-        /// Known and trusted: BlueZ connects it when it advertises.
-        case waiting
+        /// Known and trusted: BlueZ connects it when it advertises. It may be asked for from this time on; nil while it is.
+        case waiting(asksAfter: Instant?)
         case resolving(until: Instant)
         case pairing
         case subscribing
@@ -80,6 +80,8 @@ struct GATTAccessoryStateMachine: AccessoryLink {
     var connectAttempts = 0
     var quickAttempts = 0
     var incompleteAttempts = 0
+    /// How often it was asked for since it was connected, or since there is Bluetooth.
+    var asks = 0
     var progressCount = 0
     var pairAttempts = 0
     /// It is not paired before, for one that refuses or forgets is not asked at every connection.
@@ -101,6 +103,8 @@ struct GATTAccessoryStateMachine: AccessoryLink {
     var isReady: Bool { phase == .ready }
 
     var isConnecting: Bool { phase == .connecting }
+
+    var asksAfter: Instant? { if case .waiting(let time) = phase { time } else { nil } }
 
     /// Whether a value that comes now is news, rather than something read or remembered.
     var hearsNews: Bool { radio == .on && device?.isReachable == true && (isReady || isArmed) }
@@ -151,6 +155,8 @@ struct GATTAccessoryStateMachine: AccessoryLink {
             autoConnects = isArmed
         case .completed(let command, let failure):
             actions += completed(command, failure, at: now)
+        case .ask:
+            actions += ask(at: now)
         case .deadline, .streamClosed, .streamOffered:
             break
         }
@@ -163,6 +169,7 @@ struct GATTAccessoryStateMachine: AccessoryLink {
             guard phase != .off else { return [] }
             let actions = lose(radio == .off ? .adapterOff : .bluetoothStopped)
             phase = .off
+            asks = 0
             problem = nil
             return actions
         }
@@ -268,8 +275,7 @@ struct GATTAccessoryStateMachine: AccessoryLink {
     /// Leaves the reconnection to BlueZ where it will do it.
     mutating func waitOrBackOff(at now: Instant) -> [Action] {
         guard autoConnects, profile != nil, device?.isTrusted == true else { return backOff(at: now) }
-        phase = .waiting
-        problem = "asleep or out of range: press its button"
+        wait(at: now)
         return []
     }
 

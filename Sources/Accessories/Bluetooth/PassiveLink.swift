@@ -39,7 +39,7 @@ struct PassiveLink: AccessoryLink {
             lastAddress = facts?.address ?? lastAddress
         case .autoConnect(let isArmed):
             autoConnects = isArmed
-        case .completed, .streamClosed, .streamOffered, .deadline:
+        case .completed, .streamClosed, .streamOffered, .ask, .deadline:
             break
         }
         guard wasThere, radio != .on || device?.isReachable != true else { return [] }

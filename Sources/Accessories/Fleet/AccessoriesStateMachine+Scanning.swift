@@ -55,6 +55,7 @@ extension AccessoriesStateMachine {
 
     /// BlueZ's answer to a command. Commands for a device are told to every link, which knows its own.
     mutating func completed(_ command: BluetoothCommand, _ failure: BluetoothFailure?, at now: Instant) -> [Action] {
+        if case .connect(let device) = command, device == asked { asked = nil }
         switch command {
         case .startDiscovery:
             guard scanning.phase == .starting else { return [] }

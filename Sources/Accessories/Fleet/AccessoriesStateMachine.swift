@@ -65,6 +65,8 @@ struct AccessoriesStateMachine: Sendable {
     var scanning = ScanState()
     var registered: Set<BluetoothUUID> = []
     var autoConnects = false
+    /// The one that is being asked for.
+    var asked: DeviceIdentifier?
 
     /// What BlueZ knows, and whose it is. As bounded as `BlueZTree`.
     var devices: [DeviceIdentifier: DeviceFacts] = [:]
@@ -100,7 +102,7 @@ struct AccessoriesStateMachine: Sendable {
     var nextDeadline: Instant? {
         var next: Instant?
         for accessory in accessories.values { next = earliest(next, accessory.nextDeadline) }
-        return next
+        return earliest(next, mayAsk ? nextAsked.flatMap { accessories[$0]?.link.asksAfter } : nil)
     }
 
     // MARK: Events
@@ -141,7 +143,7 @@ struct AccessoriesStateMachine: Sendable {
         case .quiet(let isOn): actions += quiet(isOn, at: now)
         case .deadline: actions += deadline(at: now)
         }
-        actions += scan() + register() + changes()
+        actions += ask(at: now) + scan() + register() + changes()
         return actions
     }
 

@@ -104,7 +104,7 @@ struct StreamAccessoryStateMachine: AccessoryLink {
         case .completed(let command, let failure): actions += completed(command, failure, at: now)
         case .streamClosed(let closed) where closed == kind: actions += streamClosed(at: now)
         case .streamOffered(let offered) where offered == kind: hasten(to: now)
-        case .streamClosed, .streamOffered, .deadline: break
+        case .streamClosed, .streamOffered, .ask, .deadline: break
         }
         return actions + advance(at: now)
     }
