@@ -201,7 +201,7 @@ class Verdicts(unittest.TestCase):
 
     def test_each_bar_is_missed_for_its_own_sake(self):
         for change, titles in (({"press_to_ear": 41}, ["press → ear p95"]), ({"release_to_silence": 241}, ["release → silence p95"]),
-                               ({"start_lost": 2}, ["start of speech lost p95"]), ({"mouth_to_ear": 51}, ["mouth → ear p95"]),
+                               ({"start_lost": 6}, ["start of speech lost p95"]), ({"mouth_to_ear": 51}, ["mouth → ear p95"]),
                                ({"mouth_to_ear": 55}, ["mouth → ear p95"] * 2)):
             missed = [title.split(",")[0] for title, is_met in self.bars(self.run_of(self.press(**change))).items() if not is_met]
             self.assertEqual(missed, titles)
@@ -214,12 +214,35 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(out.getvalue().count("missed"), 6)
         self.assertNotIn(" met", out.getvalue().replace("no bar is met", ""))
 
+    def test_presses_around_which_the_machine_was_late_are_judged_apart(self):
+        results = self.run_of(*[self.press()] * 3, {**self.press(press_to_ear=90.0), "late_ms": 30.0})
+        self.assertFalse(self.bars(results)["press → ear p95, microphone stopped before"])
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            self.voice.judge(results)
+        first, second = out.getvalue().split("Bars while the machine was in time")
+        self.assertIn("missed", first)
+        self.assertNotIn("missed", second)
+        self.assertEqual(second.count("met"), 6)
+
+    def test_a_wake_up_is_late_for_the_press_it_reaches(self):
+        session = self.voice.Session("pttd", None, MIC, MIC, [], np.array([[500 * MS, 2_000_000], [2600 * MS, 200 * MS], [4299 * MS, 7 * MS]]))
+        self.assertEqual(session.latest_ms(PRESS, RELEASE), 200)        # ends within 300 ms before the press
+        self.assertEqual(session.latest_ms(PRESS + 200 * MS, RELEASE), 7)
+        self.assertEqual(session.latest_ms(5000 * MS, 6000 * MS), 0)
+
     def test_the_tables_of_the_documentation_have_as_many_columns_as_their_heads(self):
         results = self.run_of(self.press(), {"lost": "nothing was heard"})
         text = "\n".join(self.voice.markdown(results, self.voice.bars_of(results), {"sending": [0.1, 0.2]}))
         for table in text.split("\n\n"):
             self.assertEqual(len({line.count("|") for line in table.split("\n")}), 1, table)
         self.assertIn("| pttd, default settings | 1 of 2 | 30.0 / 30.0 |", text)
+        late = self.run_of(self.press(), {**self.press(), "late_ms": 9.0})
+        none = self.run_of({**self.press(), "late_ms": 9.0})
+        for results, line in ((late, "| – machine in time | 1 | 30.0 / 30.0 |"), (none, "| – machine in time | 0 | – |")):
+            text = "\n".join(self.voice.markdown(results, self.voice.bars_of(results), {}))
+            for table in text.split("\n\n"):
+                self.assertEqual(len({line.count("|") for line in table.split("\n")}), 1, table)
+            self.assertIn(line, text)
 
     def test_words_are_clipped_when_a_press_lost_samples_or_was_not_heard(self):
         whole = {"press": 1, "delay_ms": 100, "held_ms": 700, "granted_after_ms": 102, "start": 0, "end": 0, "opened_after": 20,
