@@ -12,8 +12,8 @@ import Musl
 /// What PulseAudio's plug-in (alsa-plugins, pcm_pulse.c) makes of it: the period is the server's fragment, and with it the
 /// latency of the server's device; the buffer is `tlength`, room that costs no latency while it is not filled; the start
 /// threshold is `prebuf`, what the server waits for after it ran empty; its descriptor is readable whenever a period would
-/// fit, so who keeps the queue shorter than the buffer must sleep by the clock. Prepared again after an underrun it
-/// miscounts its buffer for ever: there only a new handle helps.
+/// fit, so who keeps the queue shorter than the buffer must sleep by the clock. An underrun that it reports needs a new
+/// handle, for prepared again it miscounts its buffer for ever; so it is told not to report them (`PulsePlugin`).
 final class ALSAPCM {
     /// Time given to a suspended device to resume, in steps of 10 ms.
     private static let resumeAttemptsMax = 100
@@ -38,6 +38,8 @@ final class ALSAPCM {
     /// Their plug-ins may capture from the moment that parameters are set (PulseAudio's does), so they get them only
     /// when they are to run.
     let isServer: Bool
+    /// Whether a stream that ran empty goes on with what is written next. What such a PCM has free is at most all but one frame.
+    let goesOnWhenEmpty: Bool
     private(set) var isConfigured = false
     /// Whether it has been told when to wake its thread.
     private(set) var isTold = false
@@ -49,9 +51,10 @@ final class ALSAPCM {
     /// Opens the PCM, without parameters yet.
     init(name: String, stream: snd_pcm_stream_t) throws(AudioFault) {
         _ = Self.silence
-        var opened: OpaquePointer?
+        var opened = stream == SND_PCM_STREAM_PLAYBACK ? PulsePlugin.openPlayback(name) : nil
+        goesOnWhenEmpty = opened != nil
         // Non-blocking, or opening a busy card would wait until it is free.
-        let result = snd_pcm_open(&opened, name, stream, SND_PCM_NONBLOCK)
+        let result = opened == nil ? snd_pcm_open(&opened, name, stream, SND_PCM_NONBLOCK) : 0
         guard result >= 0, let opened else { throw AudioFault(.open, result) }
         handle = opened
         isServer = snd_pcm_type(opened) == SND_PCM_TYPE_IOPLUG || !Self.isCard(opened)

@@ -20,6 +20,9 @@ final class ALSAPlayback: PlaybackSink {
     /// The shortest sleep while a server hands on in steps of its own.
     private static let napMin = Duration.microseconds(300)
 
+    /// A server that has taken all may still have sound to play; with less than this it has none.
+    private static let emptyBelow = Duration.microseconds(500)
+
     private let name: String
     private let period: Duration
     private var pcm: ALSAPCM?
@@ -35,6 +38,7 @@ final class ALSAPlayback: PlaybackSink {
     private var target = 0
     private var block = 1
     private(set) var underruns = 0
+    private(set) var shortfall = Duration.zero
     private var written = MovedFrames(rate: audioClockRate, at: .zero)
     /// Waits since the last block in which a server took nothing, and whether it took any since it was started.
     private var waits = 0
@@ -66,7 +70,7 @@ final class ALSAPlayback: PlaybackSink {
     }
 
     func start() throws(AudioFault) {
-        depth.started(at: .now)
+        depth.started(at: .now, isCold: resting.until == nil)
         try run()
     }
 
@@ -124,7 +128,7 @@ final class ALSAPlayback: PlaybackSink {
         }
         let isWanted = pcm.buffer - free + block <= target
         if free < pcm.buffer { written.isSeen(waiting: pcm.buffer - free, at: .now) }
-        if isWanted, depth.found(duration(pcm.buffer - free, pcm), at: .now) { try setTarget(pcm) }
+        if isWanted { try found(pcm.buffer - free, in: pcm, at: .now) }
         // A card that runs on without data has played silence or old samples.
         return isWanted || free >= pcm.buffer
     }
@@ -142,10 +146,16 @@ final class ALSAPlayback: PlaybackSink {
                 try recover(pcm, free < 0 ? free : -Int(EPIPE))
                 return false
             }
+            if left <= 1, pcm.goesOnWhenEmpty, delay < Self.emptyBelow {
+                // What comes next is heard at once, and later than it should be: no silence on top of that.
+                underruns += 1
+                depth.ranEmpty(at: now)
+                try setTarget(pcm)
+            }
             if left + block <= target {
                 waits = 0
                 hasMoved = true
-                if depth.found(duration(left, pcm), at: now) { try setTarget(pcm) }
+                try found(left, in: pcm, at: now)
                 return true
             }
             if now >= end {
@@ -157,6 +167,12 @@ final class ALSAPlayback: PlaybackSink {
             }
             Audio.sleep(until: now + max(Self.napMin, duration(left + block - target, pcm)))
         }
+    }
+
+    /// The thread comes to write: `left` frames are in the queue.
+    private func found(_ left: Int, in pcm: ALSAPCM, at now: Instant) throws(AudioFault) {
+        shortfall = duration(max(0, target - block - left), pcm)
+        if depth.found(duration(left, pcm), at: now) { try setTarget(pcm) }
     }
 
     func write(_ samples: UnsafePointer<Float>) throws(AudioFault) {

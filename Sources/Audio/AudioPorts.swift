@@ -45,6 +45,9 @@ protocol PlaybackSink: AnyObject {
     func write(_ samples: UnsafePointer<Float>) throws(AudioFault)
     /// The time from now until a sample that is written now is heard.
     var delay: Duration { get }
+    /// How much less than it is to hold was queued when `waitForRoom` said that a block is wanted: what is written now is heard
+    /// so much earlier than it would be after a thread that was in time.
+    var shortfall: Duration { get }
     /// Times it ran empty since `open`.
     var underruns: Int { get }
     /// Stops it and discards what was not heard yet. It stays open.
@@ -60,6 +63,7 @@ protocol PlaybackSink: AnyObject {
 
 /// Most devices leave nothing behind.
 extension PlaybackSink {
+    var shortfall: Duration { .zero }
     var restsUntil: Instant? { nil }
     func endRest() {}
 }

@@ -85,7 +85,7 @@ public final class CaptureEngine: Sendable {
     /// thread, at any time; it holds for later bursts too.
     public func setExpectedLoss(percent: Int) { worker.setExpectedLoss(percent: min(100, max(0, percent))) }
 
-    /// Ends the burst `tail` from now: the last 5 ms fade out, the last frame is flagged, the device stops.
+    /// Ends the burst `tail` from now: the last 10 ms fade out, the last frame is flagged, the device stops.
     public func stop(tail: Duration = CaptureEngine.tailDefault) {
         worker.rings.command(.stop(end: (Instant.now + max(.zero, tail)).nanoseconds))
     }

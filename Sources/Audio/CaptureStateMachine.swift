@@ -23,8 +23,8 @@ struct CaptureStateMachine {
         case goOn(finishing: UInt32)
     }
 
-    /// The length of the fade at a burst's end, in samples: 5 ms.
-    static let fade: Int64 = 240
+    /// The length of the fade at a burst's end, in samples: 10 ms.
+    static let fade: Int64 = 480
 
     private(set) var state = State.closed
     private(set) var burst: UInt32 = 0
@@ -108,10 +108,11 @@ struct CaptureStateMachine {
         releaseEnd.map { now > $0 + grace } ?? false
     }
 
-    /// The loudness, 0…1, of the sample at `position`: 1 but in the fade.
+    /// The loudness, 0…1, of the sample at `position`: 1 but in the fade, which begins and ends gently, or its edge would be heard.
     func gain(at position: Int64) -> Float {
         guard let end = endPosition, position > end - Self.fade else { return 1 }
-        return Float(max(0, end - position)) / Float(Self.fade)
+        let left = Float(max(0, end - position)) / Float(Self.fade)
+        return left * left * (3 - 2 * left)
     }
 
     /// The burst is over and the device stopped, or closed.

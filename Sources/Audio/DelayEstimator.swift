@@ -9,7 +9,7 @@ import MonotonicTime
 /// anything stays missing, but a few lost packets, which the codec replaces well, are not worth a long one.
 struct DelayEstimator {
     /// The histograms' resolution.
-    static let binNanoseconds: Int64 = 2_000_000
+    static let binNanoseconds: Int64 = 1_000_000
     /// The share of packets that are to come in time.
     private static let quantile = 0.97
     /// The share of all packets that may be missing because their repair comes too late, where waiting can help that.

@@ -5,7 +5,7 @@ public struct JitterBufferSettings: Sendable, Equatable {
     /// The wait before anything is known of the network; afterwards what was learned is kept from burst to burst.
     public var targetInitial = Duration.milliseconds(20)
     /// The shortest wait.
-    public var targetMin = Duration.milliseconds(10)
+    public var targetMin = Duration.milliseconds(5)
     /// The longest wait, of networks whose delay varies by that much. Most need a tenth of it.
     public var targetMax = Duration.milliseconds(400)
     /// The longest wait for the sake of packets that are sent again, which is worth it while packets are being lost: as long as
@@ -18,6 +18,6 @@ public struct JitterBufferSettings: Sendable, Equatable {
     /// A burst whose end was announced is over when what is missing did not come for so long.
     public var missingEnd = Duration.milliseconds(100)
 
-    /// 20 ms at first, then 10…400 ms.
+    /// 20 ms at first, then 5…400 ms.
     public init() {}
 }

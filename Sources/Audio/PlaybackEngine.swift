@@ -13,8 +13,8 @@ import Musl
 public struct PlaybackConfiguration: Sendable {
     /// The device's period that is asked for; the device may give another.
     public var period = Duration.microseconds(2_500)
-    /// The least sound that is kept queued in the device; it grows by 2.5 ms with every underrun (`QueueDepth`).
-    public var deviceQueue = Duration.microseconds(7_500)
+    /// The least sound that is kept queued in the device; it grows when that is empty again and again (`QueueDepth`).
+    public var deviceQueue = Duration.milliseconds(5)
     /// How long received packets wait for later ones.
     public var jitter = JitterBufferSettings()
     /// Whether the device is closed, not just stopped, while nothing plays. Opening costs time at the next burst.
@@ -234,7 +234,7 @@ public final class PlaybackEngine: Sendable {
                     "expanded_ms": "\(counts.expandedSamples * 1000 / audioClockRate)",
                     "drift_ppm": "\(counts.driftPartsPerMillion)",
                     "concealed_ms": "\(counts.concealedSamples * 1000 / audioClockRate)",
-                    "target_ms": "\(counts.targetMilliseconds)",
+                    "underruns": "\(counts.underruns)", "target_ms": "\(counts.targetMilliseconds)",
                 ])
         case .toneBegan(let tone, let first):
             logger.debug("tone", metadata: ["t": "\(first.nanoseconds)", "tone": "\(tone)"])

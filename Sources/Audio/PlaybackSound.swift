@@ -68,13 +68,17 @@ final class PlaybackSound {
         speakerClock.restart()
     }
 
-    /// Fills `block` (`playbackBlock` samples), which is heard `delay` after `now`.
-    func render(into block: UnsafeMutablePointer<Float>, delay: Duration, at now: Instant) {
+    /// Fills `block` (`playbackBlock` samples), which is heard `delay` after `now`; with the device's queue as full as it is to
+    /// be, that would have been `shortfall` later.
+    func render(
+        into block: UnsafeMutablePointer<Float>, delay: Duration, shortfall: Duration, at now: Instant
+    ) {
         let heardAt = now + delay
         speakerClock.observe(
             heardAt.nanoseconds - CaptureStateMachine.duration(samplesRendered).nanoseconds, at: now.nanoseconds)
         speech.speakerPartsPerMillion = -speakerClock.partsPerMillion
-        speech.render(into: block, count: playbackBlock, at: now) { event in
+        // Speech is due by the clock of a queue that is full: a thread that is late has to write what was due before.
+        speech.render(into: block, count: playbackBlock, at: now - shortfall) { event in
             switch event {
             case .began(let burst, let receivedAt, let offset):
                 var slot = PlaybackSlot(kind: .began)

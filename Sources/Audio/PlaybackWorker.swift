@@ -121,7 +121,7 @@ final class PlaybackWorker: @unchecked Sendable {
             }
             takeCommands()
             // What is written now is heard after what the device holds.
-            sound.render(into: block, delay: sink.delay, at: .now)
+            sound.render(into: block, delay: sink.delay, shortfall: sink.shortfall, at: .now)
             try sink.write(block)
         } catch {
             failed(error)

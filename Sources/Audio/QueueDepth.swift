@@ -2,23 +2,28 @@
 import MonotonicTime
 import Synchronization
 
-/// The depth of a playback device's queue, which is latency: it begins with the least, grows when the device runs empty, and
-/// shrinks when it has played for a while without, as far as what was seen meanwhile leaves room.
+/// The depth of a playback device's queue, which is latency: it begins with the least, grows when the device runs empty again and
+/// again, and shrinks when it has played for a while without, as far as what was seen meanwhile leaves room.
 ///
-/// Time is counted while the device plays, over all bursts: one alone is too short to tell.
+/// A halt now and then is let pass: it costs a pause as long as the queue was too short, once, and nothing that is said; a deeper
+/// queue costs its depth in every word. Time is counted while the device plays, over all bursts: one alone is too short to tell.
 struct QueueDepth: Equatable, Sendable {
-    /// What it grows by, and shrinks by at least. As much is always left over what was needed.
+    /// What it grows by, and shrinks by at least.
     static let step = Duration.microseconds(2_500)
     /// A device that needs more than this is left to stutter: it is broken, not slow.
     static let most = Duration.milliseconds(60)
     /// Time of playing without running empty after which it may shrink, at first and at least.
     static let calm = Duration.seconds(5)
     /// The longest that such a time becomes: it doubles when shrinking proved wrong, and halves when it proved right.
-    static let calmMax = Duration.seconds(320)
+    static let calmMax = Duration.seconds(80)
     /// Having shrunk has proved right after so many such times.
     static let calmsToProve = 8
+    /// Running empty after more playing without lets it be as it is.
+    static let rare = Duration.seconds(10)
     /// Running empty again within this time lets it grow by double steps.
     static let again = Duration.seconds(2)
+    /// How long a device takes to come into its pace.
+    static let waking = Duration.milliseconds(200)
     /// Between two blocks no more time is counted: the thread was halted, or nothing played.
     private static let betweenMax = Duration.milliseconds(100)
 
@@ -31,7 +36,10 @@ struct QueueDepth: Equatable, Sendable {
     private var played = Duration.zero
     private var lowest = most
     private var foundAt: Instant?
-    private var emptyAt: Instant?
+    /// Until when running empty says nothing: a device that was not in use is being woken.
+    private var wakesUntil = Instant.zero
+    /// Time played since it ran empty.
+    private var sinceEmpty = rare
     /// Whether it has shrunk since it ran empty, and how often it was judged since.
     private var hasShrunk = false
     private var calmsSince = 0
@@ -42,20 +50,25 @@ struct QueueDepth: Equatable, Sendable {
         depth = self.least
     }
 
-    /// The device begins to run.
-    mutating func started(at now: Instant) { foundAt = now }
+    /// The device begins to run. `isCold`: it has not been in use, and the first blocks may go as they like.
+    mutating func started(at now: Instant, isCold: Bool = false) {
+        foundAt = now
+        wakesUntil = isCold ? now + Self.waking : .zero
+    }
 
     /// The device ran empty. Returns whether the depth has changed.
     @discardableResult
     mutating func ranEmpty(at now: Instant) -> Bool {
-        let before = depth
-        let isAgain = emptyAt.map { now - $0 < Self.again } ?? false
-        depth = min(Self.most, depth + (isAgain ? Self.step + Self.step : Self.step))
-        if hasShrunk { calmWanted = min(Self.calmMax, calmWanted + calmWanted) }
-        hasShrunk = false
-        calmsSince = 0
-        emptyAt = now
         foundAt = now
+        guard now >= wakesUntil else { return false }
+        let before = depth
+        if sinceEmpty < Self.rare {
+            depth = min(Self.most, depth + (sinceEmpty < Self.again ? Self.step + Self.step : Self.step))
+            if hasShrunk { calmWanted = min(Self.calmMax, calmWanted + calmWanted) }
+            hasShrunk = false
+            calmsSince = 0
+        }
+        sinceEmpty = .zero
         beginAnew()
         return depth != before
     }
@@ -64,7 +77,11 @@ struct QueueDepth: Equatable, Sendable {
     @discardableResult
     mutating func found(_ left: Duration, at now: Instant) -> Bool {
         lowest = min(lowest, left)
-        if let foundAt { played += max(.zero, min(now - foundAt, Self.betweenMax)) }
+        if let foundAt {
+            let passed = max(.zero, min(now - foundAt, Self.betweenMax))
+            played += passed
+            sinceEmpty = min(Self.rare, sinceEmpty + passed)
+        }
         foundAt = now
         guard played >= calmWanted else { return false }
         if hasShrunk { calmsSince += 1 }
@@ -72,8 +89,8 @@ struct QueueDepth: Equatable, Sendable {
             calmWanted = max(Self.calm, calmWanted / 2)
             calmsSince = 0
         }
-        // Half of what was never needed goes at once, and a step stays in any case.
-        let spare = lowest - Self.step - Self.step
+        // Half of what was never needed goes at once, and something stays in any case.
+        let spare = lowest - Self.step
         beginAnew()
         guard depth > least, spare > .zero else { return false }
         hasShrunk = true

@@ -30,7 +30,7 @@ struct DeviceChangeTests {
     @Test func theDefaultDevicesMoveInMidBurst() throws {
         let pulse = try PrivatePulse()
         defer { pulse.stop() }
-        // A stream that runs dry is replaced by a new one. As on any desktop, this module leads it where the one before was moved to.
+        // As on any desktop, a stream that is opened anew goes where the one before was moved to.
         try pulse.control("load-module", "module-stream-restore", "restore_volume=0", "restore_muted=0")
         for (name, rate) in [("mic2", 8_000), ("ear2", 44_100), ("ear3", 96_000)] {
             try pulse.control(
@@ -86,6 +86,29 @@ struct DeviceChangeTests {
         defer { recorder.stop() }
         #expect(pulse.isLoud("ear"), "\(child.text)")
         let output = release(child)
+        #expect(output.contains("reason=complete") && !output.contains("failed"), "\(output)")
+        #expect(!output.contains("underruns: 0,"), "\(output)")
+    }
+
+    /// The program is halted for longer than the queue lasts. A new stream would cost more than the halt.
+    @Test func aStreamThatRanEmptyGoesOn() throws {
+        let pulse = try PrivatePulse()
+        defer { pulse.stop() }
+        let child = try talk(pulse, "wav:\(pulse.folder)/voice.wav", "ptt_ear")
+        let before = try pulse.streams()
+        for _ in 0..<3 {
+            usleep(200_000)
+            kill(child.identifier, SIGSTOP)
+            usleep(150_000)
+            kill(child.identifier, SIGCONT)
+        }
+        usleep(200_000)
+        let after = try pulse.streams()
+        let recorder = try pulse.record("ear")
+        defer { recorder.stop() }
+        #expect(pulse.isLoud("ear"), "\(child.text)")
+        let output = release(child)
+        #expect(!before.isEmpty && after == before, "\(before) became \(after)")
         #expect(output.contains("reason=complete") && !output.contains("failed"), "\(output)")
         #expect(!output.contains("underruns: 0,"), "\(output)")
     }

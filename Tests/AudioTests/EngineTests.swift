@@ -196,10 +196,17 @@ import Testing
         #expect(tone[1] - tone[0] >= .milliseconds(390) && tone[1] - tone[0] < .milliseconds(500))
     }
 
+    /// A queue that bears a machine which lets its threads wait.
+    private static var patient: PlaybackConfiguration {
+        var configuration = PlaybackConfiguration()
+        configuration.deviceQueue = .milliseconds(20)
+        return configuration
+    }
+
     @Test func aToneIsPlayedAtItsTimeAndTheFileIsTheTimeSinceTheEngineWasMade() throws {
         let path = temporaryPath("tones.wav")
         defer { unlink(path) }
-        let speaker = try PlaybackEngine(device: .wav(path: path), logger: quiet)
+        let speaker = try PlaybackEngine(device: .wav(path: path), configuration: Self.patient, logger: quiet)
         let owner = Owner(speaker: speaker)
         let origin = try #require(speaker.recordingOrigin)
         usleep(200_000)
@@ -330,7 +337,7 @@ import Testing
             unlink(source)
         }
         let spoken = chirps(seconds: 3)
-        let speaker = try PlaybackEngine(device: .wav(path: path), logger: quiet)
+        let speaker = try PlaybackEngine(device: .wav(path: path), configuration: Self.patient, logger: quiet)
         let owner = Owner(microphone: engine, speaker: speaker)
         let origin = try #require(speaker.recordingOrigin)
         connect(owner)

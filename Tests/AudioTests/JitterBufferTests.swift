@@ -228,7 +228,7 @@ import Testing
             calm.insert(sequence, marker: sequence == 0)
             calm.play(20)
         }
-        #expect(calm.machine.target == .milliseconds(10))
+        #expect(calm.machine.target == .milliseconds(5))
 
         var rough = JitterBench()
         var generator = SeededGenerator(seed: 7)

@@ -84,6 +84,11 @@ final class PrivatePulse {
         _ = try run(["pactl"] + arguments).finish(within: .seconds(10))
     }
 
+    /// The numbers of the streams that play; a stream that is opened anew has another one.
+    func streams() throws -> [String] {
+        table(try run(["pactl", "list", "short", "sink-inputs"]).finish(within: .seconds(10))).compactMap(\.first)
+    }
+
     /// Moves all that is played to `sink` to `other`, and waits until something plays there. Returns what it saw last.
     ///
     /// A stream that ran dry meanwhile is another one by the time it is to be moved: so it is looked for again.

@@ -8,20 +8,28 @@ import Testing
 @Suite struct QueueDepthTests {
     private func at(_ milliseconds: Int) -> Instant { Instant.zero + .milliseconds(milliseconds) }
 
-    @Test func theQueueBeginsWithTheLeastAndGrowsWithEveryTimeItRunsEmpty() {
+    @Test func theQueueBeginsWithTheLeastAndGrowsWhenItRunsEmptyAgain() {
         var queue = QueueDepth(least: .microseconds(7_500))
         queue.started(at: at(0))
         #expect(queue.depth == .microseconds(7_500))
+        // Once is let pass, whenever it comes.
         let first = queue.ranEmpty(at: at(100))
-        #expect(first && queue.depth == .milliseconds(10))
+        #expect(!first && queue.depth == .microseconds(7_500))
         // Soon again: by double steps.
         let again = queue.ranEmpty(at: at(200))
-        #expect(again && queue.depth == .milliseconds(15))
-        let later = queue.ranEmpty(at: at(10_000))
-        #expect(later && queue.depth == .microseconds(17_500))
-        for time in 0..<100 { queue.ranEmpty(at: at(10_000 + time)) }
+        #expect(again && queue.depth == .microseconds(12_500))
+        // Later again, as time is counted while it plays: by one.
+        var now = at(60_000)
+        _ = play(&queue, for: .seconds(3), left: .milliseconds(1), from: &now)
+        let later = queue.ranEmpty(at: now)
+        #expect(later && queue.depth == .milliseconds(15))
+        // After long enough without: let pass.
+        _ = play(&queue, for: .seconds(11), left: .milliseconds(1), from: &now)
+        let rare = queue.ranEmpty(at: now)
+        #expect(!rare && queue.depth == .milliseconds(15))
+        for time in 0..<100 { queue.ranEmpty(at: now + .milliseconds(time)) }
         #expect(queue.depth == QueueDepth.most)
-        let beyond = queue.ranEmpty(at: at(11_000))
+        let beyond = queue.ranEmpty(at: now + .milliseconds(200))
         #expect(!beyond)
     }
 
@@ -43,17 +51,18 @@ import Testing
         var queue = QueueDepth(least: .milliseconds(5))
         var now = at(0)
         queue.ranEmpty(at: now)
-        queue.ranEmpty(at: now + .seconds(5))
+        queue.ranEmpty(at: now)
         #expect(queue.depth == .milliseconds(10))
         now = at(6_000)
         // Near to empty once: not in this span.
         let early = play(&queue, for: .seconds(4), left: .milliseconds(8), from: &now)
-        queue.found(.milliseconds(3), at: now)
+        queue.found(.milliseconds(2), at: now)
         let spoiled = play(&queue, for: .seconds(1), left: .milliseconds(8), from: &now)
         #expect(!early && !spoiled)
         let calm = play(&queue, for: .seconds(5), left: .milliseconds(8), from: &now)
         #expect(calm && queue.depth == .microseconds(7_500))
         // It was wrong to shrink: the next time takes twice as long.
+        queue.ranEmpty(at: now)
         queue.ranEmpty(at: now)
         let tooSoon = play(&queue, for: .milliseconds(9_900), left: .milliseconds(8), from: &now)
         let inTime = play(&queue, for: .milliseconds(200), left: .milliseconds(8), from: &now)
@@ -63,6 +72,7 @@ import Testing
     @Test func burstsTooShortToJudgeByAddUpAndPausesDoNotCount() {
         var queue = QueueDepth(least: .milliseconds(5))
         var now = at(0)
+        queue.ranEmpty(at: now)
         queue.ranEmpty(at: now)
         var changes: [Int] = []
         for burst in 1...6 {
@@ -74,11 +84,11 @@ import Testing
 
     @Test func aDeepQueueThatIsHardlyUsedShrinksByHalfOfWhatItDidNotNeed() {
         var queue = QueueDepth(least: .microseconds(7_500))
-        for time in 0..<4 { queue.ranEmpty(at: at(time)) }
-        #expect(queue.depth == .milliseconds(25))
+        for time in 0..<5 { queue.ranEmpty(at: at(time)) }
+        #expect(queue.depth == .microseconds(27_500))
         var now = at(10)
         _ = play(&queue, for: .seconds(5), left: .milliseconds(20), from: &now)
-        #expect(queue.depth == .microseconds(17_500))
+        #expect(queue.depth == .milliseconds(20))
     }
 
     @Test(arguments: 0..<50 as Range<UInt64>) func theQueueKeepsItsBoundsWhateverHappens(seed: UInt64) {
@@ -100,6 +110,7 @@ import Testing
     @Test func whatADeviceHasShownIsRememberedByItsName() {
         let name = temporaryPath("device")
         var queue = QueueMemory.depth(of: name, least: .milliseconds(5))
+        queue.ranEmpty(at: at(0))
         queue.ranEmpty(at: at(0))
         QueueMemory.remember(queue, of: name)
         #expect(QueueMemory.depth(of: name, least: .milliseconds(5)) == queue)
@@ -125,8 +136,8 @@ import Testing
         )
     }
 
-    /// Shrinking must not be paid for by the ear: over ten minutes of talk on a machine that stays busy the queue ran empty
-    /// about as often as without it.
+    /// Shrinking must not be paid for by the ear: over ten minutes of talk on a machine that stays busy the queue runs empty a few
+    /// times a minute, for some milliseconds each.
     @Test(arguments: [Duration.seconds(3), .seconds(30)]) func onABusyMachineTheQueueFindsItsDepthAndKeepsIt(
         burst: Duration
     ) {
@@ -135,23 +146,45 @@ import Testing
         print(
             "queue: bursts of \(burst.milliseconds) ms on a busy machine: ran empty \(run.emptied) times in ten minutes, mean depth",
             "\(run.meanDepth.milliseconds) ms, at last \(run.queue.depth.milliseconds) ms")
-        #expect(run.emptied <= 24)
-        #expect(run.meanDepth < .milliseconds(25))
-        // The second half is the better one: it has learned.
+        #expect(run.emptied <= 50)
+        #expect(run.meanDepth < .milliseconds(15))
+        // It has learned, and does not get worse.
         let before = run.emptied
         run.play(for: .seconds(600), late: busyMachine)
-        #expect(run.emptied - before <= before)
+        #expect(run.emptied - before <= before + 5)
     }
 
-    /// A halt of 20 ms three times a minute and nothing else: the wait for calm grows beyond the pauses between them.
-    @Test func rareHaltsAreLearned() {
+    /// A halt of 20 ms three times a minute and nothing else: no word has to wait for it all the time.
+    @Test func rareHaltsAreLetPass() {
         var run = QueueRun(burst: .seconds(4))
-        let halts: (Int) -> Duration = { $0 % 8_000 == 7_999 ? .milliseconds(20) : .microseconds(100) }
+        run.play(for: .seconds(600)) { $0 % 8_000 == 7_999 ? .milliseconds(20) : .microseconds(100) }
+        #expect(run.queue.depth == run.queue.least && run.emptied == 30)
+    }
+
+    /// One every four seconds is too many: the wait for calm grows beyond the pauses between them.
+    @Test func haltsThatComeAgainAndAgainAreLearned() {
+        var run = QueueRun(burst: .seconds(4))
+        let halts: (Int) -> Duration = { $0 % 1_600 == 1_599 ? .milliseconds(20) : .microseconds(100) }
         run.play(for: .seconds(600), late: halts)
         let learning = run.emptied
         run.play(for: .seconds(600), late: halts)
-        print("queue: ran empty \(learning) times of 30 halts, then \(run.emptied - learning) of 30")
-        #expect(learning <= 15 && run.emptied - learning <= 5)
+        print("queue: ran empty \(learning) times of 150 halts, then \(run.emptied - learning) of 150")
+        #expect(learning <= 75 && run.emptied - learning <= 40)
+    }
+
+    /// What a sound server makes of its device's first blocks says nothing of the ones that follow.
+    @Test func runningEmptyWhileADeviceIsWokenIsNotCounted() {
+        var queue = QueueDepth(least: .milliseconds(5))
+        queue.started(at: at(1_000), isCold: true)
+        for time in 1_000..<1_200 { queue.ranEmpty(at: at(time)) }
+        #expect(queue.depth == .milliseconds(5))
+        queue.ranEmpty(at: at(1_200))
+        queue.ranEmpty(at: at(1_201))
+        #expect(queue.depth == .milliseconds(10))
+        // One that was in use keeps its pace.
+        queue.started(at: at(60_000))
+        queue.ranEmpty(at: at(60_000))
+        #expect(queue.depth == .milliseconds(15))
     }
 }
 

@@ -1,0 +1,56 @@
+// PulseAudio's ALSA plug-in, opened so that a stream which ran empty can go on.
+import CALSA
+
+/// What ALSA's configuration says of a name, with one setting more.
+enum PulsePlugin {
+    /// Opens `name` for playback if it stands for PulseAudio's plug-in (type `pulse` of alsa-plugins), with its
+    /// `handle_underrun` off; nil for every other name, and where the configuration has that setting already.
+    ///
+    /// With it on, which is the default, the plug-in reports that the server's queue is empty, and nothing but a new stream helps:
+    /// tens of milliseconds, and a device that renders ahead meanwhile. With it off the server goes on playing as soon as the next
+    /// block comes.
+    static func openPlayback(_ name: String) -> OpaquePointer? {
+        var shared: OpaquePointer?
+        guard snd_config_update_ref(&shared) >= 0, let shared else { return nil }
+        defer { snd_config_unref(shared) }
+        guard let definition = definition(of: name, in: shared) else { return nil }
+        // A configuration of its own, with nothing but this PCM: the shared one is not to be changed.
+        var root: OpaquePointer?
+        var pcms: OpaquePointer?
+        guard snd_config_top(&root) >= 0, let root else {
+            snd_config_delete(definition)
+            return nil
+        }
+        defer { snd_config_delete(root) }
+        guard snd_config_make_compound(&pcms, "pcm", 0) >= 0, let pcms, snd_config_add(root, pcms) >= 0,
+            snd_config_set_id(definition, Self.ownName) >= 0, snd_config_add(pcms, definition) >= 0
+        else {
+            snd_config_delete(definition)
+            return nil
+        }
+        var opened: OpaquePointer?
+        let result = snd_pcm_open_lconf(&opened, Self.ownName, SND_PCM_STREAM_PLAYBACK, SND_PCM_NONBLOCK, root)
+        return result >= 0 ? opened : nil
+    }
+
+    private static let ownName = "speaker"
+
+    /// A copy of what `name` is defined as, with the setting added; the caller deletes it.
+    private static func definition(of name: String, in shared: OpaquePointer) -> OpaquePointer? {
+        var found: OpaquePointer?
+        guard snd_config_search_definition(shared, "pcm", name, &found) >= 0, let found else { return nil }
+        var type: OpaquePointer?
+        var text: UnsafePointer<CChar>?
+        var known: OpaquePointer?
+        var setting: OpaquePointer?
+        guard snd_config_search(found, "type", &type) >= 0, snd_config_get_string(type, &text) >= 0, let text,
+            String(cString: text) == "pulse", snd_config_search(found, "handle_underrun", &known) < 0,
+            snd_config_imake_integer(&setting, "handle_underrun", 0) >= 0, let setting,
+            snd_config_add(found, setting) >= 0
+        else {
+            snd_config_delete(found)
+            return nil
+        }
+        return found
+    }
+}
