@@ -15,13 +15,13 @@ struct QueueDepth: Equatable, Sendable {
     /// Time of playing without running empty after which it may shrink, at first and at least.
     static let calm = Duration.seconds(5)
     /// The longest that such a time becomes: it doubles when shrinking proved wrong, and halves when it proved right.
-    static let calmMax = Duration.seconds(80)
+    static let calmMax = Duration.seconds(40)
     /// Having shrunk has proved right after so many such times.
     static let calmsToProve = 8
     /// Running empty after more playing without lets it be as it is.
-    static let rare = Duration.seconds(10)
+    static let rare = Duration.seconds(4)
     /// Running empty again within this time lets it grow by double steps.
-    static let again = Duration.seconds(2)
+    static let again = Duration.seconds(1)
     /// How long a device takes to come into its pace.
     static let waking = Duration.milliseconds(200)
     /// Between two blocks no more time is counted: the thread was halted, or nothing played.

@@ -20,11 +20,11 @@ import Testing
         #expect(again && queue.depth == .microseconds(12_500))
         // Later again, as time is counted while it plays: by one.
         var now = at(60_000)
-        _ = play(&queue, for: .seconds(3), left: .milliseconds(1), from: &now)
+        _ = play(&queue, for: .seconds(2), left: .milliseconds(1), from: &now)
         let later = queue.ranEmpty(at: now)
         #expect(later && queue.depth == .milliseconds(15))
         // After long enough without: let pass.
-        _ = play(&queue, for: .seconds(11), left: .milliseconds(1), from: &now)
+        _ = play(&queue, for: .milliseconds(4_500), left: .milliseconds(1), from: &now)
         let rare = queue.ranEmpty(at: now)
         #expect(!rare && queue.depth == .milliseconds(15))
         for time in 0..<100 { queue.ranEmpty(at: now + .milliseconds(time)) }
@@ -161,15 +161,15 @@ import Testing
         #expect(run.queue.depth == run.queue.least && run.emptied == 30)
     }
 
-    /// One every four seconds is too many: the wait for calm grows beyond the pauses between them.
+    /// One every two seconds is too many: the wait for calm grows beyond the pauses between them.
     @Test func haltsThatComeAgainAndAgainAreLearned() {
         var run = QueueRun(burst: .seconds(4))
-        let halts: (Int) -> Duration = { $0 % 1_600 == 1_599 ? .milliseconds(20) : .microseconds(100) }
+        let halts: (Int) -> Duration = { $0 % 800 == 799 ? .milliseconds(20) : .microseconds(100) }
         run.play(for: .seconds(600), late: halts)
         let learning = run.emptied
         run.play(for: .seconds(600), late: halts)
-        print("queue: ran empty \(learning) times of 150 halts, then \(run.emptied - learning) of 150")
-        #expect(learning <= 75 && run.emptied - learning <= 40)
+        print("queue: ran empty \(learning) times of 300 halts, then \(run.emptied - learning) of 300")
+        #expect(learning <= 100 && run.emptied - learning <= 60)
     }
 
     /// What a sound server makes of its device's first blocks says nothing of the ones that follow.
