@@ -20,7 +20,8 @@ extension BridgeStateMachine {
             isHearing = true
             actions.append(.play(frame))
         case .burstEnded: silence()
-        case .floorQueueOffered(let isOffered): hasFloorQueue = isOffered
+        case .floorQueueOffered(let isOffered): (hasFloorQueue, outlook) = (isOffered, nil)
+        case .floorOutlook(let new): outlook = new
         case .floorQueued(let queued, let position) where queued == burst:
             insistence = nil
             actions.append(.floorQueued(position: position))
@@ -92,6 +93,9 @@ extension BridgeStateMachine {
             let talker = speaker.map { "\($0.name) is" } ?? "somebody else is"
             actions.append(
                 .transmissionRefused(PTChannelError(.transmissionInProgress, explanation: "\(talker) speaking")))
+        case .denied(.listenOnly): refuse("this device may only listen on the channel")
+        case .denied(.queueFull): refuse("too many wait for the floor already")
+        case .denied(.tooSoon(let time)): refuse("the last transmission was too long; wait \(time) and press again")
         case .denied(.refused(let words)): refuse(words)
         case .notAnswered: refuse("the relay did not answer in time")
         case .linkUnavailable: refuse(serviceDetail.isEmpty ? "the connection to the relay was lost" : serviceDetail)
@@ -124,6 +128,8 @@ extension FloorRevocation {
         switch self {
         case .talkTimeLimit: "the relay's talk-time limit was reached"
         case .noMedia: "the relay received no sound"
+        case .preempted(let words): words.isEmpty ? "somebody more important speaks" : words
+        case .notPermitted: "this device may only listen on the channel"
         case .other(let words): words
         }
     }

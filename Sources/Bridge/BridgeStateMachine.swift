@@ -23,6 +23,8 @@ public struct BridgeStateMachine: Sendable {
     var isFloorTaken = false
     /// A request for a taken floor waits and is not refused.
     var hasFloorQueue = false
+    /// What the relay would say to a request now; `nil` when it does not tell.
+    var outlook: FloorView.Outlook?
     /// The channel manager waits for the floor, for which the burst has been begun.
     var isWaiting = false
     /// What waits has got the floor: it begins in a moment.
@@ -70,6 +72,8 @@ public struct BridgeStateMachine: Sendable {
         guard hasLink else { return .unknown }
         if isLinkComing, programStatus == .ready { return .reconnecting }
         guard isFloorTaken else { return .idle }
+        // It is shared, or will be taken from who has it.
+        if let outlook, isUrgent ? outlook.isOpenToEmergencies : outlook.isOpen { return .idle }
         return hasFloorQueue ? .queueable : .unknown
     }
 

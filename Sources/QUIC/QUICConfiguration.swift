@@ -93,7 +93,7 @@ public struct QUICServerOptions: Sendable {
         case never
         /// Always.
         case always
-        /// While more than this many handshakes are under way.
+        /// While more than this many handshakes are under way, or come from one address, or in a second.
         case whenHandshakesExceed(Int)
     }
 
@@ -110,6 +110,11 @@ public struct QUICServerOptions: Sendable {
     public var maximumConnections: Int
     /// Handshakes at once; newcomers beyond are not answered.
     public var maximumHandshakes: Int
+    /// Connections at once from one IPv4 address or one /64 of IPv6; newcomers beyond are not answered. People behind one NAT
+    /// share an address.
+    public var maximumConnectionsPerAddress = 512
+    /// Newcomers per second beyond which, with `.whenHandshakesExceed`, each must prove its address.
+    public var handshakesPerSecond = 256
     /// The number that the first two bytes of every connection id carry, so that packets can be steered to the
     /// worker that has the connection.
     public var worker: UInt16

@@ -101,22 +101,25 @@ extension QUICEndpoint {
             statistics.strayPackets += 1
             return
         }
-        guard connections.count < options.maximumConnections, handshakes < options.maximumHandshakes,
-            let address = packet.remote.value
-        else {
-            statistics.refusedForLoad += 1
-            return
-        }
+        guard let address = packet.remote.value else { return }
         var initial = QUICConnection.Initial(
             destination: header.dcid, source: header.scid, originalDestination: nil, version: header.version,
             token: ngtcp2_vec())
+        var isProven = false
         switch examineToken(header, packet, options) {
         case .proven(let original):
             initial.originalDestination = original
             initial.token = header.token
-        case .unproven:
-            if mustProveAddress(options) { return sendRetry(header, packet, options, on: socket) }
+            isProven = true
+        case .unproven: break
         case .forged: return sendInvalidToken(header, packet, on: socket)
+        }
+        switch admission.judge(address, isProven: isProven, at: .now) {
+        case .admitted: break
+        case .mustProveAddress: return sendRetry(header, packet, options, on: socket)
+        case .refused:
+            statistics.refusedForLoad += 1
+            return
         }
         let connection = QUICConnection(
             endpoint: self, role: .server(options), remote: address, local: packet.local, socket: socket)
@@ -128,17 +131,10 @@ extension QUICEndpoint {
             return
         }
         if let id = ConnectionID(header.dcid) { connection.register(id) }
-        handshakes += 1
+        connection.admittedFrom = address
+        admission.began(address)
         adopt(connection)
         connection.receive(packet, on: socket)
-    }
-
-    private func mustProveAddress(_ options: QUICServerOptions) -> Bool {
-        switch options.addressValidation {
-        case .never: false
-        case .always: true
-        case .whenHandshakesExceed(let limit): handshakes > limit
-        }
     }
 
     private enum TokenVerdict {
@@ -274,29 +270,5 @@ extension QUICEndpoint {
         var time = timespec()
         clock_gettime(CLOCK_REALTIME, &time)
         return UInt64(max(0, time.tv_sec)) &* 1_000_000_000 &+ UInt64(max(0, time.tv_nsec))
-    }
-}
-
-/// A bucket of permissions that refills evenly. Pure.
-struct RateLimit {
-    private let perSecond: Int64
-    private var available: Int64
-    private var refilled = Instant.zero
-
-    init(perSecond: Int64) {
-        self.perSecond = perSecond
-        available = perSecond
-    }
-
-    /// Whether it may be done once more.
-    mutating func take(at now: Instant) -> Bool {
-        let earned = (now - refilled).nanoseconds / max(1, 1_000_000_000 / perSecond)
-        if earned > 0 {
-            available = min(perSecond, available + earned)
-            refilled = now
-        }
-        guard available > 0 else { return false }
-        available -= 1
-        return true
     }
 }

@@ -45,6 +45,10 @@ public final class QUICEndpoint: @unchecked Sendable {
     /// Rounds of "tell the owner, send" within one turn, before other work on the loop has its turn.
     private static let roundsPerTurn = 8
 
+    /// Connections that are sent to before arrivals are looked at again: what thousands are told at once must not hold up
+    /// the media of others.
+    static let flushesPerRound = 64
+
     /// The loop that it lives on.
     public let loop: EventLoop
     /// What it was made with.
@@ -61,7 +65,8 @@ public final class QUICEndpoint: @unchecked Sendable {
     let sender = PacketSender()
     let receiver = PacketReceiver()
     let replayGuard = ReplayGuard()
-    private let fanOutBuffers = FanOut()
+    /// Counts changes of where connections' foreign packets go.
+    private var paths: UInt64 = 0
     var sockets: [UDPSocket] = []
     let reusePort: Bool
     var routes: [ConnectionID: Route] = [:]
@@ -77,6 +82,8 @@ public final class QUICEndpoint: @unchecked Sendable {
     private var armed: Instant?
     let localSecret: [UInt8]
     var resetBudget = RateLimit(perSecond: 100)
+    /// Who may begin a connection; a client takes none.
+    var admission: Admission
 
     /// An endpoint on `address`, bound and listening from now on. Called on the loop.
     ///
@@ -97,6 +104,7 @@ public final class QUICEndpoint: @unchecked Sendable {
         self.configuration = configuration
         self.logger = logger
         self.reusePort = reusePort
+        admission = Admission(configuration.server ?? QUICServerOptions(keys: .generate()))
         credentials = try TLSCredentials(identity: configuration.identity)
         localSecret = configuration.server?.keys.tokenKey ?? ServerKeys.generate().tokenKey
         timer = timerfd_create(CLOCK_MONOTONIC, Int32(TFD_NONBLOCK) | Int32(TFD_CLOEXEC))
@@ -139,22 +147,25 @@ public final class QUICEndpoint: @unchecked Sendable {
         return connection
     }
 
-    /// Sends `packet` followed by a trailer of each one's own to the validated address of every connection in
-    /// `connections` that is ready. Sent at once, not at the end of the turn; nothing is allocated.
+    /// Sends `packet` followed by a trailer of each one's own to the validated address of every connection of `group`, all of
+    /// this endpoint, that is ready. Sent at once, not at the end of the turn; nothing is allocated while connections and
+    /// their paths stay.
     ///
     /// - Parameters:
     ///   - packet: Must begin with a byte 128…191 (RFC 9443), else receivers take it for QUIC (checked).
-    ///   - trailerLength: 0 to 64 bytes.
-    ///   - trailer: Fills the trailer of `connections[number]`; called for every one that is not skipped.
+    ///   - excluded: The number of the connection in the group that gets nothing: who sent the packet.
+    ///   - trailer: Fills the trailer of `group.connections[number]`; called for every one that is not skipped.
     public func fanOut(
-        _ packet: UnsafeRawBufferPointer, to connections: [QUICConnection], trailerLength: Int = 0,
+        _ packet: UnsafeRawBufferPointer, to group: FanOutGroup, except excluded: Int? = nil,
         trailer: (_ number: Int, _ bytes: UnsafeMutableRawBufferPointer) -> Void = { _, _ in }
     ) -> FanOutResult {
         loop.checkIsolated()
         precondition(packet.first.map(PacketClass.init(firstByte:)) == .foreign, "a foreign packet begins with 128…191")
-        precondition(0...FanOut.longestTrailer ~= trailerLength, "a trailer has at most \(FanOut.longestTrailer) bytes")
-        return fanOutBuffers.send(packet, to: connections, trailerLength: trailerLength, trailer: trailer)
+        return group.send(packet, paths: paths, except: excluded, trailer: trailer)
     }
+
+    /// A connection became ready, ended or moved: groups are laid out anew before their next packet.
+    func pathsChanged() { paths &+= 1 }
 
     /// Closes every connection (their delegates hear `.endpointClosed`) and the sockets. The peers are told, after what
     /// was written before, as far as their windows let it go at once; it is sent once, for nobody is left to repeat it.
@@ -209,8 +220,8 @@ public final class QUICEndpoint: @unchecked Sendable {
     }
 
     private func flushConnections() {
-        let batch = dirty
-        dirty = []
+        let batch = Array(dirty.prefix(Self.flushesPerRound))
+        dirty.removeFirst(batch.count)
         for connection in batch {
             connection.isDirty = false
             connection.flush()
@@ -277,7 +288,9 @@ public final class QUICEndpoint: @unchecked Sendable {
     /// `connection` has ended: its ids lead to what is left of it for `patience`.
     func replace(_ connection: QUICConnection, by packet: [UInt8], for patience: Duration) {
         connections[ObjectIdentifier(connection)] = nil
-        if connection.isServer, !connection.isAnnounced { handshakes -= 1 }
+        if let address = connection.admittedFrom {
+            admission.ended(address, wasComplete: connection.isHandshakeComplete)
+        }
         let farewell = Farewell(of: connection, packet: packet) { [unowned self] in forget($0) }
         farewell.say(through: sender)
         guard !isClosed else { return }
@@ -293,7 +306,4 @@ public final class QUICEndpoint: @unchecked Sendable {
         farewells.removeAll { $0 === farewell }
         closeUnusedSockets()
     }
-
-    /// Server handshakes under way.
-    var handshakes = 0
 }

@@ -36,6 +36,8 @@ extension RelayClientCore {
         } catch {
             return speak(.denied(requestID, .refused("this machine cannot encrypt: \(error)")), at: now)
         }
+        // Everybody's priority is the member's own.
+        let priority = priority == FloorPriority.normal ? floor?.priority ?? priority : priority
         let request = ClientMessage.FloorRequest(
             requestID: requestID, priority: priority, keyID: keyID.rawValue, mayQueue: true)
         return [.send(.floorRequest(request))]

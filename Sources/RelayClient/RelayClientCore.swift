@@ -25,8 +25,10 @@ public struct RelayClientCore {
     private var pushes = PushRegistrations()
     var session: MediaSession?
     private var lostAt: Instant?
-    /// The key id of the burst that was announced last.
-    var announcedKeyID: UInt64?
+    /// The key ids of the bursts that were announced last, as many as there may be talkers.
+    var announcedKeyIDs: [UInt64] = []
+    /// Whose the floor is, while the link is ready.
+    var floor: FloorView?
     var members = MemberList()
 
     /// A client that is not started.
@@ -116,9 +118,11 @@ public struct RelayClientCore {
             case .sayGoodbye:
                 if wasReady { actions.append(.send(.leave)) }
                 session = nil
+                floor = nil
                 actions.append(.close(.none))
             case .close(let code):
                 session = nil
+                floor = nil
                 actions.append(.close(code))
             case .linkLost:
                 lostAt = now
@@ -186,6 +190,7 @@ public struct RelayClientCore {
         // All listeners of a burst begin to hear it at once; their reports are spread by the number that the relay drew for each.
         let spread = DownlinkStateMachine.reportInterval / 2
         downlink.firstReport = spread + spread * Int(welcome.ssrc.rawValue & 0xFFFF) / 65_536
+        floor = FloorView(welcome)
         members = MemberList()
         for member in welcome.members { members.remember(member) }
         let own = RelayMember(id: welcome.memberID.description, name: displayName.text)
@@ -194,11 +199,13 @@ public struct RelayClientCore {
         actions.append(.tell(.members([own] + others, own: own)))
         actions.append(.tell(.floorQueueOffered(welcome.hasFloorQueue)))
         actions += speak(.linkReady, at: now) + push(.linkReady, at: now)
+        if let outlook = floor?.outlook { actions.append(.tell(.floorOutlook(outlook))) }
         // What was said while the link was lost is not lost. A burst that was heard before goes on from where it is.
         let wasHere = lostAt.map { now - $0 <= Self.shortAbsence } ?? false
         lostAt = nil
-        if let taken = welcome.floor {
-            actions += floorTaken(taken, isLate: !wasHere || taken.keyID == announcedKeyID, at: now)
+        let announced = announcedKeyIDs
+        for taken in (welcome.floor.map { [$0] } ?? []) + welcome.moreFloors {
+            actions += floorTaken(taken, isLate: !wasHere || announced.contains(taken.keyID), at: now)
         }
         return actions
     }

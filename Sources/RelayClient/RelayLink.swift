@@ -207,6 +207,12 @@ public enum RelayLinkError: Error, Sendable, Equatable, CustomStringConvertible 
 public enum FloorDenial: Sendable, Equatable {
     /// Another member talks.
     case taken
+    /// This member may only listen on the channel.
+    case listenOnly
+    /// As many wait for the floor as may.
+    case queueFull
+    /// The last burst was too long: asking again is in vain for so long.
+    case tooSoon(retryAfter: Duration)
     /// The relay refused for a reason of its own, in its words.
     case refused(String)
 }
@@ -217,6 +223,10 @@ public enum FloorRevocation: Sendable, Equatable {
     case talkTimeLimit
     /// The relay got no media.
     case noMedia
+    /// Somebody who matters more has taken the floor, in the relay's words.
+    case preempted(String)
+    /// This member may not talk any more.
+    case notPermitted
     /// Another reason, in the relay's words.
     case other(String)
 }
@@ -286,6 +296,8 @@ public enum RelayLinkEvent: Sendable, Equatable {
 
     /// Whether requests for the floor wait while another member talks, and are not refused; upon joining.
     case floorQueueOffered(Bool)
+    /// Whether a request of this end would be granted now; told when that changes, upon joining by relays that say what they do.
+    case floorOutlook(FloorView.Outlook)
     /// This end has the floor and may talk for `limit` from its first packet.
     case floorGranted(BurstID, limit: Duration)
     /// Another member has the floor, and this end's request waits for it, at this place from 1.

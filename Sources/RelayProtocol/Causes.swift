@@ -24,6 +24,18 @@ public enum JoinRefusal: Int, Sendable, Hashable, CaseIterable {
     }
 }
 
+/// How a channel's floor is shared. A number this version does not know reads as `unspecified`.
+public enum FloorMode: Int, Sendable, Hashable, CaseIterable {
+    /// One talks at a time; whether a priority takes the floor from anybody is not said.
+    case unspecified = 0
+    /// One talks at a time.
+    case halfDuplex = 1
+    /// Up to `RelayProtocolLimits.talkersMaximum` talk at a time.
+    case fullDuplex = 2
+    /// One talks at a time: whoever asked last.
+    case cutIn = 3
+}
+
 /// Why the floor was denied (TS 24.380, 8.2.6.2). A number this version does not know reads as `other`.
 public enum FloorDenyCause: Int, Sendable, Hashable, CaseIterable {
     /// Somebody else is talking.

@@ -13,7 +13,7 @@ extension ClientMessage {
             self = .floorRequest(
                 FloorRequest(
                     requestID: try requestID(request.requestID),
-                    priority: try valid(UInt8(exactly: request.priority), "priority", "is above 255"),
+                    priority: try priority(request.priority),
                     keyID: request.keyID, mayQueue: request.mayQueue))
         case .floorRelease(let release):
             self = .floorRelease(

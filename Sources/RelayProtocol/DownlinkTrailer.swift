@@ -33,9 +33,25 @@ public enum DownlinkTrailer {
     static let counterByteCount = 4
     static let tagByteCount = 12
 
-    /// The nonce of a counter: 8 zero bytes, then the counter.
-    fileprivate static func writeNonce(_ counter: UInt32, to buffer: UnsafeMutableRawBufferPointer) {
-        buffer.storeBytes(of: counter.bigEndian, toByteOffset: 8, as: UInt32.self)
+    /// Calls `body` with the whole tag of `packet` under `counter`: its nonce is 8 zero bytes, then the counter.
+    fileprivate static func withTag<T>(
+        _ mac: borrowing GMAC, _ packet: UnsafeRawBufferPointer, _ counter: UInt32,
+        _ body: (UnsafeRawBufferPointer) -> T
+    ) throws(DownlinkError) -> T {
+        // On the stack, which is at hand.
+        var nonce: (UInt64, UInt32) = (0, counter.bigEndian)
+        var tag: (UInt64, UInt64) = (0, 0)
+        do throws(CryptographyError) {
+            try withUnsafeBytes(of: &nonce) { nonce throws(CryptographyError) in
+                try withUnsafeMutableBytes(of: &tag) { tag throws(CryptographyError) in
+                    try mac.authenticate(
+                        packet, nonce: UnsafeRawBufferPointer(rebasing: nonce[..<GMAC.nonceByteCount]), tag: tag)
+                }
+            }
+        } catch {
+            throw .cryptography(error)
+        }
+        return withUnsafeBytes(of: &tag) { body($0) }
     }
 }
 
@@ -43,8 +59,6 @@ public enum DownlinkTrailer {
 public final class DownlinkSealer {
     private let mac: GMAC
     private var counter: UInt64
-    /// 12 bytes of nonce, 16 of tag.
-    private let scratch: UnsafeMutableRawBufferPointer
 
     /// Trailers under `key`, counting from 0.
     public convenience init(key: DownlinkKey) throws(CryptographyError) {
@@ -54,12 +68,6 @@ public final class DownlinkSealer {
     init(key: DownlinkKey, firstCounter: UInt64) throws(CryptographyError) {
         mac = try GMAC(key: key.bytes)
         counter = firstCounter
-        scratch = .allocate(byteCount: GMAC.nonceByteCount + GMAC.tagByteCount, alignment: 8)
-        scratch.initializeMemory(as: UInt8.self, repeating: 0)
-    }
-
-    deinit {
-        scratch.deallocate()
     }
 
     /// Writes the trailer of `packet` to the first 16 bytes of `trailer`, with the next counter.
@@ -68,18 +76,12 @@ public final class DownlinkSealer {
     ) throws(DownlinkError) {
         precondition(trailer.count >= DownlinkTrailer.byteCount)
         guard let number = UInt32(exactly: counter) else { throw .exhausted }
-        let nonce = UnsafeMutableRawBufferPointer(rebasing: scratch[..<GMAC.nonceByteCount])
-        let tag = UnsafeMutableRawBufferPointer(rebasing: scratch[GMAC.nonceByteCount...])
-        DownlinkTrailer.writeNonce(number, to: nonce)
-        do throws(CryptographyError) {
-            try mac.authenticate(packet, nonce: UnsafeRawBufferPointer(nonce), tag: tag)
-        } catch {
-            throw .cryptography(error)
+        try DownlinkTrailer.withTag(mac, packet, number) { tag in
+            trailer.storeBytes(of: number.bigEndian, as: UInt32.self)
+            UnsafeMutableRawBufferPointer(rebasing: trailer[DownlinkTrailer.counterByteCount...])
+                .copyMemory(from: UnsafeRawBufferPointer(rebasing: tag[..<DownlinkTrailer.tagByteCount]))
         }
         counter += 1
-        trailer.storeBytes(of: number.bigEndian, as: UInt32.self)
-        UnsafeMutableRawBufferPointer(rebasing: trailer[DownlinkTrailer.counterByteCount...])
-            .copyMemory(from: UnsafeRawBufferPointer(rebasing: tag[..<DownlinkTrailer.tagByteCount]))
     }
 
     /// `packet` with its trailer, as a new array. For tests and tools.
@@ -99,17 +101,10 @@ public final class DownlinkSealer {
 public final class DownlinkOpener {
     private let mac: GMAC
     private var window = ReplayWindow()
-    private let scratch: UnsafeMutableRawBufferPointer
 
     /// Checks under `key`.
     public init(key: DownlinkKey) throws(CryptographyError) {
         mac = try GMAC(key: key.bytes)
-        scratch = .allocate(byteCount: GMAC.nonceByteCount + GMAC.tagByteCount, alignment: 8)
-        scratch.initializeMemory(as: UInt8.self, repeating: 0)
-    }
-
-    deinit {
-        scratch.deallocate()
     }
 
     /// Checks a packet with its trailer; returns the size of the packet without it.
@@ -120,19 +115,13 @@ public final class DownlinkOpener {
         guard count > 0 else { throw .truncated }
         let counter = UInt32(bigEndian: datagram.loadUnaligned(fromByteOffset: count, as: UInt32.self))
         guard window.allows(UInt64(counter)) else { throw .replayed(counter: counter) }
-        let nonce = UnsafeMutableRawBufferPointer(rebasing: scratch[..<GMAC.nonceByteCount])
-        let tag = UnsafeMutableRawBufferPointer(rebasing: scratch[GMAC.nonceByteCount...])
-        DownlinkTrailer.writeNonce(counter, to: nonce)
-        do throws(CryptographyError) {
-            try mac.authenticate(
-                UnsafeRawBufferPointer(rebasing: datagram[..<count]), nonce: UnsafeRawBufferPointer(nonce), tag: tag)
-        } catch {
-            throw .cryptography(error)
-        }
         let carried = UnsafeRawBufferPointer(rebasing: datagram[(count + DownlinkTrailer.counterByteCount)...])
-        guard
+        let isAuthentic = try DownlinkTrailer.withTag(
+            mac, UnsafeRawBufferPointer(rebasing: datagram[..<count]), counter
+        ) { tag in
             constantTimeEqual(carried, UnsafeRawBufferPointer(rebasing: tag[..<DownlinkTrailer.tagByteCount]))
-        else { throw .notAuthentic }
+        }
+        guard isAuthentic else { throw .notAuthentic }
         _ = window.accept(UInt64(counter))
         return count
     }

@@ -8,16 +8,19 @@ struct LinkParts {
     var path: Substring
     /// Still percent-encoded.
     var query: String
+    /// Still percent-encoded.
+    var fragment: String
 
     init(_ text: String) throws(InvitationLinkError) {
-        let isSpace: (Character) -> Bool = { $0.isWhitespace }
-        var rest = text[...].drop(while: isSpace)
-        while rest.last.map(isSpace) == true { rest.removeLast() }
+        // A link has neither; they come with copying and typing.
+        var rest = text.filter { !$0.isWhitespace }[...]
         let prefix = InvitationLink.scheme + "://"
         guard rest.prefix(prefix.count).lowercased() == prefix else { throw .notAnInvitation }
         rest = rest.dropFirst(prefix.count)
         let authority = rest.prefix { !"/?#".contains($0) }
-        rest = rest.dropFirst(authority.count).prefix { $0 != "#" }
+        rest = rest.dropFirst(authority.count)
+        fragment = String(rest.drop { $0 != "#" }.dropFirst())
+        rest = rest.prefix { $0 != "#" }
         path = rest.prefix { $0 != "?" }.drop { $0 == "/" }
         query = String(rest.drop { $0 != "?" }.dropFirst())
         let portText: Substring

@@ -9,7 +9,7 @@ import RelayProtocol
 public struct BurstStore: Sendable {
     /// How much is kept.
     public struct Limits: Sendable, Hashable {
-        /// Bursts, the current one included.
+        /// Bursts, the current one included; that many for each who may talk at once.
         public var bursts = 2
         /// Packets of all bursts.
         public var packets = 4_096
@@ -67,11 +67,13 @@ public struct BurstStore: Sendable {
     public mutating func keep(
         _ bytes: [UInt8], of talker: MemberID, ssrc: SSRC, keyID: UInt64, sequence: UInt16, at now: Instant
     ) {
-        if bursts.last?.ssrc != ssrc || bursts.last?.keyID != keyID {
-            while bursts.count >= limits.bursts { drop(0) }
+        // That of the packet before, but where several talk at once.
+        let known = bursts.lastIndex { $0.keyID == keyID && $0.ssrc == ssrc }
+        if known == nil {
+            while bursts.count >= limits.bursts { dropStalest() }
             bursts.append(Burst(talker: talker, ssrc: ssrc, keyID: keyID, beganAt: now, newestAt: now))
         }
-        let last = bursts.count - 1
+        let last = known ?? bursts.count - 1
         bursts[last].newestAt = now
         let number = bursts[last].extender.extend(sequence)
         var position = bursts[last].packets.count
@@ -100,16 +102,11 @@ public struct BurstStore: Sendable {
 
     /// Forgets what is too old.
     public mutating func expire(at now: Instant) {
-        while let burst = bursts.first {
-            guard burst.packetCount > 0 else {
-                // The current one stays, with the numbers that it has seen.
-                guard bursts.count > 1 || nextDeadline.map({ $0 <= now }) ?? true else { return }
-                drop(0)
-                continue
-            }
-            guard now - burst.packets[burst.first].receivedAt >= limits.age else { return }
-            dropOldest()
+        while let index = oldest(), now - bursts[index].packets[bursts[index].first].receivedAt >= limits.age {
+            dropFirst(of: index)
         }
+        // A current one stays, with the numbers that it has seen.
+        bursts.removeAll { $0.packetCount == 0 && $0.newestAt + limits.age <= now }
     }
 
     /// Forgets everything.
@@ -119,21 +116,34 @@ public struct BurstStore: Sendable {
         byteCount = 0
     }
 
-    private mutating func drop(_ index: Int) {
+    /// The burst whose first packet has been kept for longest.
+    private func oldest() -> Int? {
+        var oldest: (index: Int, at: Instant)?
+        for (index, burst) in bursts.enumerated() where burst.packetCount > 0 {
+            let at = burst.packets[burst.first].receivedAt
+            if at < oldest?.at ?? Instant(nanoseconds: .max) { oldest = (index, at) }
+        }
+        return oldest?.index
+    }
+
+    /// Makes room for another burst: that goes to which nothing has come for longest.
+    private mutating func dropStalest() {
+        guard let index = bursts.indices.min(by: { bursts[$0].newestAt < bursts[$1].newestAt }) else { return }
         let burst = bursts.remove(at: index)
         packetCount -= burst.packetCount
         for packet in burst.packets[burst.first...] { byteCount -= packet.bytes.count }
     }
 
     private mutating func dropOldest() {
-        guard let index = bursts.firstIndex(where: { $0.packetCount > 0 }) else { return }
+        if let index = oldest() { dropFirst(of: index) }
+    }
+
+    private mutating func dropFirst(of index: Int) {
         let first = bursts[index].first
         packetCount -= 1
         byteCount -= bursts[index].packets[first].bytes.count
         bursts[index].first += 1
-        if index < bursts.count - 1, bursts[index].packetCount == 0 {
-            bursts.remove(at: index)
-        } else if bursts[index].first >= 256 {
+        if bursts[index].first >= 256 || bursts[index].packetCount == 0 {
             bursts[index].packets.removeFirst(bursts[index].first)
             bursts[index].first = 0
         }

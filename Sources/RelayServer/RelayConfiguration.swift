@@ -9,15 +9,33 @@ public struct RelayChannelConfiguration: Sendable, Hashable {
     public var name: DisplayName
     /// The secret that opens it.
     public var token: InvitationToken
+    /// Who may talk beside and before whom.
+    public var rules: FloorRules
     /// Whether a request for the floor waits while somebody talks, instead of being refused.
-    public var hasFloorQueue: Bool
+    public var hasFloorQueue: Bool {
+        get { rules.hasQueue }
+        set { rules.hasQueue = newValue }
+    }
+    /// Whether the media key is in the members' links only, so that the relay can neither give nor renew it.
+    public var isEndToEnd: Bool
 
     /// A channel opened by `token`.
-    public init(id: ChannelID, name: DisplayName, token: InvitationToken, hasFloorQueue: Bool = false) {
+    public init(
+        id: ChannelID, name: DisplayName, token: InvitationToken, hasFloorQueue: Bool = false, isEndToEnd: Bool = false
+    ) {
+        self.init(
+            id: id, name: name, token: token, rules: FloorRules(hasQueue: hasFloorQueue), isEndToEnd: isEndToEnd)
+    }
+
+    /// A channel opened by `token`, with rules of its own.
+    public init(
+        id: ChannelID, name: DisplayName, token: InvitationToken, rules: FloorRules, isEndToEnd: Bool = false
+    ) {
+        self.isEndToEnd = isEndToEnd
         self.id = id
         self.name = name
         self.token = token
-        self.hasFloorQueue = hasFloorQueue
+        self.rules = rules
     }
 }
 
@@ -25,12 +43,18 @@ public struct RelayChannelConfiguration: Sendable, Hashable {
 public struct RelayLimits: Sendable, Hashable {
     /// Connections at one time, joined or not.
     public var connections = 2_048
+    /// Connections at one time from one IPv4 address or one /64 of IPv6; people behind one NAT share an address.
+    public var connectionsPerAddress = 512
+    /// Newcomers per second beyond which each must prove its address by a QUIC Retry, at one round trip more.
+    public var handshakesPerSecond = 256
     /// Members of one channel.
     public var membersPerChannel = 500
     /// Channels of the relay.
     public var channels = 256
     /// How long a connection may take to join.
     public var joinTime: Duration = .seconds(10)
+    /// Clients without a membership that may wait for one at a time.
+    public var enrolments = 256
     /// How long a refused client is given to read why, before the relay closes.
     public var refusalTime: Duration = .seconds(1)
     /// Control messages a connection may send at once (the depth of the token bucket).

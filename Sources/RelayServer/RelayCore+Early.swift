@@ -20,8 +20,8 @@ struct EarlyWelcome: Sendable, Equatable {
     let member: RelayChannel.Member
     /// What was told of the channel; what has changed since is told after the handshake.
     let members: [MemberID: ServerMessage.Member]
-    let floor: ServerMessage.FloorTaken?
-    let mediaKey: MediaKey
+    let floors: [ServerMessage.FloorTaken]
+    let mediaKey: MediaKey?
 }
 
 extension RelayCore {
@@ -30,7 +30,9 @@ extension RelayCore {
         _ join: ClientMessage.Join, _ id: ConnectionID, _ memberID: MemberID, at now: Instant
     ) -> [Action] {
         // A refusal is noted and counted, and a push-only client replaces an older one: both can wait for the handshake.
-        guard case .success(let number) = opens(join), !join.isPushOnly, hasRoom(for: memberID, channel: number) else {
+        guard case .success(let number) = opens(join, memberID), !join.isPushOnly,
+            hasRoom(for: memberID, channel: number)
+        else {
             connections[id]?.state = .greeted(.deferred(join))
             return []
         }
@@ -40,7 +42,7 @@ extension RelayCore {
             .welcomed(
                 EarlyWelcome(
                     channel: number, member: member, members: channel.membersAsMessages(but: memberID),
-                    floor: channel.floorTaken(for: memberID), mediaKey: channel.mediaKey)))
+                    floors: channel.floorsTaken(for: memberID), mediaKey: channel.offeredMediaKey)))
         return welcome(member, channel: number)
     }
 
@@ -62,7 +64,7 @@ extension RelayCore {
             return enter(welcome.member, channel: welcome.channel, at: now) { core in
                 core.news(since: welcome, channel: core.channels[welcome.channel])
             }
-        case .joining, .member, .pushOnly, .refused: return []
+        case .joining, .enrolling, .member, .pushOnly, .refused: return []
         }
     }
 
@@ -75,12 +77,12 @@ extension RelayCore {
         for (member, message) in members where welcome.members[member] != message {
             messages.append(.memberJoined(message))
         }
-        if channel.mediaKey != welcome.mediaKey { messages.append(.mediaKey(channel.mediaKey)) }
-        let floor = channel.floorTaken(for: welcome.member.id)
-        if floor != welcome.floor {
-            if let ended = welcome.floor { messages.append(.floorIdle(.init(ssrc: ended.ssrc, lastSequence: nil))) }
-            if let floor { messages.append(.floorTaken(floor)) }
+        if let key = channel.offeredMediaKey, key != welcome.mediaKey { messages.append(.mediaKey(key)) }
+        let floors = channel.floorsTaken(for: welcome.member.id)
+        for ended in welcome.floors where !floors.contains(ended) {
+            messages.append(.floorIdle(.init(ssrc: ended.ssrc, lastSequence: nil)))
         }
+        for taken in floors where !welcome.floors.contains(taken) { messages.append(.floorTaken(taken)) }
         return messages.map { .send($0, to: [id]) }
     }
 }
@@ -90,10 +92,5 @@ extension RelayChannel {
         var result: [MemberID: ServerMessage.Member] = [:]
         for other in members.values where other.id != member { result[other.id] = other.asMessage }
         return result
-    }
-
-    /// Who talks; an older connection of the member itself does not count.
-    func floorTaken(for member: MemberID) -> ServerMessage.FloorTaken? {
-        floorTaken.flatMap { $0.talker == member ? nil : $0 }
     }
 }

@@ -68,16 +68,16 @@ extension RelayCore {
     ) -> [Action] {
         channels[number].members[id]?.reception.note(report)
         let actions = channels[number].reported(id, number: number, at: now)
-        guard let speaker = channels[number].speaker, report.ssrc == speaker,
-            channels[number].talkerLoss.isDue(limits.listenerLossInterval, at: now),
-            let talker = channels[number].member(of: speaker)
+        guard let speaker = channels[number].speakers.firstIndex(where: { $0.ssrc == report.ssrc }),
+            channels[number].speakers[speaker].loss.isDue(limits.listenerLossInterval, at: now),
+            let talker = channels[number].member(of: report.ssrc)
         else { return actions }
         var worst = 0.0
         for member in channels[number].members.values where !member.isSilent {
-            worst = max(worst, member.reception.loss(of: speaker) ?? 0)
+            worst = max(worst, member.reception.loss(of: report.ssrc) ?? 0)
         }
         guard
-            let percent = channels[number].talkerLoss.update(
+            let percent = channels[number].speakers[speaker].loss.update(
                 worst: worst, interval: limits.listenerLossInterval, at: now)
         else { return actions }
         return actions + [.send(.listenerLoss(percent: percent), to: [talker.connection])]
@@ -89,7 +89,7 @@ extension RelayCore.Action {
     var isMediaSwitch: Bool {
         switch self {
         case .startMedia, .stopMedia: true
-        case .send, .close, .forward, .answerRepair, .note: false
+        case .send, .close, .enrol, .forward, .answerRepair, .note: false
         }
     }
 }

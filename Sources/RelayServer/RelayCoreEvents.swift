@@ -28,6 +28,12 @@ extension RelayCore {
         case violation(ConnectionID, String)
         /// A connection is gone, by either side or by time-out.
         case disconnected(ConnectionID)
+        /// The answer to `Action.enrol`.
+        case enrolled(ConnectionID, RelayEnrolment, RelayEnrolmentVerdict)
+        /// The member was removed from the channel.
+        case revoke(MemberID, from: ChannelID)
+        /// The member that was removed may come again.
+        case readmit(MemberID, to: ChannelID, as: RelayMembership)
         /// The channel gets a new media key.
         case renewMediaKey(ChannelID)
         /// The relay is going down.
@@ -42,6 +48,8 @@ extension RelayCore {
         case send(ServerMessage, to: [ConnectionID])
         /// Close a connection; `disconnected` need not follow.
         case close(ConnectionID, RelayCloseCode, String)
+        /// See whether the invitation makes the client a member, write it down, and answer with `Event.enrolled`.
+        case enrol(ConnectionID, RelayEnrolment)
         /// From now on the channel's media go to that connection too, with trailers under the key.
         case startMedia(ConnectionID, channel: Int, key: DownlinkKey, ssrc: SSRC)
         /// From now on no media go to that connection.
@@ -69,6 +77,10 @@ public enum RelayMilestone: Sendable, Equatable {
     case memberJoined(channel: DisplayName, member: MemberID, name: DisplayName, ssrc: SSRC, replaced: Bool)
     /// A client was not let in.
     case joinRefused(ConnectionID, JoinRefusal, String)
+    /// An invitation made a client a member.
+    case memberEnrolled(channel: DisplayName, member: MemberID, name: DisplayName)
+    /// A member was removed; so many connections of it were closed.
+    case memberRevoked(channel: DisplayName, member: MemberID, connections: Int)
     /// A member left or lost its connection.
     case memberLeft(channel: DisplayName, member: MemberID)
     /// The floor was granted.

@@ -36,6 +36,8 @@ public struct RelayCounters: Sendable, Equatable {
     public internal(set) var protocolViolations = 0
     /// Joins refused.
     public internal(set) var joinsRefused = 0
+    /// Members that were removed.
+    public internal(set) var membersRevoked = 0
     /// Listeners whose media were stopped because they did not report.
     public internal(set) var listenersStopped = 0
     /// Packets that came again on a control stream because their datagram was lost, and were forwarded.

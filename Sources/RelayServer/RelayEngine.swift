@@ -14,6 +14,7 @@ final class RelayEngine: @unchecked Sendable {
     var milestoneHandler: (@Sendable (RelayMilestone, Instant) -> Void)?
 
     private let limits: RelayLimits
+    private let enrol: (@Sendable (ConnectionID, RelayEnrolment) -> Void)?
     private let log: RelayLog
     private var peers: [ConnectionID: RelayPeer] = [:]
     private var groups: [ListenerGroup]
@@ -28,7 +29,8 @@ final class RelayEngine: @unchecked Sendable {
         limits = configuration.limits
         core = RelayCore(
             channels: configuration.channels, limits: configuration.limits, timers: configuration.timers,
-            acceptsPushes: configuration.acceptsPushes, startedAt: .now)
+            roster: configuration.roster, acceptsPushes: configuration.acceptsPushes, startedAt: .now)
+        enrol = configuration.enrol
         groups = configuration.channels.map { _ in ListenerGroup() }
         log = RelayLog(logger: logger)
     }
@@ -37,6 +39,8 @@ final class RelayEngine: @unchecked Sendable {
     static func transport(_ configuration: RelayServerConfiguration) -> QUICConfiguration {
         var server = QUICServerOptions(keys: configuration.transportKeys.keys)
         server.maximumConnections = configuration.limits.connections + configuration.limits.connections / 8
+        server.maximumConnectionsPerAddress = configuration.limits.connectionsPerAddress
+        server.handshakesPerSecond = configuration.limits.handshakesPerSecond
         var transport = QUICConfiguration(
             applicationProtocol: RelayProtocolLimits.applicationProtocol,
             identity: QUICIdentity(
@@ -94,7 +98,14 @@ final class RelayEngine: @unchecked Sendable {
             guard let peer = peers.removeValue(forKey: id) else { return }
             peer.detach()
             peer.connection.close(code: code.rawValue, reason: reason)
+        case .enrol(let id, let enrolment):
+            guard let enrol else {
+                return handle(.enrolled(id, enrolment, .refused(.other, "the relay keeps no members")))
+            }
+            enrol(id, enrolment)
         case .startMedia(let id, let channel, let key, _):
+            // Channels may be added while it runs.
+            while groups.count < core.channelCount { groups.append(ListenerGroup()) }
             guard groups.indices.contains(channel), let peer = peers[id] else { return }
             guard peer.makeSealer(key) else {
                 log.noSealer(id)
@@ -156,6 +167,7 @@ final class RelayEngine: @unchecked Sendable {
             switch decision {
             case .drop(let reason):
                 log.dropped(reason, from: peer.id, at: now)
+                for action in actions { carryOut(action, at: now) }
             case .forward(let channel):
                 // Who starts to listen with this packet gets it; everything else can wait until it is out.
                 for action in actions where action.isMediaSwitch { carryOut(action, at: now) }
@@ -167,14 +179,11 @@ final class RelayEngine: @unchecked Sendable {
     }
 
     private func forward(_ packet: UnsafeRawBufferPointer, channel: Int, except talker: ConnectionID) {
-        groups[channel].prepare(except: talker)
         let group = groups[channel]
-        guard !group.connections.isEmpty else { return }
-        let result = endpoint.fanOut(
-            packet, to: group.connections, trailerLength: DownlinkTrailer.byteCount
-        ) { number, trailer in
-            // A trailer that cannot be made stays as it is; the listener drops the packet by its MAC.
-            try? group.sealers[number].seal(packet, trailer: trailer)
+        let place = group.prepare(for: talker)
+        guard !group.recipients.connections.isEmpty else { return }
+        let result = endpoint.fanOut(packet, to: group.recipients, except: place) { number, trailer in
+            group.seal(packet, for: number, into: trailer)
         }
         core.counters.packetsOut += result.sent
         core.counters.packetsNotSent += result.failed

@@ -65,6 +65,10 @@ final class RelayLog {
             info(
                 "member joined", channel, now,
                 ["member": "\(member)", "name": "\(name)", "ssrc": "\(ssrc)", "replaced": "\(replaced)"])
+        case .memberEnrolled(let channel, let member, let name):
+            info("member enrolled", channel, now, ["member": "\(member)", "name": "\(name)"])
+        case .memberRevoked(let channel, let member, let connections):
+            info("member removed", channel, now, ["member": "\(member)", "connections": "\(connections)"])
         case .memberLeft(let channel, let member):
             info("member left", channel, now, ["member": "\(member)"])
         case .joinRefused(let id, let cause, let phrase):

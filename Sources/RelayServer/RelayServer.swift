@@ -20,6 +20,11 @@ public struct RelayServerConfiguration: Sendable {
     public var limits = RelayLimits()
     /// The floor's timers, the talk-time limit among them.
     public var timers = FloorControlStateMachine.Timers()
+    /// The members. By default whoever has a channel's token may join it.
+    public var roster = RelayRoster.open
+    /// Told, on the relay's loop, of a client without a membership; answer with `RelayServer.enrolled`. Needed unless the
+    /// roster is open.
+    public var enrol: (@Sendable (ConnectionID, RelayEnrolment) -> Void)?
     /// Whether clients can register push tokens: whether somebody is going to call `RelayServer.push`.
     public var acceptsPushes = false
     /// Secrets of the transport; keep them across restarts (`RelayTransportKeys.bytes`), so that clients learn of a
@@ -69,9 +74,9 @@ public actor RelayServer {
     /// Jobs of the actor run on the loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
-    private let configuration: RelayServerConfiguration
+    private var configuration: RelayServerConfiguration
     private let logger: Logger
-    private var engine: RelayEngine?
+    var engine: RelayEngine?
     private var milestoneHandler: (@Sendable (RelayMilestone, Instant) -> Void)?
     private var waiters: [CheckedContinuation<Void, Never>] = []
     private var lastCounters = RelayCounters()
@@ -160,6 +165,9 @@ public actor RelayServer {
     public func stop() {
         if let engine {
             lastCounters = engine.core.counters
+            // Who was removed stays out, and channels that were added stay, when it starts again.
+            configuration.roster = engine.core.roster
+            configuration.channels = engine.core.channelConfigurations
             engine.shutDown()
             self.engine = nil
             logger.info("relay stopped")

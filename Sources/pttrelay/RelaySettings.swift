@@ -14,8 +14,8 @@ struct RelaySettings {
     var state: String?
     /// The channels' names.
     var channels: [String] = []
-    /// Those of them where a request for the floor waits while somebody talks.
-    var queuedChannels: Set<String> = []
+    /// Their floors' rules, by name.
+    var floorRules: [String: FloorRules] = [:]
     var limits = RelayLimits()
     var timers = FloorControlStateMachine.Timers()
     /// The endpoint for pushes; nil: there is none.
@@ -51,18 +51,19 @@ struct RelaySettings {
             result.listen = relay.optional("listen", listenAddress) ?? nil
             result.host = relay.optional("host", .string(lengthMax: 253))
             result.state = relay.optional("state", .string)
-            result.timers.talkTimeLimit = relay.value(
-                "talk-time-limit", .duration(in: .seconds(5) ... .seconds(3_600)), default: result.timers.talkTimeLimit)
+            result.timers = FloorSettings.timers(relay)
         }
         if let limits = root.table("limits") {
             result.limits.connections = limits.value(
                 "connections", .integer(in: 1...16_384), default: result.limits.connections)
+            result.limits.connectionsPerAddress = limits.value(
+                "connections-per-address", .integer(in: 1...16_384), default: result.limits.connectionsPerAddress)
             result.limits.membersPerChannel = limits.value(
                 "members-per-channel", .integer(in: 2...10_000), default: result.limits.membersPerChannel)
         }
         result.channels = root.tables("channel", countMax: result.limits.channels).map { table in
             let name = table.required("name", channelName)
-            if table.value("queue", .boolean, default: false) { result.queuedChannels.insert(name) }
+            result.floorRules[name] = FloorSettings.rules(table)
             return name
         }
         result.push = root.table("push").map(PushSettings.read)

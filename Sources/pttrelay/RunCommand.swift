@@ -110,9 +110,9 @@ struct RunCommand: AsyncParsableCommand {
         let directory = relay.stateDirectory(settings)
         var state = try RelayState.open(directory, logger: logger)
         var channels = try state.channels(named: self.channels + settings.channels)
-        for index in channels.indices
-        where hasFloorQueue || settings.queuedChannels.contains(channels[index].name.text) {
-            channels[index].hasFloorQueue = true
+        for index in channels.indices {
+            if let rules = settings.floorRules[channels[index].name.text] { channels[index].rules = rules }
+            if hasFloorQueue { channels[index].hasFloorQueue = true }
         }
         let listen = listen ?? settings.listen ?? ListenAddress.standard
         var configuration = RelayServerConfiguration(

@@ -54,7 +54,23 @@ extension SeededGenerator {
     }
 
     mutating func taken() -> ServerMessage.FloorTaken {
-        .init(talker: memberID(), ssrc: SSRC(rawValue: number()), keyID: number())
+        .init(talker: memberID(), ssrc: SSRC(rawValue: number()), keyID: number(), priority: number())
+    }
+
+    /// With every field that tells of the floor.
+    mutating func welcome(_ members: Int) -> ServerMessage.Welcome {
+        var welcome = ServerMessage.Welcome(
+            ssrc: SSRC(rawValue: number()), downlinkKey: DownlinkKey(), mediaKey: oneIn() ? nil : mediaKey(),
+            channelName: name(), members: (0..<members).map { _ in member() }, floor: oneIn() ? nil : taken(),
+            memberID: memberID(), talkTimeLimit: oneIn() ? nil : max(.milliseconds(1), milliseconds()))
+        welcome.hasFloorQueue = oneIn()
+        welcome.floorMode = FloorMode.allCases.randomElement(using: &self) ?? .unspecified
+        welcome.isListenOnly = oneIn()
+        welcome.floorPriority = number()
+        welcome.preemptionStep = number()
+        let more = Int.random(in: 0..<RelayProtocolLimits.talkersMaximum, using: &self)
+        welcome.moreFloors = (0..<more).map { _ in taken() }
+        return welcome
     }
 
     mutating func milliseconds() -> Duration { .milliseconds(number(UInt32.self)) }
@@ -66,7 +82,7 @@ extension SeededGenerator {
                     channel: channel(), token: token(), displayName: name(), protocolVersion: number(),
                     isPushOnly: oneIn())),
             .leave,
-            .floorRequest(.init(requestID: requestID(), priority: number(), keyID: number())),
+            .floorRequest(.init(requestID: requestID(), priority: number(), keyID: number(), mayQueue: oneIn())),
             .floorRelease(.init(requestID: requestID(), lastSequence: oneIn() ? nil : number())),
             .receptionReport(
                 .init(
@@ -99,22 +115,18 @@ extension SeededGenerator {
         let limit = RelayProtocolLimits.welcomeMembersMaximum
         let count = oneIn(4) ? limit : Int.random(in: 0...limit, using: &self)
         return [
-            .welcome(
-                .init(
-                    ssrc: SSRC(rawValue: number()), downlinkKey: DownlinkKey(), mediaKey: oneIn() ? nil : mediaKey(),
-                    channelName: name(), members: (0..<count).map { _ in member() }, floor: oneIn() ? nil : taken(),
-                    memberID: memberID(), talkTimeLimit: oneIn() ? nil : max(.milliseconds(1), milliseconds()))),
+            .welcome(welcome(count)),
             .joinRefused(
                 .init(
                     cause: JoinRefusal.allCases.randomElement(using: &self) ?? .other, phrase: phrase(),
                     retryAfter: milliseconds())),
             .memberJoined(member()),
             .memberLeft(memberID()),
-            .floorGranted(.init(requestID: requestID(), duration: milliseconds())),
+            .floorGranted(.init(requestID: requestID(), duration: milliseconds(), priority: number())),
             .floorDeny(
                 .init(
                     requestID: requestID(), cause: FloorDenyCause.allCases.randomElement(using: &self) ?? .other,
-                    phrase: phrase())),
+                    phrase: phrase(), retryAfter: milliseconds())),
             .floorTaken(taken()),
             .floorIdle(.init(ssrc: SSRC(rawValue: number()), lastSequence: oneIn() ? nil : number())),
             .floorRevoke(

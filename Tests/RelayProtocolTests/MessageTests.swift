@@ -43,13 +43,19 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
         let name = try #require(DisplayName(String(repeating: "n", count: DisplayName.byteCountMaximum)))
         let id = try #require(MemberID(bytes: [UInt8](repeating: 255, count: 16)))
         let member = ServerMessage.Member(id: id, displayName: name, ssrc: SSRC(rawValue: .max))
-        let welcome = ServerMessage.welcome(
-            .init(
-                ssrc: SSRC(rawValue: .max), downlinkKey: DownlinkKey(),
-                mediaKey: MediaKey(epoch: .max, baseKey: [UInt8](repeating: 255, count: 64)), channelName: name,
-                members: Array(repeating: member, count: RelayProtocolLimits.welcomeMembersMaximum),
-                floor: .init(talker: id, ssrc: SSRC(rawValue: .max), keyID: .max), memberID: id,
-                talkTimeLimit: .seconds(4_294_967)))
+        let taken = ServerMessage.FloorTaken(talker: id, ssrc: SSRC(rawValue: .max), keyID: .max, priority: .max)
+        var largest = ServerMessage.Welcome(
+            ssrc: SSRC(rawValue: .max), downlinkKey: DownlinkKey(),
+            mediaKey: MediaKey(epoch: .max, baseKey: [UInt8](repeating: 255, count: 64)), channelName: name,
+            members: Array(repeating: member, count: RelayProtocolLimits.welcomeMembersMaximum),
+            floor: taken, memberID: id, talkTimeLimit: .seconds(4_294_967))
+        largest.moreFloors = Array(repeating: taken, count: RelayProtocolLimits.talkersMaximum - 1)
+        largest.floorMode = .cutIn
+        largest.hasFloorQueue = true
+        largest.isListenOnly = true
+        largest.floorPriority = .max
+        largest.preemptionStep = .max
+        let welcome = ServerMessage.welcome(largest)
         let framed = welcome.framed()
         #expect(framed.count <= 4 + RelayProtocolLimits.messageByteCountMaximum)
         #expect(try ServerMessage(parsing: Array(framed.dropFirst(4))) == welcome)
@@ -144,6 +150,10 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
         BadField("member_id") { $0.welcome.memberID = Data() },
         BadField("member_id") { $0.welcome.members = [.init()] },
         BadField("members") { $0.welcome.members = Array(repeating: .init(), count: 65) },
+        BadField("floor_priority") { $0.welcome.floorPriority = 256 },
+        BadField("preemption_step") { $0.welcome.preemptionStep = 256 },
+        BadField("more_floors") { $0.welcome.moreFloors = Array(repeating: .init(), count: 4) },
+        BadField("member_id") { $0.welcome.moreFloors = [.init()] },
         BadField("member_id") { $0.welcome.floor = .init() },
         BadField("base_key") { $0.welcome.mediaKey = .init() },
         BadField("base_key") { $0.mediaKey.baseKey = Data(repeating: 0, count: 65) },

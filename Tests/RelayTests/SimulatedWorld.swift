@@ -186,7 +186,7 @@ final class SimulatedWorld {
             case .stopMedia(let id, _): listeners.removeAll { $0 == id }
             case .forward(let packet, _, let talker): forward(packet, except: talker)
             case .answerRepair(let id, let bytes): sendAnswer(bytes, to: id)
-            case .note: break
+            case .note, .enrol: break
             }
         }
         wakeRelay()

@@ -79,6 +79,57 @@ public nonisolated enum Pttd_Relay_V1_PushOutcome: SwiftProtobuf.Enum, Swift.Cas
 
 }
 
+/// How a channel's floor is shared. A client reads a number that it does not know as UNSPECIFIED.
+public nonisolated enum Pttd_Relay_V1_FloorMode: SwiftProtobuf.Enum, Swift.CaseIterable {
+  public typealias RawValue = Int
+
+  /// One talks at a time; whether a priority takes the floor from anybody is not said.
+  case unspecified // = 0
+
+  /// One talks at a time.
+  case halfDuplex // = 1
+
+  /// Up to four talk at a time; every listener mixes them.
+  case fullDuplex // = 2
+
+  /// One talks at a time: whoever asked last (TS 24.380: audio cut-in).
+  case cutIn // = 3
+  case UNRECOGNIZED(Int)
+
+  public init() {
+    self = .unspecified
+  }
+
+  public init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .halfDuplex
+    case 2: self = .fullDuplex
+    case 3: self = .cutIn
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .halfDuplex: return 1
+    case .fullDuplex: return 2
+    case .cutIn: return 3
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  public static let allCases: [Pttd_Relay_V1_FloorMode] = [
+    .unspecified,
+    .halfDuplex,
+    .fullDuplex,
+    .cutIn,
+  ]
+
+}
+
 /// Why a client was not let in.
 public nonisolated enum Pttd_Relay_V1_JoinRefusal: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
@@ -660,7 +711,7 @@ public nonisolated struct Pttd_Relay_V1_FloorRequest: Sendable {
   /// again, with the same key_id, is the same request and gets the same answer.
   public var requestID: UInt32 = 0
 
-  /// 0 (lowest) to 255.
+  /// 0 (lowest) to 254, of which the relay takes Welcome.floor_priority at most; 255: an emergency.
   public var priority: UInt32 = 0
 
   /// The SFrame key id under which the burst will be sealed: 16 bits epoch, then 48 random bits, fresh per request.
@@ -834,58 +885,109 @@ public nonisolated struct Pttd_Relay_V1_PushReceipt: Sendable {
 }
 
 /// The answer to Join: the client is a member.
-public nonisolated struct Pttd_Relay_V1_Welcome: Sendable {
+public nonisolated struct Pttd_Relay_V1_Welcome: @unchecked Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
   /// The RTP synchronization source that this member sends with.
-  public var ssrc: UInt32 = 0
+  public var ssrc: UInt32 {
+    get {_storage._ssrc}
+    set {_uniqueStorage()._ssrc = newValue}
+  }
 
   /// The key of the trailer on every packet that the relay sends to this connection, 16 bytes.
-  public var downlinkKey: Data = Data()
+  public var downlinkKey: Data {
+    get {_storage._downlinkKey}
+    set {_uniqueStorage()._downlinkKey = newValue}
+  }
 
   /// The key that media are sealed with. Absent: the channel is end-to-end and the invitation carries it.
   public var mediaKey: Pttd_Relay_V1_MediaKey {
-    get {_mediaKey ?? Pttd_Relay_V1_MediaKey()}
-    set {_mediaKey = newValue}
+    get {_storage._mediaKey ?? Pttd_Relay_V1_MediaKey()}
+    set {_uniqueStorage()._mediaKey = newValue}
   }
   /// Returns true if `mediaKey` has been explicitly set.
-  public var hasMediaKey: Bool {self._mediaKey != nil}
+  public var hasMediaKey: Bool {_storage._mediaKey != nil}
   /// Clears the value of `mediaKey`. Subsequent reads from it will return its default value.
-  public mutating func clearMediaKey() {self._mediaKey = nil}
+  public mutating func clearMediaKey() {_uniqueStorage()._mediaKey = nil}
 
   /// 1 to 128 bytes of UTF-8 without control characters.
-  public var channelName: String = String()
+  public var channelName: String {
+    get {_storage._channelName}
+    set {_uniqueStorage()._channelName = newValue}
+  }
 
   /// The other members, at most 64; those that did not fit follow as MemberJoined.
-  public var members: [Pttd_Relay_V1_Member] = []
+  public var members: [Pttd_Relay_V1_Member] {
+    get {_storage._members}
+    set {_uniqueStorage()._members = newValue}
+  }
 
   /// Who talks now. Absent: the floor is idle.
   public var floor: Pttd_Relay_V1_FloorTaken {
-    get {_floor ?? Pttd_Relay_V1_FloorTaken()}
-    set {_floor = newValue}
+    get {_storage._floor ?? Pttd_Relay_V1_FloorTaken()}
+    set {_uniqueStorage()._floor = newValue}
   }
   /// Returns true if `floor` has been explicitly set.
-  public var hasFloor: Bool {self._floor != nil}
+  public var hasFloor: Bool {_storage._floor != nil}
   /// Clears the value of `floor`. Subsequent reads from it will return its default value.
-  public mutating func clearFloor() {self._floor = nil}
+  public mutating func clearFloor() {_uniqueStorage()._floor = nil}
 
   /// This member's own identifier.
-  public var memberID: Data = Data()
+  public var memberID: Data {
+    get {_storage._memberID}
+    set {_uniqueStorage()._memberID = newValue}
+  }
 
   /// The longest burst that will be granted, in milliseconds (TS 24.380: T2).
-  public var talkTimeLimitMs: UInt32 = 0
+  public var talkTimeLimitMs: UInt32 {
+    get {_storage._talkTimeLimitMs}
+    set {_uniqueStorage()._talkTimeLimitMs = newValue}
+  }
 
   /// Requests for the floor can wait until it is free.
-  public var hasFloorQueue_p: Bool = false
+  public var hasFloorQueue_p: Bool {
+    get {_storage._hasFloorQueue_p}
+    set {_uniqueStorage()._hasFloorQueue_p = newValue}
+  }
+
+  /// How many may talk at once, and what becomes of who talks when another one wants to.
+  public var floorMode: Pttd_Relay_V1_FloorMode {
+    get {_storage._floorMode}
+    set {_uniqueStorage()._floorMode = newValue}
+  }
+
+  /// This member may not talk: every FloorRequest is denied with RECEIVE_ONLY.
+  public var listenOnly: Bool {
+    get {_storage._listenOnly}
+    set {_uniqueStorage()._listenOnly = newValue}
+  }
+
+  /// The highest priority, 0 to 254, that this member's requests count with; one that asks for more has this.
+  public var floorPriority: UInt32 {
+    get {_storage._floorPriority}
+    set {_uniqueStorage()._floorPriority = newValue}
+  }
+
+  /// In full duplex: who talks beside `floor`, at most 3.
+  public var moreFloors: [Pttd_Relay_V1_FloorTaken] {
+    get {_storage._moreFloors}
+    set {_uniqueStorage()._moreFloors = newValue}
+  }
+
+  /// How much higher than the talker's the priority of a request has to be to take the floor from it, 1 to 255. 0: only an emergency
+  /// does, where floor_mode is told.
+  public var preemptionStep: UInt32 {
+    get {_storage._preemptionStep}
+    set {_uniqueStorage()._preemptionStep = newValue}
+  }
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 
-  fileprivate var _mediaKey: Pttd_Relay_V1_MediaKey? = nil
-  fileprivate var _floor: Pttd_Relay_V1_FloorTaken? = nil
+  fileprivate var _storage = _StorageClass.defaultInstance
 }
 
 /// One member of the channel, with one connection.
@@ -973,6 +1075,9 @@ public nonisolated struct Pttd_Relay_V1_FloorGranted: Sendable {
   /// How long, in milliseconds, counted from the burst's first packet (TS 24.380: T2).
   public var durationMs: UInt32 = 0
 
+  /// What the request counts with, 0 to 255.
+  public var priority: UInt32 = 0
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
@@ -990,6 +1095,9 @@ public nonisolated struct Pttd_Relay_V1_FloorDeny: Sendable {
 
   /// For people, at most 256 bytes; may be empty.
   public var phrase: String = String()
+
+  /// With RETRY_AFTER_NOT_EXPIRED: how long it has not (TS 24.380: T9).
+  public var retryAfterMs: UInt32 = 0
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1027,7 +1135,7 @@ public nonisolated struct Pttd_Relay_V1_ListenerLoss: Sendable {
   public init() {}
 }
 
-/// Somebody else talks from now on (TS 24.380: Floor Taken). Not sent to the talker.
+/// Somebody else talks from now on (TS 24.380: Floor Taken). Not sent to the talker. In full duplex, beside those who talk already.
 public nonisolated struct Pttd_Relay_V1_FloorTaken: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1042,18 +1150,22 @@ public nonisolated struct Pttd_Relay_V1_FloorTaken: Sendable {
   /// The SFrame key id of the talker's packets.
   public var keyID: UInt64 = 0
 
+  /// What the burst counts with: 0 to 254; 255: it is an emergency.
+  public var priority: UInt32 = 0
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 }
 
-/// Nobody talks any more (TS 24.380: Floor Idle). Sent to everyone, the last talker included.
+/// The burst of a talker is over (TS 24.380: Floor Idle). Nobody talks any more, but in full duplex those who have had their FloorTaken
+/// and no FloorIdle. Sent to everyone, the talker included.
 public nonisolated struct Pttd_Relay_V1_FloorIdle: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// Who talked last.
+  /// Whose burst.
   public var ssrc: UInt32 = 0
 
   /// The last RTP sequence number of that burst that the relay forwarded. Absent: it forwarded none.
@@ -1074,7 +1186,8 @@ public nonisolated struct Pttd_Relay_V1_FloorIdle: Sendable {
 }
 
 /// Stop talking, and answer with FloorRelease (TS 24.380: Floor Revoke). Packets that are on their way are forwarded for
-/// another 500 ms at most, and none after FloorIdle.
+/// another 2 s at most, 500 ms when somebody else takes the floor, and none after FloorIdle. With NO_PERMISSION also to who sends
+/// without the floor, after a burst that is over; there is nothing to release then.
 public nonisolated struct Pttd_Relay_V1_FloorRevoke: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1192,6 +1305,10 @@ fileprivate nonisolated let _protobuf_package = "pttd.relay.v1"
 
 nonisolated extension Pttd_Relay_V1_PushOutcome: SwiftProtobuf._ProtoNameProviding {
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PUSH_OUTCOME_UNSPECIFIED\0\u{1}PUSH_OUTCOME_TAKEN\0\u{1}PUSH_OUTCOME_UNKNOWN_TOKEN\0\u{2}}\u{3}PUSH_OUTCOME_OTHER\0")
+}
+
+nonisolated extension Pttd_Relay_V1_FloorMode: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0FLOOR_MODE_UNSPECIFIED\0\u{1}FLOOR_MODE_HALF_DUPLEX\0\u{1}FLOOR_MODE_FULL_DUPLEX\0\u{1}FLOOR_MODE_CUT_IN\0")
 }
 
 nonisolated extension Pttd_Relay_V1_JoinRefusal: SwiftProtobuf._ProtoNameProviding {
@@ -2133,73 +2250,160 @@ nonisolated extension Pttd_Relay_V1_PushReceipt: SwiftProtobuf.Message, SwiftPro
 
 nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Welcome"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}ssrc\0\u{3}downlink_key\0\u{3}media_key\0\u{3}channel_name\0\u{1}members\0\u{1}floor\0\u{3}member_id\0\u{3}talk_time_limit_ms\0\u{3}has_floor_queue\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}ssrc\0\u{3}downlink_key\0\u{3}media_key\0\u{3}channel_name\0\u{1}members\0\u{1}floor\0\u{3}member_id\0\u{3}talk_time_limit_ms\0\u{3}has_floor_queue\0\u{3}floor_mode\0\u{3}listen_only\0\u{3}floor_priority\0\u{3}more_floors\0\u{3}preemption_step\0")
+
+  fileprivate class _StorageClass {
+    var _ssrc: UInt32 = 0
+    var _downlinkKey: Data = Data()
+    var _mediaKey: Pttd_Relay_V1_MediaKey? = nil
+    var _channelName: String = String()
+    var _members: [Pttd_Relay_V1_Member] = []
+    var _floor: Pttd_Relay_V1_FloorTaken? = nil
+    var _memberID: Data = Data()
+    var _talkTimeLimitMs: UInt32 = 0
+    var _hasFloorQueue_p: Bool = false
+    var _floorMode: Pttd_Relay_V1_FloorMode = .unspecified
+    var _listenOnly: Bool = false
+    var _floorPriority: UInt32 = 0
+    var _moreFloors: [Pttd_Relay_V1_FloorTaken] = []
+    var _preemptionStep: UInt32 = 0
+
+      // This property is used as the initial default value for new instances of the type.
+      // The type itself is protecting the reference to its storage via CoW semantics.
+      // This will force a copy to be made of this reference when the first mutation occurs;
+      // hence, it is safe to mark this as `nonisolated(unsafe)`.
+      static nonisolated(unsafe) let defaultInstance = _StorageClass()
+
+    private init() {}
+
+    init(copying source: _StorageClass) {
+      _ssrc = source._ssrc
+      _downlinkKey = source._downlinkKey
+      _mediaKey = source._mediaKey
+      _channelName = source._channelName
+      _members = source._members
+      _floor = source._floor
+      _memberID = source._memberID
+      _talkTimeLimitMs = source._talkTimeLimitMs
+      _hasFloorQueue_p = source._hasFloorQueue_p
+      _floorMode = source._floorMode
+      _listenOnly = source._listenOnly
+      _floorPriority = source._floorPriority
+      _moreFloors = source._moreFloors
+      _preemptionStep = source._preemptionStep
+    }
+  }
+
+  fileprivate mutating func _uniqueStorage() -> _StorageClass {
+    if !isKnownUniquelyReferenced(&_storage) {
+      _storage = _StorageClass(copying: _storage)
+    }
+    return _storage
+  }
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularFixed32Field(value: &self.ssrc) }()
-      case 2: try { try decoder.decodeSingularBytesField(value: &self.downlinkKey) }()
-      case 3: try { try decoder.decodeSingularMessageField(value: &self._mediaKey) }()
-      case 4: try { try decoder.decodeSingularStringField(value: &self.channelName) }()
-      case 5: try { try decoder.decodeRepeatedMessageField(value: &self.members) }()
-      case 6: try { try decoder.decodeSingularMessageField(value: &self._floor) }()
-      case 7: try { try decoder.decodeSingularBytesField(value: &self.memberID) }()
-      case 8: try { try decoder.decodeSingularUInt32Field(value: &self.talkTimeLimitMs) }()
-      case 9: try { try decoder.decodeSingularBoolField(value: &self.hasFloorQueue_p) }()
-      default: break
+    _ = _uniqueStorage()
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      while let fieldNumber = try decoder.nextFieldNumber() {
+        // The use of inline closures is to circumvent an issue where the compiler
+        // allocates stack space for every case branch when no optimizations are
+        // enabled. https://github.com/apple/swift-protobuf/issues/1034
+        switch fieldNumber {
+        case 1: try { try decoder.decodeSingularFixed32Field(value: &_storage._ssrc) }()
+        case 2: try { try decoder.decodeSingularBytesField(value: &_storage._downlinkKey) }()
+        case 3: try { try decoder.decodeSingularMessageField(value: &_storage._mediaKey) }()
+        case 4: try { try decoder.decodeSingularStringField(value: &_storage._channelName) }()
+        case 5: try { try decoder.decodeRepeatedMessageField(value: &_storage._members) }()
+        case 6: try { try decoder.decodeSingularMessageField(value: &_storage._floor) }()
+        case 7: try { try decoder.decodeSingularBytesField(value: &_storage._memberID) }()
+        case 8: try { try decoder.decodeSingularUInt32Field(value: &_storage._talkTimeLimitMs) }()
+        case 9: try { try decoder.decodeSingularBoolField(value: &_storage._hasFloorQueue_p) }()
+        case 10: try { try decoder.decodeSingularEnumField(value: &_storage._floorMode) }()
+        case 11: try { try decoder.decodeSingularBoolField(value: &_storage._listenOnly) }()
+        case 12: try { try decoder.decodeSingularUInt32Field(value: &_storage._floorPriority) }()
+        case 13: try { try decoder.decodeRepeatedMessageField(value: &_storage._moreFloors) }()
+        case 14: try { try decoder.decodeSingularUInt32Field(value: &_storage._preemptionStep) }()
+        default: break
+        }
       }
     }
   }
 
   public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    // The use of inline closures is to circumvent an issue where the compiler
-    // allocates stack space for every if/case branch local when no optimizations
-    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-    // https://github.com/apple/swift-protobuf/issues/1182
-    if self.ssrc != 0 {
-      try visitor.visitSingularFixed32Field(value: self.ssrc, fieldNumber: 1)
-    }
-    if !self.downlinkKey.isEmpty {
-      try visitor.visitSingularBytesField(value: self.downlinkKey, fieldNumber: 2)
-    }
-    try { if let v = self._mediaKey {
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
-    } }()
-    if !self.channelName.isEmpty {
-      try visitor.visitSingularStringField(value: self.channelName, fieldNumber: 4)
-    }
-    if !self.members.isEmpty {
-      try visitor.visitRepeatedMessageField(value: self.members, fieldNumber: 5)
-    }
-    try { if let v = self._floor {
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
-    } }()
-    if !self.memberID.isEmpty {
-      try visitor.visitSingularBytesField(value: self.memberID, fieldNumber: 7)
-    }
-    if self.talkTimeLimitMs != 0 {
-      try visitor.visitSingularUInt32Field(value: self.talkTimeLimitMs, fieldNumber: 8)
-    }
-    if self.hasFloorQueue_p != false {
-      try visitor.visitSingularBoolField(value: self.hasFloorQueue_p, fieldNumber: 9)
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every if/case branch local when no optimizations
+      // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+      // https://github.com/apple/swift-protobuf/issues/1182
+      if _storage._ssrc != 0 {
+        try visitor.visitSingularFixed32Field(value: _storage._ssrc, fieldNumber: 1)
+      }
+      if !_storage._downlinkKey.isEmpty {
+        try visitor.visitSingularBytesField(value: _storage._downlinkKey, fieldNumber: 2)
+      }
+      try { if let v = _storage._mediaKey {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
+      } }()
+      if !_storage._channelName.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._channelName, fieldNumber: 4)
+      }
+      if !_storage._members.isEmpty {
+        try visitor.visitRepeatedMessageField(value: _storage._members, fieldNumber: 5)
+      }
+      try { if let v = _storage._floor {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
+      } }()
+      if !_storage._memberID.isEmpty {
+        try visitor.visitSingularBytesField(value: _storage._memberID, fieldNumber: 7)
+      }
+      if _storage._talkTimeLimitMs != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._talkTimeLimitMs, fieldNumber: 8)
+      }
+      if _storage._hasFloorQueue_p != false {
+        try visitor.visitSingularBoolField(value: _storage._hasFloorQueue_p, fieldNumber: 9)
+      }
+      if _storage._floorMode != .unspecified {
+        try visitor.visitSingularEnumField(value: _storage._floorMode, fieldNumber: 10)
+      }
+      if _storage._listenOnly != false {
+        try visitor.visitSingularBoolField(value: _storage._listenOnly, fieldNumber: 11)
+      }
+      if _storage._floorPriority != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._floorPriority, fieldNumber: 12)
+      }
+      if !_storage._moreFloors.isEmpty {
+        try visitor.visitRepeatedMessageField(value: _storage._moreFloors, fieldNumber: 13)
+      }
+      if _storage._preemptionStep != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._preemptionStep, fieldNumber: 14)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   public static func ==(lhs: Pttd_Relay_V1_Welcome, rhs: Pttd_Relay_V1_Welcome) -> Bool {
-    if lhs.ssrc != rhs.ssrc {return false}
-    if lhs.downlinkKey != rhs.downlinkKey {return false}
-    if lhs._mediaKey != rhs._mediaKey {return false}
-    if lhs.channelName != rhs.channelName {return false}
-    if lhs.members != rhs.members {return false}
-    if lhs._floor != rhs._floor {return false}
-    if lhs.memberID != rhs.memberID {return false}
-    if lhs.talkTimeLimitMs != rhs.talkTimeLimitMs {return false}
-    if lhs.hasFloorQueue_p != rhs.hasFloorQueue_p {return false}
+    if lhs._storage !== rhs._storage {
+      let storagesAreEqual: Bool = withExtendedLifetime((lhs._storage, rhs._storage)) { (_args: (_StorageClass, _StorageClass)) in
+        let _storage = _args.0
+        let rhs_storage = _args.1
+        if _storage._ssrc != rhs_storage._ssrc {return false}
+        if _storage._downlinkKey != rhs_storage._downlinkKey {return false}
+        if _storage._mediaKey != rhs_storage._mediaKey {return false}
+        if _storage._channelName != rhs_storage._channelName {return false}
+        if _storage._members != rhs_storage._members {return false}
+        if _storage._floor != rhs_storage._floor {return false}
+        if _storage._memberID != rhs_storage._memberID {return false}
+        if _storage._talkTimeLimitMs != rhs_storage._talkTimeLimitMs {return false}
+        if _storage._hasFloorQueue_p != rhs_storage._hasFloorQueue_p {return false}
+        if _storage._floorMode != rhs_storage._floorMode {return false}
+        if _storage._listenOnly != rhs_storage._listenOnly {return false}
+        if _storage._floorPriority != rhs_storage._floorPriority {return false}
+        if _storage._moreFloors != rhs_storage._moreFloors {return false}
+        if _storage._preemptionStep != rhs_storage._preemptionStep {return false}
+        return true
+      }
+      if !storagesAreEqual {return false}
+    }
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -2351,7 +2555,7 @@ nonisolated extension Pttd_Relay_V1_MemberLeft: SwiftProtobuf.Message, SwiftProt
 
 nonisolated extension Pttd_Relay_V1_FloorGranted: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".FloorGranted"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}request_id\0\u{3}duration_ms\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}request_id\0\u{3}duration_ms\0\u{1}priority\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2361,6 +2565,7 @@ nonisolated extension Pttd_Relay_V1_FloorGranted: SwiftProtobuf.Message, SwiftPr
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularUInt32Field(value: &self.requestID) }()
       case 2: try { try decoder.decodeSingularUInt32Field(value: &self.durationMs) }()
+      case 3: try { try decoder.decodeSingularUInt32Field(value: &self.priority) }()
       default: break
       }
     }
@@ -2373,12 +2578,16 @@ nonisolated extension Pttd_Relay_V1_FloorGranted: SwiftProtobuf.Message, SwiftPr
     if self.durationMs != 0 {
       try visitor.visitSingularUInt32Field(value: self.durationMs, fieldNumber: 2)
     }
+    if self.priority != 0 {
+      try visitor.visitSingularUInt32Field(value: self.priority, fieldNumber: 3)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   public static func ==(lhs: Pttd_Relay_V1_FloorGranted, rhs: Pttd_Relay_V1_FloorGranted) -> Bool {
     if lhs.requestID != rhs.requestID {return false}
     if lhs.durationMs != rhs.durationMs {return false}
+    if lhs.priority != rhs.priority {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -2386,7 +2595,7 @@ nonisolated extension Pttd_Relay_V1_FloorGranted: SwiftProtobuf.Message, SwiftPr
 
 nonisolated extension Pttd_Relay_V1_FloorDeny: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".FloorDeny"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}request_id\0\u{1}cause\0\u{1}phrase\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}request_id\0\u{1}cause\0\u{1}phrase\0\u{3}retry_after_ms\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2397,6 +2606,7 @@ nonisolated extension Pttd_Relay_V1_FloorDeny: SwiftProtobuf.Message, SwiftProto
       case 1: try { try decoder.decodeSingularUInt32Field(value: &self.requestID) }()
       case 2: try { try decoder.decodeSingularEnumField(value: &self.cause) }()
       case 3: try { try decoder.decodeSingularStringField(value: &self.phrase) }()
+      case 4: try { try decoder.decodeSingularUInt32Field(value: &self.retryAfterMs) }()
       default: break
       }
     }
@@ -2412,6 +2622,9 @@ nonisolated extension Pttd_Relay_V1_FloorDeny: SwiftProtobuf.Message, SwiftProto
     if !self.phrase.isEmpty {
       try visitor.visitSingularStringField(value: self.phrase, fieldNumber: 3)
     }
+    if self.retryAfterMs != 0 {
+      try visitor.visitSingularUInt32Field(value: self.retryAfterMs, fieldNumber: 4)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -2419,6 +2632,7 @@ nonisolated extension Pttd_Relay_V1_FloorDeny: SwiftProtobuf.Message, SwiftProto
     if lhs.requestID != rhs.requestID {return false}
     if lhs.cause != rhs.cause {return false}
     if lhs.phrase != rhs.phrase {return false}
+    if lhs.retryAfterMs != rhs.retryAfterMs {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -2491,7 +2705,7 @@ nonisolated extension Pttd_Relay_V1_ListenerLoss: SwiftProtobuf.Message, SwiftPr
 
 nonisolated extension Pttd_Relay_V1_FloorTaken: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".FloorTaken"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}member_id\0\u{1}ssrc\0\u{3}key_id\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}member_id\0\u{1}ssrc\0\u{3}key_id\0\u{1}priority\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2502,6 +2716,7 @@ nonisolated extension Pttd_Relay_V1_FloorTaken: SwiftProtobuf.Message, SwiftProt
       case 1: try { try decoder.decodeSingularBytesField(value: &self.memberID) }()
       case 2: try { try decoder.decodeSingularFixed32Field(value: &self.ssrc) }()
       case 3: try { try decoder.decodeSingularFixed64Field(value: &self.keyID) }()
+      case 4: try { try decoder.decodeSingularUInt32Field(value: &self.priority) }()
       default: break
       }
     }
@@ -2517,6 +2732,9 @@ nonisolated extension Pttd_Relay_V1_FloorTaken: SwiftProtobuf.Message, SwiftProt
     if self.keyID != 0 {
       try visitor.visitSingularFixed64Field(value: self.keyID, fieldNumber: 3)
     }
+    if self.priority != 0 {
+      try visitor.visitSingularUInt32Field(value: self.priority, fieldNumber: 4)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -2524,6 +2742,7 @@ nonisolated extension Pttd_Relay_V1_FloorTaken: SwiftProtobuf.Message, SwiftProt
     if lhs.memberID != rhs.memberID {return false}
     if lhs.ssrc != rhs.ssrc {return false}
     if lhs.keyID != rhs.keyID {return false}
+    if lhs.priority != rhs.priority {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

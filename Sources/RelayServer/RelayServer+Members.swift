@@ -1,0 +1,34 @@
+// Members and channels that come and go while a relay runs.
+import Reactor
+import RelayProtocol
+
+extension RelayServer {
+    /// Answers `RelayServerConfiguration.enrol`. Answers and removals take effect in the order they are told.
+    public nonisolated func enrolled(
+        _ connection: ConnectionID, _ enrolment: RelayEnrolment, _ verdict: RelayEnrolmentVerdict
+    ) {
+        loop.execute { [weak self] in
+            self?.assumeIsolated { $0.engine?.handle(.enrolled(connection, enrolment, verdict)) }
+        }
+    }
+
+    /// Removes a member from a channel: its connections are closed and the media key is renewed before this returns.
+    public func revoke(_ member: MemberID, from channel: ChannelID) {
+        engine?.handle(.revoke(member, from: channel))
+    }
+
+    /// Lets a member that was removed come again.
+    public func readmit(_ member: MemberID, to channel: ChannelID, as membership: RelayMembership) {
+        engine?.handle(.readmit(member, to: channel, as: membership))
+    }
+
+    /// Serves one more channel, or one that nobody has joined with another configuration.
+    ///
+    /// - Returns: Whether it is served so; false at the limit of channels, or when members are on it.
+    public func serve(_ channel: RelayChannelConfiguration) -> Bool { engine?.core.serve(channel) ?? false }
+
+    /// The members that are connected to `channel`.
+    public func connectedMembers(of channel: ChannelID) -> Set<MemberID> {
+        engine?.core.connectedMembers(of: channel) ?? []
+    }
+}
