@@ -45,8 +45,8 @@ public struct InvitationLink: Hashable, Sendable, CustomStringConvertible {
         self.mediaKey = mediaKey
     }
 
-    /// Reads a link. Spaces and line breaks, as they come with copying and typing, do not matter, nor the case of the scheme, the
-    /// host, the channel's UUID and the parameters' names. Parameters it does not know are ignored.
+    /// Reads a link. Spaces around it, as they come with copying, do not matter, nor the case of the scheme, the channel's UUID
+    /// and the parameters' names. Parameters it does not know are ignored.
     ///
     /// Throws an error that says which part is missing or wrong.
     public init(_ text: some StringProtocol) throws(InvitationLinkError) {
@@ -56,8 +56,9 @@ public struct InvitationLink: Hashable, Sendable, CustomStringConvertible {
         port = parts.port
         guard let name = PercentEncoding.decode(parts.path).flatMap({ DisplayName($0) }) else { throw .badName }
         channelName = name
-        // Earlier links had the key among the other parameters.
-        let parameters = try Self.parameters(parts.query + "&" + parts.fragment)
+        // Earlier links had the key among the other parameters. Behind # other things may stand than parameters.
+        let keys = parts.fragment.split(separator: "&").filter { $0.lowercased().hasPrefix("key=") }
+        let parameters = try Self.parameters(([parts.query] + keys.map { String($0) }).joined(separator: "&"))
         channel = try Self.value("channel", in: parameters, "is not a UUID") { ChannelID($0) }
         token = try Self.value("token", in: parameters, "is not 16 to 64 bytes of base64url") {
             Base64URL.decode($0).flatMap { InvitationToken($0) }

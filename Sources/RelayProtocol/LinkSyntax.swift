@@ -12,8 +12,9 @@ struct LinkParts {
     var fragment: String
 
     init(_ text: String) throws(InvitationLinkError) {
-        // A link has neither; they come with copying and typing.
-        var rest = text.filter { !$0.isWhitespace }[...]
+        let isSpace: (Character) -> Bool = { $0.isWhitespace }
+        var rest = text[...].drop(while: isSpace)
+        while rest.last.map(isSpace) == true { rest.removeLast() }
         let prefix = InvitationLink.scheme + "://"
         guard rest.prefix(prefix.count).lowercased() == prefix else { throw .notAnInvitation }
         rest = rest.dropFirst(prefix.count)

@@ -58,8 +58,8 @@ extension RelayCore {
             return self.join(join, id, connection.member, at: now)
         case .greeted(.welcomed(let welcome)):
             guard hasRoom(for: connection.member, channel: welcome.channel) else {
-                return [.close(id, .joinRefused, "the channel has \(limits.membersPerChannel) members")]
-                    + remove(id, at: now)
+                sources.remove(welcome.member.ssrc)
+                return refuse(id, .channelFull, "the channel has \(limits.membersPerChannel) members", at: now)
             }
             return enter(welcome.member, channel: welcome.channel, at: now) { core in
                 core.news(since: welcome, channel: core.channels[welcome.channel])

@@ -70,6 +70,9 @@ extension RelayCore {
         _ member: RelayChannel.Member, channel number: Int, at now: Instant, greeting: (Self) -> [Action]
     ) -> [Action] {
         let id = member.connection
+        var member = member
+        // An early join may be seconds old.
+        member.reportedAt = now
         var actions: [Action] = []
         let older = channels[number].connectionOfMember[member.id]
         if let older, let former = channels[number].members[older] {
@@ -82,7 +85,7 @@ extension RelayCore {
         actions += greeting(self)
         actions.append(.startMedia(id, channel: number, key: member.downlinkKey, ssrc: member.ssrc))
         connections[id]?.state = .member(channel: number)
-        pending[id] = nil
+        waitNoMore(for: id)
         channels[number].members[id] = member
         channels[number].connectionOfMember[member.id] = id
         if !others.isEmpty { actions.append(.send(.memberJoined(member.asMessage), to: others)) }
@@ -119,7 +122,7 @@ extension RelayCore {
     ) -> [Action] {
         counters.joinsRefused += 1
         connections[id]?.state = .refused
-        pending[id] = now + limits.refusalTime
+        wait(for: id, until: now + limits.refusalTime)
         return [
             .send(.joinRefused(.init(cause: cause, phrase: phrase)), to: [id]),
             .note(.joinRefused(id, cause, phrase)),

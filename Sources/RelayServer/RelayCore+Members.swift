@@ -57,11 +57,19 @@ extension RelayCore {
     }
 
     /// Lets a member that was removed come again, or changes what a member may do.
-    mutating func readmit(_ member: MemberID, to channel: ChannelID, as membership: RelayMembership) {
+    mutating func readmit(
+        _ member: MemberID, to channel: ChannelID, as membership: RelayMembership, at now: Instant
+    ) -> [Action] {
         roster.readmit(member, to: channel, as: membership)
-        guard let number = channelNumbers[channel], let id = channels[number].connectionOfMember[member] else { return }
+        guard let number = channelNumbers[channel], let id = channels[number].connectionOfMember[member] else {
+            return []
+        }
         channels[number].members[id]?.priority = membership.priority
-        channels[number].members[id]?.isListenOnly = membership.isListenOnly
+        guard membership.isListenOnly else {
+            channels[number].members[id]?.isListenOnly = false
+            return []
+        }
+        return revokePermission(of: id, channel: number, at: now)
     }
 
     private func isFor(_ connection: Connection, _ channel: ChannelID, _ number: Int) -> Bool {
@@ -96,8 +104,8 @@ extension RelayCore {
     /// The number of channels served.
     public var channelCount: Int { channels.count }
 
-    /// The members that are connected to a channel.
-    public func connectedMembers(of channel: ChannelID) -> Set<MemberID> {
-        channelNumbers[channel].map { Set(channels[$0].connectionOfMember.keys) } ?? []
+    /// The members that are connected to a channel; nil when it is not served.
+    public func connectedMembers(of channel: ChannelID) -> Set<MemberID>? {
+        channelNumbers[channel].map { Set(channels[$0].connectionOfMember.keys) }
     }
 }

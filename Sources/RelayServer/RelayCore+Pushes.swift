@@ -26,7 +26,7 @@ extension RelayCore {
             actions += remove(older, at: now)
         }
         connections[id]?.state = .pushOnly(channel: number)
-        pending[id] = nil
+        waitNoMore(for: id)
         channels[number].pushConnectionOfMember[member] = id
         let welcome = ServerMessage.PushWelcome(channelName: channels[number].name, memberID: member)
         return actions + [

@@ -34,7 +34,9 @@ public struct RelayCore: Sendable {
     var channels: [RelayChannel]
     var connections: [ConnectionID: Connection] = [:]
     /// Until when those who are not members may stay.
-    var pending: [ConnectionID: Instant] = [:]
+    private(set) var pending: [ConnectionID: Instant] = [:]
+    /// No instant in `pending` is before this one; exact after each deadline.
+    private var earliestPending: Instant?
     private(set) var channelNumbers: [ChannelID: Int] = [:]
     var roster: RelayRoster
     /// Enrolments that wait for their answer.
@@ -85,7 +87,8 @@ public struct RelayCore: Sendable {
             if let due = channel.floor.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
             if let due = channel.store.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
         }
-        for due in pending.values where due < next ?? Instant(nanoseconds: .max) { next = due }
+        // Looked for after every message: thousands may be joining, so they are not walked through.
+        if !pending.isEmpty, let due = earliestPending, due < next ?? Instant(nanoseconds: .max) { next = due }
         return next
     }
 
@@ -111,8 +114,7 @@ public struct RelayCore: Sendable {
         case .enrolled(let id, let enrolment, let verdict): return enrolled(id, enrolment, verdict, at: now)
         case .revoke(let member, let channel): return revoke(member, from: channel, at: now)
         case .readmit(let member, let channel, let membership):
-            readmit(member, to: channel, as: membership)
-            return []
+            return readmit(member, to: channel, as: membership, at: now)
         case .renewMediaKey(let channel): return renewMediaKey(of: channel, at: now)
         case .shutDown: return shutDown()
         case .deadline: return deadline(at: now)
@@ -129,9 +131,18 @@ public struct RelayCore: Sendable {
         }
         connections[id] = Connection(
             member: MemberID(pin), state: state, bucket: MessageBucket(limits: limits, at: now))
-        pending[id] = now + limits.joinTime
+        wait(for: id, until: now + limits.joinTime)
         return []
     }
+
+    /// Who is no member may stay until then.
+    mutating func wait(for id: ConnectionID, until due: Instant) {
+        pending[id] = due
+        earliestPending = min(earliestPending ?? due, due)
+    }
+
+    /// Who is let in may stay.
+    mutating func waitNoMore(for id: ConnectionID) { pending[id] = nil }
 
     private mutating func receive(_ message: ClientMessage, from id: ConnectionID, at now: Instant) -> [Action] {
         guard var connection = connections[id] else { return [] }
@@ -239,6 +250,7 @@ public struct RelayCore: Sendable {
                 actions += violation(id, "no join in time", at: now)
             }
         }
+        earliestPending = pending.values.min()
         return actions
     }
 }

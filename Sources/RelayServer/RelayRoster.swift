@@ -3,16 +3,19 @@ import RelayProtocol
 
 /// What a member may do on a channel, as its invitation said.
 public struct RelayMembership: Sendable, Hashable {
-    /// How high a request of the member for the floor may reach, from 0 (what everybody may) to 255.
+    /// How high a request of the member for the floor may reach, from 0 (what everybody may) to `priorityMaximum`.
     public var priority: UInt8
     /// Whether it may not talk.
     public var isListenOnly: Bool
     /// Whether it was removed: it is not let in any more, whatever link it shows.
     public var isRevoked: Bool
 
+    /// 255 on the wire is an emergency, which every member may declare.
+    public static let priorityMaximum: UInt8 = 254
+
     /// A membership as an invitation gives it.
     public init(priority: UInt8 = 0, isListenOnly: Bool = false, isRevoked: Bool = false) {
-        self.priority = priority
+        self.priority = min(priority, Self.priorityMaximum)
         self.isListenOnly = isListenOnly
         self.isRevoked = isRevoked
     }

@@ -27,8 +27,6 @@ extension RelayServer {
     /// - Returns: Whether it is served so; false at the limit of channels, or when members are on it.
     public func serve(_ channel: RelayChannelConfiguration) -> Bool { engine?.core.serve(channel) ?? false }
 
-    /// The members that are connected to `channel`.
-    public func connectedMembers(of channel: ChannelID) -> Set<MemberID> {
-        engine?.core.connectedMembers(of: channel) ?? []
-    }
+    /// The members that are connected to `channel`; nil when it is not served.
+    public func connectedMembers(of channel: ChannelID) -> Set<MemberID>? { engine?.core.connectedMembers(of: channel) }
 }

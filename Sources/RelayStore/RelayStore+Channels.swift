@@ -33,7 +33,8 @@ extension RelayStore {
             }
             guard try Self.find(name.text, db) == nil else { throw RelayStoreError.channelExists(name.text) }
             try db.execute(
-                sql: "INSERT INTO channel VALUES (?, ?, ?, ?)", arguments: [id.description, name.text, isEndToEnd, isAdded])
+                sql: "INSERT INTO channel VALUES (?, ?, ?, ?)",
+                arguments: [id.description, name.text, isEndToEnd, isAdded])
             if !isEndToEnd { try Self.insert(token, isStanding: true, InvitationTerms(), id, now, db) }
             return ChannelRecord(id: id, name: name, isEndToEnd: isEndToEnd, isAdded: isAdded)
         }
@@ -43,7 +44,8 @@ extension RelayStore {
     public func standingToken(of channel: ChannelID) throws(RelayStoreError) -> InvitationToken? {
         try read { db in
             try String.fetchOne(
-                db, sql: "SELECT standing FROM invitation WHERE channel = ? AND standing NOTNULL AND withdrawnAt ISNULL",
+                db,
+                sql: "SELECT standing FROM invitation WHERE channel = ? AND standing NOTNULL AND withdrawnAt ISNULL",
                 arguments: [channel.description]
             ).flatMap { Base64URL.decode($0) }.flatMap { InvitationToken($0) }
         }

@@ -14,18 +14,27 @@ extension RelayStore {
     ) throws(RelayStoreError) -> Int64 {
         let limit = limits.invitationsPerChannel
         return try write { db in
-            let open = try Int.fetchOne(
-                db,
-                sql: """
-                    SELECT count(*) FROM invitation WHERE channel = ? AND withdrawnAt ISNULL
-                        AND (uses ISNULL OR used < uses) AND (expiresAt ISNULL OR expiresAt > ?)
-                    """, arguments: [channel.description, now])
-            guard open ?? 0 < limit else {
+            guard try Self.openInvitationCount(of: channel, now, db) < limit else {
                 throw RelayStoreError.limit(
-                    "the channel has \(limit) open invitations; withdraw some with 'pttrelay revoke CHANNEL --invitation N'")
+                    "the channel has \(limit) open invitations; withdraw some with 'pttrelay revoke CHANNEL --invitation N'"
+                )
             }
             return try Self.insert(token, isStanding: false, terms, channel, now, db)
         }
+    }
+
+    /// The number of invitations by which devices can enrol at `now`, in seconds since 1970.
+    public func openInvitationCount(of channel: ChannelID, now: Int64) throws(RelayStoreError) -> Int {
+        try read { db in try Self.openInvitationCount(of: channel, now, db) }
+    }
+
+    private static func openInvitationCount(of channel: ChannelID, _ now: Int64, _ db: Database) throws -> Int {
+        try Int.fetchOne(
+            db,
+            sql: """
+                SELECT count(*) FROM invitation WHERE channel = ? AND withdrawnAt ISNULL
+                    AND (uses ISNULL OR used < uses) AND (expiresAt ISNULL OR expiresAt > ?)
+                """, arguments: [channel.description, now]) ?? 0
     }
 
     /// A channel's invitations, latest first, at most `limit`.
@@ -68,7 +77,9 @@ extension RelayStore {
                 arguments: [digest, channel.description])
             guard let invitation = row.map(Self.invitation) else { return .refused(.unknown) }
             guard invitation.withdrawnAt == nil else { return .refused(.withdrawn) }
-            if let objection = invitation.terms.objection(used: invitation.used, now: now) { return .refused(objection) }
+            if let objection = invitation.terms.objection(used: invitation.used, now: now) {
+                return .refused(objection)
+            }
             let count = try Int.fetchOne(
                 db, sql: "SELECT count(*) FROM member WHERE channel = ?", arguments: [channel.description])
             guard count ?? 0 < limit else { return .refused(.full) }
@@ -126,6 +137,7 @@ extension RelayStore {
                 expiresAt: row["expiresAt"], uses: row["uses"], priority: UInt8(clamping: row["priority"] as Int),
                 isListenOnly: row["listenOnly"]),
             used: row["used"], madeAt: row["madeAt"], withdrawnAt: row["withdrawnAt"],
-            standingToken: (row["standing"] as String?).flatMap { Base64URL.decode($0) }.flatMap { InvitationToken($0) })
+            standingToken: (row["standing"] as String?).flatMap { Base64URL.decode($0) }.flatMap { InvitationToken($0) }
+        )
     }
 }

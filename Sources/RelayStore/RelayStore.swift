@@ -4,9 +4,9 @@ import GRDB
 import RelayProtocol
 
 #if canImport(Glibc)
-    import Glibc
+import Glibc
 #else
-    import Musl
+import Musl
 #endif
 
 /// The channels, invitations and members of one relay.
@@ -68,15 +68,18 @@ public final class RelayStore: Sendable {
         configuration.journalMode = .wal
         configuration.busyMode = .timeout(2)
         configuration.prepareDatabase { db in
-            try db.execute(sql: "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF")
+            try db.execute(sql: "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF")
         }
         // SQLite makes its other files with the rights of this one: nobody else may read the secrets.
         let descriptor = Glibc.open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else {
             throw RelayStoreError.unusable(path: path, why: String(cString: strerror(errno)))
         }
+        Self.giveToOwner(of: path, descriptor)
         close(descriptor)
         database = try DatabaseQueue(path: path, configuration: configuration)
+        // Not before: with WAL, GRDB sets NORMAL, and a power cut would lose what was confirmed last.
+        try database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA synchronous = FULL") }
         try database.write { db in
             guard let verdict = try String.fetchOne(db, sql: "PRAGMA quick_check(1)"), verdict == "ok" else {
                 throw DatabaseError(resultCode: .SQLITE_CORRUPT, message: "its check fails")
@@ -85,6 +88,17 @@ public final class RelayStore: Sendable {
         let migrator = Self.migrator
         if try database.read({ try migrator.hasBeenSuperseded($0) }) { throw RelayStoreError.newer(path: path) }
         try migrator.migrate(database)
+    }
+
+    /// Root may open the records of a relay that runs as another user: a file that it makes is that user's, whose the directory
+    /// is. SQLite does the same for the files beside it.
+    private static func giveToOwner(of path: String, _ descriptor: Int32) {
+        guard geteuid() == 0 else { return }
+        let directory = path.split(separator: "/", omittingEmptySubsequences: false).dropLast().joined(separator: "/")
+        var owner = stat()
+        var file = stat()
+        guard stat(directory.isEmpty ? "." : directory, &owner) == 0, fstat(descriptor, &file) == 0 else { return }
+        if file.st_uid != owner.st_uid, file.st_size == 0 { _ = fchown(descriptor, owner.st_uid, owner.st_gid) }
     }
 
     private static func isDamage(_ error: DatabaseError) -> Bool {
@@ -97,7 +111,9 @@ public final class RelayStore: Sendable {
             let aside = "\(path).damaged-\(number)"
             guard access(aside, F_OK) != 0 else { continue }
             guard rename(path, aside) == 0 else { break }
-            for suffix in ["-wal", "-shm"] where access(path + suffix, F_OK) == 0 { rename(path + suffix, aside + suffix) }
+            for suffix in ["-wal", "-shm"] where access(path + suffix, F_OK) == 0 {
+                rename(path + suffix, aside + suffix)
+            }
             return aside
         }
         throw .unusable(path: path, why: "it is damaged and cannot be renamed")

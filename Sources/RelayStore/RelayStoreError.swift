@@ -26,13 +26,15 @@ public enum RelayStoreError: Error, Equatable, Sendable, CustomStringConvertible
     public var description: String {
         switch self {
         case .unusable(let path, let why):
-            return "\(path) cannot be used: \(why); see that this user may read and write it, and that the disk is not full"
+            return
+                "\(path) cannot be used: \(why); see that this user may read and write it, and that the disk is not full"
         case .newer(let path):
             return "\(path) was made by a later version of pttrelay; install that one again"
         case .notWritten(let why): return "the records cannot be written (\(why)); nothing was changed"
         case .unknownChannel(let name, let known):
             let names = known.prefix(10).map { "'\($0)'" }.joined(separator: ", ")
-            return "the relay has no channel '\(name)'" + (names.isEmpty ? "; start it with --channel" : "; it has \(names)")
+            return "the relay has no channel '\(name)'"
+                + (names.isEmpty ? "; start it with --channel" : "; it has \(names)")
         case .channelExists(let name): return "the relay has a channel '\(name)' already"
         case .unknownMember(let text, let candidates):
             guard !candidates.isEmpty else {

@@ -14,7 +14,8 @@ struct PTTRelay: AsyncParsableCommand {
         abstract: "A relay for push-to-talk channels: decides who may talk, and hands each packet to everyone else.",
         version: version,
         subcommands: [
-            RunCommand.self, InviteCommand.self, PushCertificateCommand.self, PushServerCertificateCommand.self,
+            RunCommand.self, InviteCommand.self, MembersCommand.self, RevokeCommand.self, ReadmitCommand.self,
+            ChannelsCommand.self, PushCertificateCommand.self, PushServerCertificateCommand.self,
         ])
 }
 

@@ -61,8 +61,9 @@ struct PushServerCertificateCommand: AsyncParsableCommand {
 
     func run() async throws {
         do {
-            let state = try RelayState.existing(relay.stateDirectory(try relay.settings()))
-            let text = try state.existingPushServerIdentity().certificatePEM
+            let directory = relay.stateDirectory(try relay.settings())
+            _ = try RelayState.existingIdentity(directory)
+            let text = try RelayState.existingPushServerIdentity(directory).certificatePEM
             Console.say(text.hasSuffix("\n") ? String(text.dropLast()) : text)
         } catch {
             Console.complain("pttrelay: \(error)")

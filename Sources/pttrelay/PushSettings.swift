@@ -87,7 +87,7 @@ struct PushSettings {
                 String(decoding: try SettingsFile.contents(of: files.key), as: UTF8.self)
             )
         }
-        let identity = try state.pushServerIdentity(serverNames(state), logger: logger)
+        let identity = try state.pushServerIdentity(try serverNames(state), logger: logger)
         logger.notice(
             """
             pushes come in under a certificate that the relay made; so that clients trust it: \
@@ -97,10 +97,10 @@ struct PushSettings {
     }
 
     /// The names and addresses by which a client on this machine or in its network may know it.
-    private func serverNames(_ state: RelayState) -> [Identity.ServerName] {
+    private func serverNames(_ state: RelayState) throws -> [Identity.ServerName] {
         let own = ListenAddress(address: "::", port: 0).invitationHost
         var names: [Identity.ServerName] = []
-        for text in [state.host, listen.invitationHost, own, "localhost", "127.0.0.1", "::1"] {
+        for text in [try state.host(), listen.invitationHost, own, "localhost", "127.0.0.1", "::1"] {
             guard let text else { continue }
             let name: Identity.ServerName = Self.addressBytes(text).map { .address($0) } ?? .host(text)
             if !names.contains(name) { names.append(name) }

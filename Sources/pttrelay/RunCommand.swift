@@ -7,6 +7,7 @@ import Logs
 import RelayHTTP
 import RelayProtocol
 import RelayServer
+import RelayStore
 import ServiceLifecycle
 import Settings
 import Terminal
@@ -17,8 +18,8 @@ struct RunCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "run", abstract: "Serve channels until stopped.",
         discussion: """
-            The first start makes the relay's key and an invitation for each channel. Every start prints the invitations on standard \
-            output, then "ready". Whoever has an invitation may join and talk. Without --channel and without channels in the configuration, \
+            The first start makes the relay's key and an invitation for each channel. Every start prints these standing invitations on \
+            standard output, then "ready". Whoever has one may join and talk; 'pttrelay invite' makes narrower ones. Without --channel and without channels in the configuration, \
             the channels of the last start are served.
             """)
 
@@ -50,9 +51,14 @@ struct RunCommand: AsyncParsableCommand {
         let server: RelayServer
         let links: [InvitationLink]
         let endpoint: PushEndpointConfiguration?
+        let registrar: Registrar
+        let administration: AdministrationServer
         do {
-            (server, links, endpoint) = try await start(logger)
+            (server, links, endpoint, registrar, administration) = try await start(logger)
         } catch let error as SettingsError {
+            Console.complain("pttrelay: \(error)")
+            throw configurationMistake
+        } catch let error as RelayStoreError {
             Console.complain("pttrelay: \(error)")
             throw configurationMistake
         } catch let error as RelayStateError {
@@ -79,6 +85,8 @@ struct RunCommand: AsyncParsableCommand {
                 logger: Logger(label: "pttrelay.services") { LineLogHandler(label: $0, level: .error) }))
         do {
             try await group.run()
+            await administration.stop()
+            await registrar.detach()
         } catch let error as PushEndpointError {
             Console.complain("pttrelay: \(error)")
             throw ExitCode.failure
@@ -105,10 +113,12 @@ struct RunCommand: AsyncParsableCommand {
 
     private func start(
         _ logger: Logger
-    ) async throws -> (RelayServer, [InvitationLink], PushEndpointConfiguration?) {
+    ) async throws -> (
+        RelayServer, [InvitationLink], PushEndpointConfiguration?, Registrar, AdministrationServer
+    ) {
         let settings = try relay.settings()
         let directory = relay.stateDirectory(settings)
-        var state = try RelayState.open(directory, logger: logger)
+        let state = try RelayState.open(directory, logger: logger)
         var channels = try state.channels(named: self.channels + settings.channels)
         for index in channels.indices {
             if let rules = settings.floorRules[channels[index].name.text] { channels[index].rules = rules }
@@ -117,21 +127,21 @@ struct RunCommand: AsyncParsableCommand {
         let listen = listen ?? settings.listen ?? ListenAddress.standard
         var configuration = RelayServerConfiguration(
             listenAddress: listen.address, listenPort: listen.port, identity: state.identity, channels: channels,
-            transportKeys: state.transportKeys)
+            transportKeys: state.transportKeys ?? .generate())
         configuration.limits = settings.limits
         configuration.timers = settings.timers
         configuration.acceptsPushes = settings.push != nil
+        configuration.roster = try state.roster()
+        let registrar = try Registrar(state: state, logger: Logger(label: "pttrelay.members"))
+        configuration.enrol = { registrar.enrol($0, $1) }
         let server = try RelayServer(configuration: configuration, logger: logger)
         let port = try await server.start()
-        state.host = relay.host ?? settings.host ?? listen.invitationHost
-        state.port = port
-        try state.save()
-        var links: [InvitationLink] = []
-        for channel in channels {
-            links.append(try await server.invitation(for: channel.id, host: state.host ?? listen.invitationHost))
-        }
+        let host = relay.host ?? settings.host ?? listen.invitationHost
+        try await registrar.attach(server, host: host, port: port)
+        let links = try channels.compactMap { try state.standingInvitation($0, host: host, port: port) }
+        let administration = try await AdministrationServer(directory: directory, registrar: registrar, logger: logger)
         let endpoint = try settings.push?.endpoint(state, logger: logger)
-        return (server, links, endpoint)
+        return (server, links, endpoint, registrar, administration)
     }
 }
 
