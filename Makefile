@@ -85,4 +85,5 @@ bench: deps release test-programs
 	Benchmarks/clipping
 	Benchmarks/loss
 	Benchmarks/power
+	Benchmarks/load
 	Benchmarks/cycles

@@ -214,6 +214,12 @@ let package = Package(
         .executableTarget(
             name: "AudioProbe", dependencies: ["Audio", "CAllocationCounter", "MonotonicTime", log],
             path: "Tests/AudioProbe", swiftSettings: swiftSettings),
+        .executableTarget(
+            name: "RelayProbe",
+            dependencies: [
+                "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "Reactor", "MonotonicTime", "CLinux",
+                "CAllocationCounter", log,
+            ], path: "Tests/RelayProbe", swiftSettings: swiftSettings),
         tests(
             "Accessories", named: "Accessories",
             [

@@ -33,25 +33,16 @@ public enum DownlinkTrailer {
     static let counterByteCount = 4
     static let tagByteCount = 12
 
-    /// Calls `body` with the whole tag of `packet` under `counter`: its nonce is 8 zero bytes, then the counter.
-    fileprivate static func withTag<T>(
-        _ mac: borrowing GMAC, _ packet: UnsafeRawBufferPointer, _ counter: UInt32,
-        _ body: (UnsafeRawBufferPointer) -> T
-    ) throws(DownlinkError) -> T {
-        // On the stack, which is at hand.
-        var nonce: (UInt64, UInt32) = (0, counter.bigEndian)
-        var tag: (UInt64, UInt64) = (0, 0)
+    /// The MAC of `packet` under `counter`, whose nonce is 8 zero bytes, then the counter; 12 bytes in the order of memory.
+    fileprivate static func tag(
+        _ mac: borrowing GMAC, _ packet: UnsafeRawBufferPointer, _ counter: UInt32
+    ) throws(DownlinkError) -> (UInt64, UInt32) {
         do throws(CryptographyError) {
-            try withUnsafeBytes(of: &nonce) { nonce throws(CryptographyError) in
-                try withUnsafeMutableBytes(of: &tag) { tag throws(CryptographyError) in
-                    try mac.authenticate(
-                        packet, nonce: UnsafeRawBufferPointer(rebasing: nonce[..<GMAC.nonceByteCount]), tag: tag)
-                }
-            }
+            let whole = try mac.tag(of: packet, nonce: (0, counter.bigEndian))
+            return (whole.0, UInt32(truncatingIfNeeded: whole.1.littleEndian).littleEndian)
         } catch {
             throw .cryptography(error)
         }
-        return withUnsafeBytes(of: &tag) { body($0) }
     }
 }
 
@@ -76,11 +67,10 @@ public final class DownlinkSealer {
     ) throws(DownlinkError) {
         precondition(trailer.count >= DownlinkTrailer.byteCount)
         guard let number = UInt32(exactly: counter) else { throw .exhausted }
-        try DownlinkTrailer.withTag(mac, packet, number) { tag in
-            trailer.storeBytes(of: number.bigEndian, as: UInt32.self)
-            UnsafeMutableRawBufferPointer(rebasing: trailer[DownlinkTrailer.counterByteCount...])
-                .copyMemory(from: UnsafeRawBufferPointer(rebasing: tag[..<DownlinkTrailer.tagByteCount]))
-        }
+        let tag = try DownlinkTrailer.tag(mac, packet, number)
+        trailer.storeBytes(of: number.bigEndian, as: UInt32.self)
+        trailer.storeBytes(of: tag.0, toByteOffset: DownlinkTrailer.counterByteCount, as: UInt64.self)
+        trailer.storeBytes(of: tag.1, toByteOffset: DownlinkTrailer.counterByteCount + 8, as: UInt32.self)
         counter += 1
     }
 
@@ -115,13 +105,13 @@ public final class DownlinkOpener {
         guard count > 0 else { throw .truncated }
         let counter = UInt32(bigEndian: datagram.loadUnaligned(fromByteOffset: count, as: UInt32.self))
         guard window.allows(UInt64(counter)) else { throw .replayed(counter: counter) }
-        let carried = UnsafeRawBufferPointer(rebasing: datagram[(count + DownlinkTrailer.counterByteCount)...])
-        let isAuthentic = try DownlinkTrailer.withTag(
-            mac, UnsafeRawBufferPointer(rebasing: datagram[..<count]), counter
-        ) { tag in
-            constantTimeEqual(carried, UnsafeRawBufferPointer(rebasing: tag[..<DownlinkTrailer.tagByteCount]))
-        }
-        guard isAuthentic else { throw .notAuthentic }
+        let tag = try DownlinkTrailer.tag(mac, UnsafeRawBufferPointer(rebasing: datagram[..<count]), counter)
+        let carried = count + DownlinkTrailer.counterByteCount
+        // All of it is compared, wherever they differ.
+        let difference =
+            (tag.0 ^ datagram.loadUnaligned(fromByteOffset: carried, as: UInt64.self))
+            | UInt64(tag.1 ^ datagram.loadUnaligned(fromByteOffset: carried + 8, as: UInt32.self))
+        guard difference == 0 else { throw .notAuthentic }
         _ = window.accept(UInt64(counter))
         return count
     }

@@ -186,7 +186,8 @@ final class SimulatedWorld {
             case .stopMedia(let id, _): listeners.removeAll { $0 == id }
             case .forward(let packet, _, let talker): forward(packet, except: talker)
             case .answerRepair(let id, let bytes): sendAnswer(bytes, to: id)
-            case .note, .enrol: break
+            case .enrol: break  // Its roster is open.
+            case .note: break
             }
         }
         wakeRelay()

@@ -1,0 +1,81 @@
+// Counts what a relay's thread allocates while one member talks, in a process of its own, for the count stands in for malloc.
+//
+//   RelayProbe LISTENERS    prints "allocations=N packets=N out=N": by the relay's thread, packets that came, packets that went out
+import CAllocationCounter
+import CLinux
+import Cryptography
+import Glibc
+import Logging
+import MonotonicTime
+import Reactor
+import RelayClient
+import RelayProtocol
+import RelayServer
+import Synchronization
+
+/// Packets before the count, which fill pools; packets counted. Both together are over before the relay looks for silent
+/// listeners, which it does every second.
+private let warmUp = 20
+private let counted = 50
+
+private let listeners = CommandLine.arguments.dropFirst().first.flatMap { Int($0) } ?? 1
+private let quiet = Logger(label: "probe") { _ in SwiftLogNoOpLogHandler() }
+private let channel = RelayChannelConfiguration(
+    id: ChannelID(), name: DisplayName(cleaning: "Yard", fallback: "Yard"), token: InvitationToken())
+private let server = try RelayServer(
+    configuration: RelayServerConfiguration(
+        listenAddress: "127.0.0.1", listenPort: 0, identity: Identity(generating: "relay"), channels: [channel]),
+    logger: quiet)
+try await server.start()
+private let link = try await server.invitation(for: channel.id, host: "127.0.0.1")
+private let relayThread = try await server.loop.run { ptt_thread_id() }
+
+private let heard = Atomic<Int>(0)
+private let granted = Atomic<Bool>(false)
+private let loop = try EventLoop(name: "clients")
+private var clients: [RelayClient] = []
+for number in 0...listeners {
+    let name = DisplayName(cleaning: "Member \(number)", fallback: "Member")
+    let client = RelayClient(
+        invitation: link, identity: try Identity(generating: name.text), displayName: name, loop: loop, logger: quiet)
+    await client.setEventHandler { event in
+        if case .frame = event { heard.add(1, ordering: .relaxed) }
+    }
+    await client.join()
+    clients.append(client)
+}
+
+/// Waits without asking the relay, whose thread would allocate for the answer.
+private func wait(_ what: String, until condition: () async -> Bool) async throws {
+    let deadline = Instant.now + .seconds(60)
+    while await !condition() {
+        guard Instant.now < deadline else {
+            print("\(what) did not happen")
+            exit(1)
+        }
+        try await Task.sleep(for: .milliseconds(5))
+    }
+}
+
+try await wait("joining") { await server.memberCount(of: channel.id) == listeners + 1 }
+private let talker = clients[0]
+await talker.beginBurst(priority: 0)
+
+private func talk(_ packets: Int) async throws {
+    for _ in 0..<packets {
+        let frame = OutgoingFrame(payload: [UInt8](repeating: 1, count: 60), samples: 480, capturedAt: .now)
+        await talker.send(frame)
+        try await Task.sleep(for: .milliseconds(3))
+    }
+}
+
+try await talk(warmUp)
+try await wait("the beginning") { heard.load(ordering: .relaxed) >= warmUp * listeners }
+private let before = ptt_allocations(relayThread)
+private let heardBefore = heard.load(ordering: .relaxed)
+try await talk(counted)
+try await wait("the rest") { heard.load(ordering: .relaxed) >= heardBefore + counted * listeners }
+private let after = ptt_allocations(relayThread)
+print(
+    "allocations=\(after - before) packets=\(counted) out=\(heard.load(ordering: .relaxed) - heardBefore)")
+exit(0)
