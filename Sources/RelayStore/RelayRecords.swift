@@ -20,7 +20,7 @@ public struct InvitationTerms: Sendable, Hashable {
     public var expiresAt: Int64?
     /// How many devices may enrol with it; nil: any number.
     public var uses: Int?
-    /// How high its members' requests for the floor may reach, 0 to 255.
+    /// How high its members' requests for the floor may reach, 0 to 254.
     public var priority: UInt8
     /// Whether its members may not talk.
     public var isListenOnly: Bool

@@ -19,8 +19,8 @@ struct RunCommand: AsyncParsableCommand {
         commandName: "run", abstract: "Serve channels until stopped.",
         discussion: """
             The first start makes the relay's key and an invitation for each channel. Every start prints these standing invitations on \
-            standard output, then "ready". Whoever has one may join and talk; 'pttrelay invite' makes narrower ones. Without --channel and without channels in the configuration, \
-            the channels of the last start are served.
+            standard output, then "ready". Whoever has one may join and talk; 'pttrelay invite' makes narrower ones. Without --channel \
+            and without channels in the configuration, the channels of the last start are served.
             """)
 
     @OptionGroup var relay: RelayOptions
