@@ -76,6 +76,8 @@ public final class QUICEndpoint: @unchecked Sendable {
     private var dirty: [QUICConnection] = []
     private var eventful: [QUICConnection] = []
     private var inTurn = false
+    /// When the turn began in which what is told now came: before it was read, decrypted and waited for what came with it.
+    public private(set) var turnBegan = Instant.now
     private var turnTimer: EventLoop.Timer?
     private let timer: Int32
     private var timerWatch: EventLoop.Watch?
@@ -196,6 +198,7 @@ public final class QUICEndpoint: @unchecked Sendable {
     func turn(_ body: () -> Void) {
         guard !inTurn else { return body() }
         inTurn = true
+        turnBegan = .now
         body()
         var rounds = 0
         repeat {

@@ -21,6 +21,8 @@ struct RelayChannel: Sendable {
         var nextReminder: Instant?
         /// The request of which the log knows that it waits.
         var notedRequest: FloorRequestID?
+        /// The request that was granted last.
+        var grantedRequest: FloorRequestID?
         /// The last sign that it hears, or when the burst began.
         var reportedAt: Instant
         var isSilent = false
@@ -63,17 +65,28 @@ struct RelayChannel: Sendable {
     private(set) var nextReportCheck = Instant.zero
     /// Who was granted the floor, kept apart from `floor` to check it.
     var speakers: [Speaker] = []
+    /// For the operator.
+    var counters = RelayChannelCounters()
+    /// The rules that it is to have once nobody talks any more.
+    var newRules: FloorRules?
+    /// When the members may go, the last burst being over: set while they are to go.
+    var closesAt: Instant?
 
     init(
         configuration: RelayChannelConfiguration, mediaKey: MediaKey, timers: FloorControlStateMachine.Timers,
         store: BurstStore.Limits = .init()
     ) {
-        var store = store
-        store.bursts *= configuration.rules.talkersMaximum
-        self.store = BurstStore(limits: store)
+        self.store = Self.store(store, configuration.rules)
         self.configuration = configuration
         self.mediaKey = mediaKey
         floor = FloorControlStateMachine(timers: timers, rules: configuration.rules)
+    }
+
+    /// Each of those who may talk at once has as many bursts.
+    static func store(_ limits: BurstStore.Limits, _ rules: FloorRules) -> BurstStore {
+        var limits = limits
+        limits.bursts *= rules.talkersMaximum
+        return BurstStore(limits: limits)
     }
 
     var name: DisplayName { configuration.name }
@@ -94,6 +107,8 @@ struct RelayChannel: Sendable {
         floor = FloorControlStateMachine(timers: floor.timers, rules: floor.rules)
         speakers = []
         store.removeAll()
+        newRules = nil
+        closesAt = nil
     }
 
     func summary(of burst: FloorControlStateMachine.Summary, at now: Instant) -> RelayBurstSummary {

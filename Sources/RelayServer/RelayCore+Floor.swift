@@ -23,6 +23,7 @@ extension RelayCore {
             member.lastKeyID = request.keyID
             member.nextReminder = now + Self.reminderInterval
             channels[number].members[id] = member
+            guard !isDraining else { return deny(wish, .noResources, Self.goingDown, channel: number) }
             guard !member.isListenOnly else {
                 return deny(wish, .receiveOnly, "this member may only listen", channel: number)
             }
@@ -49,6 +50,7 @@ extension RelayCore {
             !channels[number].floor.waiting.contains(where: { $0.ssrc == member.ssrc })
         else { return [] }
         channels[number].members[id]?.nextReminder = now + Self.reminderInterval
+        channels[number].counters.count(.noPermission as FloorRevokeCause)
         let revoke = ServerMessage.FloorRevoke(
             requestID: member.lastRequestID, cause: .noPermission, phrase: "media without the floor")
         return [
@@ -59,11 +61,12 @@ extension RelayCore {
         ]
     }
 
-    private func deny(
+    mutating func deny(
         _ request: FloorControlStateMachine.Request, _ cause: FloorDenyCause, _ phrase: String,
         retryAfter: Duration = .zero, channel number: Int
     ) -> [Action] {
         guard let member = channels[number].member(of: request.ssrc) else { return [] }
+        channels[number].counters.count(cause)
         let message = ServerMessage.FloorDeny(
             requestID: request.requestID, cause: cause, phrase: phrase, retryAfter: retryAfter)
         return [
@@ -111,8 +114,11 @@ extension RelayCore {
         case .revoke(let request, let cause):
             return revoke(request, cause, channel: number)
         case .idle(let ssrc, let lastSequence, let summary):
-            let note = Action.note(.burstEnded(channel: name, channels[number].summary(of: summary, at: now)))
+            let burst = channels[number].summary(of: summary, at: now)
+            let note = Action.note(.burstEnded(channel: name, burst))
+            channels[number].counters.note(burst)
             channels[number].noteIdle(of: ssrc)
+            if channels[number].closesAt != nil { channels[number].closesAt = now + Self.farewellTime }
             if let id = channels[number].member(of: ssrc)?.connection {
                 channels[number].members[id]?.nextReminder = now + Self.reminderInterval
             }
@@ -131,6 +137,7 @@ extension RelayCore {
         let told = Action.send(.floorQueuePosition(place), to: [member.connection])
         guard member.notedRequest != request.requestID else { return [told] }
         channels[number].members[member.connection]?.notedRequest = request.requestID
+        channels[number].counters.queued += 1
         return [
             told,
             .note(
@@ -146,6 +153,11 @@ extension RelayCore {
         channels[number].noteSpeaker(request.ssrc)
         guard let member = channels[number].member(of: request.ssrc) else { return [] }
         channels[number].members[member.connection]?.nextReminder = nil
+        // Asked again, it is the same one.
+        if member.grantedRequest != request.requestID {
+            channels[number].members[member.connection]?.grantedRequest = request.requestID
+            channels[number].counters.grants += 1
+        }
         let granted = ServerMessage.FloorGranted(
             requestID: request.requestID, duration: talkTime, priority: request.priority)
         return [
@@ -155,7 +167,7 @@ extension RelayCore {
         ]
     }
 
-    private func revoke(
+    private mutating func revoke(
         _ request: FloorControlStateMachine.Request, _ cause: FloorControlStateMachine.RevokeCause,
         channel number: Int
     ) -> [Action] {
@@ -167,6 +179,7 @@ extension RelayCore {
             case .preempted: (.preempted, preemptionPhrase(channel: number))
             case .noPermission: (.noPermission, "this member may only listen")
             }
+        channels[number].counters.count(wireCause)
         return [
             .send(
                 .floorRevoke(.init(requestID: request.requestID, cause: wireCause, phrase: phrase)),

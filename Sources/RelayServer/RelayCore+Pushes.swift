@@ -5,7 +5,7 @@ import RelayProtocol
 extension RelayCore {
     /// A push came from outside.
     public mutating func push(_ request: PushRequest, at now: Instant) -> (PushVerdict, [Action]) {
-        guard !isShuttingDown else { return (.shutDown, []) }
+        guard !isShuttingDown, !isDraining else { return (.shutDown, []) }
         counters.pushesIn += 1
         let id = PushID(rawValue: UInt64.random(in: 0...UInt64.max, using: &random))
         let (verdict, actions) = pushes.push(request, id: id, at: now)

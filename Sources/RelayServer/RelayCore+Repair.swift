@@ -66,7 +66,9 @@ extension RelayCore {
     mutating func reported(
         _ report: ClientMessage.ReceptionReport, by id: ConnectionID, channel number: Int, at now: Instant
     ) -> [Action] {
-        channels[number].members[id]?.reception.note(report)
+        if let new = channels[number].members[id]?.reception.note(report) {
+            channels[number].counters.note(heard: new.received, lost: new.lost)
+        }
         let actions = channels[number].reported(id, number: number, at: now)
         guard let speaker = channels[number].speakers.firstIndex(where: { $0.ssrc == report.ssrc }),
             channels[number].speakers[speaker].loss.isDue(limits.listenerLossInterval, at: now),

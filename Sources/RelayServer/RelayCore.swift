@@ -41,10 +41,14 @@ public struct RelayCore: Sendable {
     var roster: RelayRoster
     /// Enrolments that wait for their answer.
     var enrolling = 0
-    private let timers: FloorControlStateMachine.Timers
+    let timers: FloorControlStateMachine.Timers
     var sources: Set<SSRC> = []
     var random: any RandomNumberGenerator & Sendable
     private(set) var isShuttingDown = false
+    /// Whether it goes down as soon as nobody talks any more.
+    public internal(set) var isDraining = false
+    /// Whether any channel has a `closesAt`.
+    var isClosingChannels = false
     let acceptsPushes: Bool
     var pushes: PushRegistry
 
@@ -87,6 +91,7 @@ public struct RelayCore: Sendable {
             if let due = channel.floor.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
             if let due = channel.store.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
         }
+        if isClosingChannels, let due = nextClosing, due < next ?? Instant(nanoseconds: .max) { next = due }
         // Looked for after every message: thousands may be joining, so they are not walked through.
         if !pending.isEmpty, let due = earliestPending, due < next ?? Instant(nanoseconds: .max) { next = due }
         return next
@@ -104,6 +109,11 @@ public struct RelayCore: Sendable {
 
     /// Takes an event and says what is to be done.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+        let actions = react(to: event, at: now)
+        return isClosingChannels ? actions + closeQuietChannels(at: now) : actions
+    }
+
+    private mutating func react(to event: Event, at now: Instant) -> [Action] {
         switch event {
         case .greeted(let id, let pin): return connected(id, pin, .greeting, at: now)
         case .connected(let id, let pin):
@@ -116,6 +126,10 @@ public struct RelayCore: Sendable {
         case .readmit(let member, let channel, let membership):
             return readmit(member, to: channel, as: membership, at: now)
         case .renewMediaKey(let channel): return renewMediaKey(of: channel, at: now)
+        case .setRules(let rules, let channel):
+            setRules(rules, of: channel, at: now)
+            return []
+        case .drain: return drain(at: now)
         case .shutDown: return shutDown()
         case .deadline: return deadline(at: now)
         }
@@ -126,8 +140,8 @@ public struct RelayCore: Sendable {
     private mutating func connected(
         _ id: ConnectionID, _ pin: PublicKeyPin, _ state: Connection.State, at now: Instant
     ) -> [Action] {
-        guard !isShuttingDown, connections.count < limits.connections else {
-            return [.close(id, .goingDown, isShuttingDown ? "the relay is going down" : "the relay is full")]
+        guard !isShuttingDown, !isDraining, connections.count < limits.connections else {
+            return [.close(id, .goingDown, isShuttingDown || isDraining ? Self.goingDown : "the relay is full")]
         }
         connections[id] = Connection(
             member: MemberID(pin), state: state, bucket: MessageBucket(limits: limits, at: now))
@@ -228,7 +242,7 @@ public struct RelayCore: Sendable {
         connections = [:]
         pending = [:]
         for number in channels.indices { channels[number].clear() }
-        return ids.map { .close($0, .goingDown, "the relay is going down") }
+        return ids.map { .close($0, .goingDown, Self.goingDown) }
     }
 
     private mutating func deadline(at now: Instant) -> [Action] {

@@ -36,6 +36,10 @@ extension RelayCore {
         case readmit(MemberID, to: ChannelID, as: RelayMembership)
         /// The channel gets a new media key.
         case renewMediaKey(ChannelID)
+        /// The channel gets other rules as soon as nobody talks on it.
+        case setRules(FloorRules, of: ChannelID)
+        /// The relay is to go down as soon as nobody talks any more.
+        case drain
         /// The relay is going down.
         case shutDown
         /// `nextDeadline` has come, or may have.

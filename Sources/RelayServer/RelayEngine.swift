@@ -12,6 +12,11 @@ final class RelayEngine: @unchecked Sendable {
     let endpoint: QUICEndpoint
     var core: RelayCore
     var milestoneHandler: (@Sendable (RelayMilestone, Instant) -> Void)?
+    /// Told when all have gone after `.drain`.
+    var drainedHandler: (@Sendable () -> Void)?
+    let startedAt = Instant.now
+    /// See `RelayStatistics.forwarding`.
+    var forwarding = LatencyHistogram()
 
     private let limits: RelayLimits
     private let enrol: (@Sendable (ConnectionID, RelayEnrolment) -> Void)?
@@ -35,22 +40,6 @@ final class RelayEngine: @unchecked Sendable {
         log = RelayLog(logger: logger)
     }
 
-    /// How the transport is set up for a relay.
-    static func transport(_ configuration: RelayServerConfiguration) -> QUICConfiguration {
-        var server = QUICServerOptions(keys: configuration.transportKeys.keys)
-        server.maximumConnections = configuration.limits.connections + configuration.limits.connections / 8
-        server.maximumConnectionsPerAddress = configuration.limits.connectionsPerAddress
-        server.handshakesPerSecond = configuration.limits.handshakesPerSecond
-        var transport = QUICConfiguration(
-            applicationProtocol: RelayProtocolLimits.applicationProtocol,
-            identity: QUICIdentity(
-                certificate: configuration.identity.certificateDER, privateKey: configuration.identity.privateKeyDER,
-                encoding: .der),
-            server: server)
-        transport.maximumPeerStreams = 1
-        return transport
-    }
-
     /// Tells members that the relay goes down, and closes the port.
     func shutDown() {
         timer?.timer.cancel()
@@ -67,6 +56,7 @@ final class RelayEngine: @unchecked Sendable {
         let now = Instant.now
         carryOut(core.handle(event, at: now), at: now)
         arm()
+        if core.isDrained { drainedHandler?() }
     }
 
     func push(_ request: PushRequest) -> PushVerdict {
@@ -173,7 +163,12 @@ final class RelayEngine: @unchecked Sendable {
                 for action in actions where action.isMediaSwitch { carryOut(action, at: now) }
                 forward(packet, channel: channel, except: peer.id)
                 for action in actions where !action.isMediaSwitch { carryOut(action, at: now) }
-                if let deadline = core.floorDeadline(channel: channel) { arm(deadline) }
+                if let deadline = core.floorDeadline(channel: channel) {
+                    arm(deadline)
+                } else {
+                    // The burst is over, which may let others go.
+                    arm()
+                }
             }
         }
     }
@@ -185,6 +180,7 @@ final class RelayEngine: @unchecked Sendable {
         let result = endpoint.fanOut(packet, to: group.recipients, except: place) { number, trailer in
             group.seal(packet, for: number, into: trailer)
         }
+        forwarding.count(.now - endpoint.turnBegan)
         core.counters.packetsOut += result.sent
         core.counters.packetsNotSent += result.failed
     }

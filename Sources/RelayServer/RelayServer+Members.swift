@@ -27,6 +27,16 @@ extension RelayServer {
     /// - Returns: Whether it is served so; false at the limit of channels, or when members are on it.
     public func serve(_ channel: RelayChannelConfiguration) -> Bool { engine?.core.serve(channel) ?? false }
 
+    /// Gives a channel other rules as soon as nobody talks on it; its members connect again then.
+    ///
+    /// - Returns: Whether they are others than before; nil when the channel is not served.
+    public func setRules(_ rules: FloorRules, of channel: ChannelID) -> Bool? {
+        guard let engine, let number = engine.core.channelNumbers[channel] else { return nil }
+        let isNew = engine.core.channels[number].configuration.rules != rules
+        engine.handle(.setRules(rules, of: channel))
+        return isNew
+    }
+
     /// The members that are connected to `channel`; nil when it is not served.
     public func connectedMembers(of channel: ChannelID) -> Set<MemberID>? { engine?.core.connectedMembers(of: channel) }
 }

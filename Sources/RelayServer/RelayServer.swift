@@ -79,6 +79,7 @@ public actor RelayServer {
     var engine: RelayEngine?
     private var milestoneHandler: (@Sendable (RelayMilestone, Instant) -> Void)?
     private var waiters: [CheckedContinuation<Void, Never>] = []
+    private var drains: [CheckedContinuation<Void, Never>] = []
     private var lastCounters = RelayCounters()
 
     /// A relay that does not listen yet.
@@ -132,6 +133,7 @@ public actor RelayServer {
         }
         let engine = RelayEngine(endpoint: endpoint, configuration: configuration, logger: logger)
         engine.milestoneHandler = milestoneHandler
+        engine.drainedHandler = { [weak self] in self?.assumeIsolated { $0.endDrains() } }
         endpoint.delegate = engine
         self.engine = engine
         logger.info(
@@ -172,9 +174,32 @@ public actor RelayServer {
             self.engine = nil
             logger.info("relay stopped")
         }
+        endDrains()
         let waiters = waiters
         self.waiters = []
         for waiter in waiters { waiter.resume() }
+    }
+
+    /// Ends it once nobody talks any more: newcomers are turned away, nobody is granted the floor, members of channels where nobody
+    /// talks are told at once to come back later, the others when the burst is over.
+    ///
+    /// - Parameter time: It ends after that at the latest, whoever talks.
+    public func drain(for time: Duration) async {
+        guard let engine else { return }
+        logger.info("relay goes down when nobody talks any more")
+        engine.handle(.drain)
+        if !engine.core.isDrained {
+            let timer = loop.schedule(after: time) { [weak self] in self?.assumeIsolated { $0.endDrains() } }
+            await withCheckedContinuation { drains.append($0) }
+            timer.cancel()
+        }
+        stop()
+    }
+
+    private func endDrains() {
+        let drains = drains
+        self.drains = []
+        for drain in drains { drain.resume() }
     }
 
     /// The link that lets somebody into `channel`; who has it may enter.
@@ -211,6 +236,12 @@ public actor RelayServer {
 
     /// The number of live push tokens.
     public var pushTokenCount: Int { engine?.core.pushTokenCount ?? 0 }
+
+    /// Everything that the operator is told; `nil` while it does not run.
+    public var statistics: RelayStatistics? { engine?.statistics }
+
+    /// Whether members can join: it runs and is not going down.
+    public var isServing: Bool { engine.map { !$0.core.isDraining } ?? false }
 
     /// What was counted since the start.
     public var counters: RelayCounters { engine?.core.counters ?? lastCounters }
