@@ -148,7 +148,7 @@ let package = Package(
                 "RelayServer", "RelayProtocol", "Cryptography", "MonotonicTime", hummingbird, hummingbirdHTTP2,
                 lifecycle,
                 log,
-            ] + nio),
+            ] + nio, resources: [.embedInCode("Page")]),
 
         // Floor 6: arguments, configuration, assembly.
         executable(

@@ -3,7 +3,6 @@ import HummingbirdCore
 import HummingbirdHTTP2
 import Logging
 import NIOCore
-import NIOPosix
 import NIOSSL
 import RelayServer
 import ServiceLifecycle
@@ -15,6 +14,7 @@ public struct PushEndpoint: Service {
     private let configuration: PushEndpointConfiguration
     private let logger: Logger
     private let channel: PatientChannel
+    private let clients: PushClients
     private let onListening: @Sendable (UInt16) async -> Void
 
     /// An endpoint that does not listen yet.
@@ -31,7 +31,10 @@ public struct PushEndpoint: Service {
         self.configuration = configuration
         self.logger = logger
         self.onListening = onListening
-        let responder = PushResponder(configuration: configuration, logger: logger, deliver: deliver)
+        let clients = PushClients(configuration.clients)
+        self.clients = clients
+        let responder = PushResponder(
+            configuration: configuration, clients: clients, logger: logger, deliver: deliver)
         let limits = configuration.limits
         do {
             var transport = HTTP2UpgradeChannel.Configuration(
@@ -73,39 +76,20 @@ public struct PushEndpoint: Service {
         return tls
     }
 
+    /// From the next request on these may push, and nobody else.
+    public func setClients(_ clients: [PushClient]) { self.clients.set(clients) }
+
     /// Takes pushes until the task is cancelled or the service group shuts down.
     ///
     /// - Throws: `PushEndpointError.listen`.
     public func run() async throws {
-        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-        var quiet = logger
-        // What the server says of itself is said better by the relay.
-        quiet.logLevel = max(.warning, logger.logLevel)
-        let listening = onListening
-        let server = Server(
-            childChannelSetup: channel,
-            configuration: ServerConfiguration(
-                address: .hostname(configuration.listenAddress, port: Int(configuration.listenPort)),
-                availableConnectionsDelegate: .maximum(configuration.limits.connections, logger: quiet)),
-            onServerRunning: { channel in
-                let port = channel.localAddress?.port.flatMap { UInt16(exactly: $0) } ?? 0
-                await listening(port)
-            }, eventLoopGroup: group, logger: quiet)
-        let result: Result<Void, any Error>
         do {
-            try await withTaskCancellationHandler {
-                try await server.run()
-            } onCancel: {
-                Task { try await server.shutdownGracefully() }
-            }
-            result = .success(())
-        } catch let error as IOError {
-            result = .failure(
-                PushEndpointError.listen("\(configuration.listenAddress) port \(configuration.listenPort)", "\(error)"))
-        } catch {
-            result = .failure(error)
+            try await HTTPListener.serve(
+                channel, address: configuration.listenAddress, port: configuration.listenPort,
+                connections: configuration.limits.connections, logger: logger, listening: onListening)
+        } catch let error as ListenFailure {
+            throw PushEndpointError.listen(
+                "\(configuration.listenAddress) port \(configuration.listenPort)", error.reason)
         }
-        try await group.shutdownGracefully()
-        try result.get()
     }
 }

@@ -15,7 +15,8 @@ struct PTTRelay: AsyncParsableCommand {
         version: version,
         subcommands: [
             RunCommand.self, InviteCommand.self, MembersCommand.self, RevokeCommand.self, ReadmitCommand.self,
-            ChannelsCommand.self, PushCertificateCommand.self, PushServerCertificateCommand.self,
+            ChannelsCommand.self, CheckCommand.self, OperatorTokenCommand.self, PushCertificateCommand.self,
+            PushServerCertificateCommand.self,
         ])
 }
 
@@ -43,8 +44,11 @@ struct RelayOptions: ParsableArguments {
     }
 
     /// The configuration file's settings, or the defaults without one.
-    func settings() throws -> RelaySettings {
-        guard let path = config ?? RelaySettings.defaultPath() else { return RelaySettings() }
+    func settings() throws -> RelaySettings { try Self.settings(at: config) }
+
+    /// The same for the file that `--config` names; nil: it names none.
+    static func settings(at path: String?) throws -> RelaySettings {
+        guard let path = path ?? RelaySettings.defaultPath() else { return RelaySettings() }
         return try RelaySettings.read(path: path)
     }
 

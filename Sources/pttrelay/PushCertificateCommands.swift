@@ -10,8 +10,8 @@ struct PushCertificateCommand: AsyncParsableCommand {
         commandName: "push-certificate", abstract: "Make a certificate for a program that sends pushes.",
         discussion: """
             Prints the certificate and its key as one PEM text, for curl's --cert, and on standard error the lines that let it \
-            push to the topics: add them to pttrelay.toml and restart the relay. Who has the PEM text may push: keep it secret. \
-            To take the right away, remove the lines and restart the relay.
+            push to the topics: add them to pttrelay.toml and reload the relay, or restart it when it took no pushes before. Who has the \
+            PEM text may push: keep it secret. To take the right away, remove the lines and reload the relay.
             """)
 
     @Argument(
@@ -39,7 +39,7 @@ struct PushCertificateCommand: AsyncParsableCommand {
         let list = topics.map { "\"\($0)\"" }.joined(separator: ", ")
         Console.complain(
             """
-            # Add to pttrelay.toml, and restart the relay:
+            # Add to pttrelay.toml, and 'systemctl reload pttrelay' (restart it when it took no pushes before):
 
             [[push.client]]
             pin = "\(Base64URL.encode(identity.pin.bytes))"

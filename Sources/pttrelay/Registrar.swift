@@ -19,6 +19,8 @@ actor Registrar {
     private let logger: Logger
     private let clock: @Sendable () -> Int64
     private var server: RelayServer?
+    /// What the configuration says of the floors, by the channels' names.
+    private var floors = Floors()
     /// The name and port in links.
     private var address: (host: String, port: UInt16)?
 
@@ -42,14 +44,26 @@ actor Registrar {
     deinit { loop.stop() }
 
     /// From now on the relay runs, and hears of what changes.
-    func attach(_ server: RelayServer, host: String, port: UInt16) throws {
+    func attach(_ server: RelayServer, host: String, port: UInt16, floors: Floors = Floors()) throws {
         self.server = server
+        self.floors = floors
         address = (host, port)
         try store.setLastStart(host: host, port: port)
     }
 
     /// The relay has ended.
     func detach() { server = nil }
+
+    /// The relay, if it runs; from now on it has these floors.
+    func runningServer(_ floors: Floors) -> RelayServer? {
+        self.floors = floors
+        return server
+    }
+
+    /// See `RelayState.channels(named:)`.
+    func servedChannels(named names: [String]) throws -> [RelayChannelConfiguration] {
+        try state.channels(named: names)
+    }
 
     // MARK: Enrolment
 
@@ -153,7 +167,9 @@ actor Registrar {
         }
         guard let name = DisplayName(text) else { throw RelayStateError.badChannelName(text) }
         let channel = try store.addChannel(name, isEndToEnd: true, isAdded: true, now: clock())
-        if let server, await !server.serve(channel.configuration(token: nil)) {
+        var configuration = channel.configuration(token: nil)
+        configuration.rules = floors.rules(of: channel.name)
+        if let server, await !server.serve(configuration) {
             throw RelayStateError(
                 description: "the channel is made, but the relay serves as many as it can; restart it with fewer others"
             )

@@ -1,5 +1,6 @@
 // pttrelay.toml: what it can say, and what holds when it says nothing.
 import Glibc
+import RelayHTTP
 import RelayProtocol
 import RelayServer
 import Settings
@@ -20,6 +21,13 @@ struct RelaySettings {
     var timers = FloorControlStateMachine.Timers()
     /// The endpoint for pushes; nil: there is none.
     var push: PushSettings?
+    /// Where the operator's page and metrics are; nil: nowhere.
+    var operatorListen: ListenAddress?
+    /// How long a relay that is to end waits for the end of what is said.
+    var drainTime = Self.standardDrainTime
+
+    /// See `drainTime`.
+    static let standardDrainTime: Duration = .seconds(10)
 
     /// The file that is read when none is named, if it is there.
     static func defaultPath() -> String? {
@@ -52,6 +60,8 @@ struct RelaySettings {
             result.host = relay.optional("host", .string(lengthMax: 253))
             result.state = relay.optional("state", .string)
             result.timers = FloorSettings.timers(relay)
+            result.drainTime = relay.value(
+                "drain-time", .duration(in: .zero ... .seconds(60)), default: standardDrainTime)
         }
         if let limits = root.table("limits") {
             result.limits.connections = limits.value(
@@ -61,14 +71,24 @@ struct RelaySettings {
             result.limits.membersPerChannel = limits.value(
                 "members-per-channel", .integer(in: 2...10_000), default: result.limits.membersPerChannel)
         }
-        result.channels = root.tables("channel", countMax: result.limits.channels).map { table in
+        for table in root.tables("channel", countMax: result.limits.channels) {
             let name = table.required("name", channelName)
+            if !name.isEmpty, result.floorRules[name] != nil {
+                table.problem("name", "is \"\(name)\" as that of an earlier channel", "give each channel one name")
+            }
             result.floorRules[name] = FloorSettings.rules(table)
-            return name
+            result.channels.append(name)
         }
         result.push = root.table("push").map(PushSettings.read)
+        result.operatorListen = root.table("operator").map {
+            ($0.optional("listen", listenAddress) ?? nil) ?? standardOperatorListen
+        }
         return result
     }
+
+    /// Only for this machine: there is no TLS.
+    static let standardOperatorListen = ListenAddress(
+        address: "127.0.0.1", port: OperatorEndpointConfiguration.defaultPort)
 
     static var listenAddress: SettingType<ListenAddress?> {
         SettingType<String>.string(lengthMax: 256).map(placeholder: nil) { text throws(SettingRefusal) in

@@ -2,6 +2,7 @@
 import Cryptography
 import Glibc
 import Logging
+import RelayHTTP
 import RelayProtocol
 import RelayServer
 import RelayStore
@@ -41,6 +42,7 @@ struct RelayState {
     private static let transportFile = "/transport.key"
     private static let channelsFile = "/channels.toml"
     private static let pushServerFile = "/push-server.pem"
+    private static let operatorTokenFile = "/operator.token"
 
     /// The state in `directory`, which is made when it is not there.
     ///
@@ -169,6 +171,26 @@ struct RelayState {
                     + "without 'certificate', and start it")
         }
         return identity
+    }
+
+    // MARK: Operator
+
+    /// What opens the operator's page: made once.
+    func operatorToken() throws -> OperatorToken {
+        if let token = try Self.existingOperatorToken(directory) { return token }
+        let token = OperatorToken()
+        try Self.write(Array((token.text + "\n").utf8), to: directory + Self.operatorTokenFile)
+        return token
+    }
+
+    /// The token that an earlier start made; nil: none.
+    static func existingOperatorToken(_ directory: String) throws -> OperatorToken? {
+        let path = directory + operatorTokenFile
+        guard access(path, F_OK) == 0 else { return nil }
+        guard let token = OperatorToken(String(decoding: try SettingsFile.contents(of: path), as: UTF8.self)) else {
+            throw RelayStateError(description: "\(path) is damaged; remove it, and the relay makes another")
+        }
+        return token
     }
 
     // MARK: Files

@@ -10,6 +10,7 @@ import RelayServer
 import RelayStore
 import ServiceLifecycle
 import Settings
+import Synchronization
 import Terminal
 import UnixSignals
 
@@ -48,13 +49,11 @@ struct RunCommand: AsyncParsableCommand {
         let level = logLevel
         LoggingSystem.bootstrap { LineLogHandler(label: $0, level: level) }
         let logger = Logger(label: "pttrelay")
-        let server: RelayServer
-        let links: [InvitationLink]
-        let endpoint: PushEndpointConfiguration?
-        let registrar: Registrar
-        let administration: AdministrationServer
+        // Trapped before anybody can know that the relay runs: it must not end it.
+        let hangUps = await UnixSignalsSequence(trapping: .sighup)
+        let parts: Parts
         do {
-            (server, links, endpoint, registrar, administration) = try await start(logger)
+            parts = try await start(logger)
         } catch let error as SettingsError {
             Console.complain("pttrelay: \(error)")
             throw configurationMistake
@@ -70,32 +69,58 @@ struct RunCommand: AsyncParsableCommand {
             Console.complain("pttrelay: \(error)")
             throw ExitCode.failure
         }
-        for link in links { Console.say(link.text) }
-        var services: [ServiceGroupConfiguration.ServiceConfiguration] = [
-            .init(service: RelayService(server: server), successTerminationBehavior: .gracefullyShutdownGroup)
-        ]
-        if let endpoint {
-            services.append(.init(service: try pushes(endpoint, to: server, logger)))
-        } else {
-            Console.say("ready")
+        for link in parts.links { Console.say(link.text) }
+        let readiness = Readiness(waitingFor: (parts.pushes == nil ? 0 : 1) + (parts.operatorPage == nil ? 0 : 1))
+        // They end in the reverse order: the operator sees that the relay waits for the end of what is said.
+        var services: [ServiceGroupConfiguration.ServiceConfiguration] = []
+        if let page = parts.operatorPage {
+            let endpoint = OperatorEndpoint(
+                configuration: page, source: .init(parts.server), logger: logger,
+                onListening: { port in
+                    logger.info("the operator's page is served", metadata: ["port": "\(port)"])
+                    readiness.listens()
+                })
+            services.append(.init(service: endpoint))
         }
+        let relayService = RelayService(server: parts.server, drainTime: parts.settings.drainTime)
+        services.append(.init(service: relayService, successTerminationBehavior: .gracefullyShutdownGroup))
+        let pushes = try parts.pushes.map { try self.pushes($0, to: parts.server, readiness, logger) }
+        if let pushes { services.append(.init(service: pushes)) }
+        let path = relay.config
+        let reloader = Reloader(
+            started: parts.settings, channels: channels, allHaveQueues: hasFloorQueue, registrar: parts.registrar,
+            pushes: pushes, logger: logger, read: { try RelayOptions.settings(at: path) })
+        services.append(.init(service: ReloadService(signals: hangUps, reloader: reloader)))
         let group = ServiceGroup(
             configuration: .init(
                 services: services, gracefulShutdownSignals: [.sigterm, .sigint],
                 logger: Logger(label: "pttrelay.services") { LineLogHandler(label: $0, level: .error) }))
         do {
             try await group.run()
-            await administration.stop()
-            await registrar.detach()
+            await parts.administration.stop()
+            await parts.registrar.detach()
         } catch let error as PushEndpointError {
+            Console.complain("pttrelay: \(error)")
+            throw ExitCode.failure
+        } catch let error as OperatorEndpointError {
             Console.complain("pttrelay: \(error)")
             throw ExitCode.failure
         }
     }
 
-    /// The endpoint as a service, which says "ready" once it listens.
+    /// A relay that has been started, and what it is to be started with it.
+    private struct Parts {
+        let settings: RelaySettings
+        let server: RelayServer
+        let links: [InvitationLink]
+        let pushes: PushEndpointConfiguration?
+        let operatorPage: OperatorEndpointConfiguration?
+        let registrar: Registrar
+        let administration: AdministrationServer
+    }
+
     private func pushes(
-        _ configuration: PushEndpointConfiguration, to server: RelayServer, _ logger: Logger
+        _ configuration: PushEndpointConfiguration, to server: RelayServer, _ readiness: Readiness, _ logger: Logger
     ) throws -> PushEndpoint {
         do {
             return try PushEndpoint(
@@ -103,7 +128,7 @@ struct RunCommand: AsyncParsableCommand {
                 onListening: { port in
                     logger.info(
                         "pushes are taken", metadata: ["port": "\(port)", "clients": "\(configuration.clients.count)"])
-                    Console.say("ready")
+                    readiness.listens()
                 }, deliver: { await server.push($0) })
         } catch {
             Console.complain("pttrelay: \(error)")
@@ -111,19 +136,13 @@ struct RunCommand: AsyncParsableCommand {
         }
     }
 
-    private func start(
-        _ logger: Logger
-    ) async throws -> (
-        RelayServer, [InvitationLink], PushEndpointConfiguration?, Registrar, AdministrationServer
-    ) {
+    private func start(_ logger: Logger) async throws -> Parts {
         let settings = try relay.settings()
         let directory = relay.stateDirectory(settings)
         let state = try RelayState.open(directory, logger: logger)
         var channels = try state.channels(named: self.channels + settings.channels)
-        for index in channels.indices {
-            if let rules = settings.floorRules[channels[index].name.text] { channels[index].rules = rules }
-            if hasFloorQueue { channels[index].hasFloorQueue = true }
-        }
+        let floors = Floors(rules: settings.floorRules, allHaveQueues: hasFloorQueue)
+        for index in channels.indices { channels[index].rules = floors.rules(of: channels[index].name) }
         let listen = listen ?? settings.listen ?? ListenAddress.standard
         var configuration = RelayServerConfiguration(
             listenAddress: listen.address, listenPort: listen.port, identity: state.identity, channels: channels,
@@ -137,24 +156,59 @@ struct RunCommand: AsyncParsableCommand {
         let server = try RelayServer(configuration: configuration, logger: logger)
         let port = try await server.start()
         let host = relay.host ?? settings.host ?? listen.invitationHost
-        try await registrar.attach(server, host: host, port: port)
+        try await registrar.attach(server, host: host, port: port, floors: floors)
         let links = try channels.compactMap { try state.standingInvitation($0, host: host, port: port) }
         let administration = try await AdministrationServer(directory: directory, registrar: registrar, logger: logger)
-        let endpoint = try settings.push?.endpoint(state, logger: logger)
-        return (server, links, endpoint, registrar, administration)
+        return Parts(
+            settings: settings, server: server, links: links,
+            pushes: try settings.push?.endpoint(state, logger: logger),
+            operatorPage: try settings.operatorListen.map { try page($0, state, logger) }, registrar: registrar,
+            administration: administration)
+    }
+
+    private func page(
+        _ listen: ListenAddress, _ state: RelayState, _ logger: Logger
+    ) throws -> OperatorEndpointConfiguration {
+        if !listen.isLoopback {
+            logger.warning(
+                "the operator's page has no TLS, and is not for this machine only: who is in between reads its token",
+                metadata: ["address": "\(listen.text)"])
+        }
+        return OperatorEndpointConfiguration(
+            listenAddress: listen.address, listenPort: listen.port, token: try state.operatorToken(),
+            version: PTTRelay.version)
+    }
+}
+
+/// Says "ready" once everything listens.
+private final class Readiness: Sendable {
+    private let missing: Mutex<Int>
+
+    init(waitingFor count: Int) {
+        missing = Mutex(count)
+        if count == 0 { Console.say("ready") }
+    }
+
+    /// One more does.
+    func listens() {
+        let isReady = missing.withLock { count in
+            count -= 1
+            return count == 0
+        }
+        if isReady { Console.say("ready") }
     }
 }
 
 /// The relay in the form of the service group.
 private struct RelayService: Service {
     let server: RelayServer
+    let drainTime: Duration
 
     func run() async throws {
         try await withGracefulShutdownHandler {
             try await server.run()
         } onGracefulShutdown: {
-            // Told now, so that members hear it before the process ends.
-            Task { await server.stop() }
+            Task { await server.drain(for: drainTime) }
         }
     }
 }

@@ -23,6 +23,7 @@ final class StateFolder: Sendable {
     deinit {
         for name in [
             "identity.pem", "transport.key", "relay.sqlite", "relay.sqlite-wal", "relay.sqlite-shm", "control",
+            "operator.token",
             "channels.toml", "channels.toml.taken-over",
         ] { unlink(path + "/" + name) }
         rmdir(path)
@@ -32,7 +33,7 @@ final class StateFolder: Sendable {
 private func quiet(_ label: String) -> Logger { Logger(label: label) { _ in SwiftLogNoOpLogHandler() } }
 
 /// A relay as `pttrelay run` puts it together, with the channel "Team".
-private enum RunningRelay {
+enum RunningRelay {
     static func start(_ folder: StateFolder, clock: @escaping @Sendable () -> Int64) async throws -> Parts {
         let state = try RelayState.open(folder.path, logger: quiet("state"))
         let channels = try state.channels(named: ["Team"])

@@ -1,0 +1,179 @@
+// What an operator does to a relay: checks its configuration, reloads it, asks for its token.
+import Cryptography
+import Glibc
+import Logging
+import RelayHTTP
+import RelayProtocol
+import RelayServer
+import Settings
+import Synchronization
+import Testing
+
+@testable import pttrelay
+
+@Suite struct OperationTests {
+    private func read(_ text: String) throws(SettingsError) -> RelaySettings {
+        try SettingsFile.read(text: text, file: "pttrelay.toml", RelaySettings.read)
+    }
+
+    // MARK: Configuration
+
+    @Test func `the operator's page is off unless it is asked for, and is for this machine then`() throws {
+        #expect(try read("").operatorListen == nil)
+        let standard = try #require(try read("[operator]").operatorListen)
+        #expect(standard == ListenAddress(address: "127.0.0.1", port: 9_464))
+        #expect(standard.isLoopback)
+        let other = try #require(try read("[operator]\nlisten = \"[::]:80\"").operatorListen)
+        #expect(!other.isLoopback && other.text == "[::]:80")
+    }
+
+    @Test func `how long an end may take is said in seconds`() throws {
+        #expect(try read("").drainTime == .seconds(10))
+        #expect(try read("[relay]\ndrain-time = \"0s\"").drainTime == .zero)
+        #expect(throws: SettingsError.self) { _ = try read("[relay]\ndrain-time = \"2min\"") }
+    }
+
+    @Test func `a channel that is there twice is a mistake`() throws {
+        let error = #expect(throws: SettingsError.self) {
+            _ = try read("[[channel]]\nname = \"A\"\n[[channel]]\nname = \"A\"\nqueue = true")
+        }
+        #expect(error?.problems.map(\.description).joined().contains("earlier channel") == true)
+    }
+
+    @Test func `check says what a configuration comes to`() throws {
+        let settings = try read(
+            """
+            [relay]
+            listen = "192.0.2.1:4433"
+            host = "relay.example"
+            [[channel]]
+            name = "Yard"
+            queue = true
+            [[channel]]
+            name = "Gate"
+            mode = "cut-in"
+            preemption-step = 5
+            [push]
+            [operator]
+            listen = "0.0.0.0:9464"
+            """)
+        let lines = CheckCommand.summary(settings, state: "/var/lib/pttrelay")
+        #expect(lines.contains("listens on UDP 192.0.2.1:4433, in links as relay.example"))
+        #expect(lines.contains("serves 'Yard': half-duplex, with a queue, only an emergency takes the floor"))
+        #expect(lines.contains("serves 'Gate': cut-in, a priority higher by 5 takes the floor"))
+        #expect(lines.contains { $0.hasPrefix("warning: nobody may push") })
+        #expect(lines.contains { $0.hasPrefix("warning: the operator's page has no TLS") })
+        #expect(CheckCommand.summary(RelaySettings(), state: "/s").allSatisfy { !$0.hasPrefix("warning") })
+    }
+
+    @Test func `check finds a certificate that is none`() throws {
+        let folder = try StateFolder()
+        let path = folder.path + "/identity.pem"
+        let file = try #require(fopen(path, "w"))
+        fputs("no certificate\n", file)
+        fclose(file)
+        let settings = try read("[push]\ncertificate = \"\(path)\"\nkey = \"\(path)\"")
+        #expect(throws: PushEndpointError.self) { try CheckCommand.checkPushes(settings) }
+        let missing = try read("[push]\ncertificate = \"\(path)\"\nkey = \"\(path).none\"")
+        #expect(throws: SettingsError.self) { try CheckCommand.checkPushes(missing) }
+    }
+
+    // MARK: The token
+
+    @Test func `the token is made once, and a damaged one is told`() throws {
+        let folder = try StateFolder()
+        let quiet = Logger(label: "state") { _ in SwiftLogNoOpLogHandler() }
+        #expect(try RelayState.existingOperatorToken(folder.path) == nil)
+        let token = try RelayState.open(folder.path, logger: quiet).operatorToken()
+        #expect(try RelayState.open(folder.path, logger: quiet).operatorToken() == token)
+        #expect(try RelayState.existingOperatorToken(folder.path) == token)
+        var status = stat()
+        #expect(stat(folder.path + "/operator.token", &status) == 0 && status.st_mode & 0o777 == 0o600)
+        let file = try #require(fopen(folder.path + "/operator.token", "w"))
+        fputs("?\n", file)
+        fclose(file)
+        #expect(throws: RelayStateError.self) { _ = try RelayState.existingOperatorToken(folder.path) }
+    }
+
+    // MARK: Reload
+
+    @Test func `a reload serves new channels, changes rules, and takes nothing over from a file with a mistake`()
+        async throws
+    {
+        let relay = try await RunningRelay.start(try StateFolder()) { 1_000 }
+        let text = Mutex("")
+        let lines = Lines()
+        func make(_ started: RelaySettings) -> Reloader {
+            Reloader(
+                started: started, channels: ["Team"], allHaveQueues: false, registrar: relay.registrar, pushes: nil,
+                logger: Logger(label: "reload") { _ in lines },
+                read: {
+                    try SettingsFile.read(text: text.withLock { $0 }, file: "pttrelay.toml", RelaySettings.read)
+                })
+        }
+        let reloader = make(RelaySettings())
+        await reloader.reload()
+        #expect(await relay.server.statistics?.channels.map(\.name.text) == ["Team"])
+
+        text.withLock {
+            $0 = "[[channel]]\nname = \"Yard\"\nmode = \"cut-in\"\n[[channel]]\nname = \"Team\"\nqueue = true"
+        }
+        await reloader.reload()
+        #expect(await relay.server.statistics?.channels.map(\.name.text) == ["Team", "Yard"])
+        #expect(lines.all.contains { $0.contains("the rules of 'Team' change") })
+        #expect(lines.all.contains { $0.contains("'Yard' is served now") })
+        guard case .invitation = try await relay.ask(.invite(channel: "Yard", terms: nil, key: nil)) else {
+            return #expect(Bool(false), "no link to the new channel")
+        }
+
+        lines.clear()
+        text.withLock { $0 = "[[channel]]\nname = \"Gate\"\nmode = \"loud\"" }
+        await reloader.reload()
+        #expect(await relay.server.statistics?.channels.map(\.name.text) == ["Team", "Yard"])
+        #expect(lines.all.contains { $0.contains("is not taken over") })
+
+        lines.clear()
+        text.withLock { $0 = "[limits]\nconnections = 7\n[operator]" }
+        await reloader.reload()
+        #expect(lines.all.contains { $0.contains("[limits]") && $0.contains("started again") })
+        #expect(lines.all.contains { $0.contains("[operator]") })
+        #expect(lines.all.contains { $0.contains("'Yard' is served until") })
+        await relay.stop()
+    }
+
+    @Test func `what needs a restart is told by its name`() throws {
+        let old = try read("[push]\nlisten = \"127.0.0.1:1\"")
+        #expect(Reloader.needRestart(old, old).isEmpty)
+        let new = try read(
+            "[relay]\nlisten = \"127.0.0.1:2\"\nhost = \"a\"\nstate = \"/s\"\ndrain-time = \"1s\"\nretry-after = \"1s\"\n"
+                + "[limits]\nconnections = 9\n[operator]\n[push]\nlisten = \"127.0.0.1:3\"")
+        #expect(
+            Reloader.needRestart(old, new) == [
+                "[relay] listen", "[relay] host", "[relay] state", "the time limits in [relay]", "[relay] drain-time",
+                "[limits]", "[operator]", "[push] listen",
+            ])
+        #expect(Reloader.needRestart(old, RelaySettings()) == ["[push]"])
+    }
+}
+
+/// Keeps what is logged.
+private final class Lines: LogHandler, Sendable {
+    private let kept = Mutex<[String]>([])
+
+    var all: [String] { kept.withLock { $0 } }
+    func clear() { kept.withLock { $0 = [] } }
+
+    var metadata: Logger.Metadata {
+        get { [:] }
+        set {}
+    }
+    var logLevel: Logger.Level {
+        get { .trace }
+        set {}
+    }
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { nil }
+        set {}
+    }
+    func log(event: LogEvent) { kept.withLock { $0.append("\(event.message)") } }
+}
