@@ -27,8 +27,13 @@ extension RelayClientCore {
             return []
         case .floorQueuePosition(let place):
             return speak(.queued(place.requestID, position: place.position), at: now)
+        case .floorRules(let rules):
+            floor?.change(to: rules)
+            // What was told before of the floor does not hold for either.
+            let outlook = floor?.outlook.map { Action.tell(.floorOutlook($0)) }
+            return [.tell(.floorQueueOffered(rules.hasQueue))] + (outlook.map { [$0] } ?? [])
         case .listenerLoss(let percent): return [.tell(.listenerLoss(percent: percent))]
-        case .welcome, .pushWelcome, .joinRefused, .pushRegistered, .pushRefused, .push:
+        case .welcome, .pushWelcome, .joinRefused, .pushRegistered, .pushRefused, .push, .successor:
             return unexpected("a second answer to the join", at: now)
         }
     }

@@ -159,6 +159,10 @@ public enum ServerMessage: Sendable, Hashable {
     case floorQueuePosition(FloorQueuePosition)
     /// How much of your burst the listener with the worst reception is missing, in percent.
     case listenerLoss(percent: Int)
+    /// The relay is going down: join there, where a relay of the same key is, when the connection has ended.
+    case successor(RelayPlace)
+    /// What was told of the floor has changed.
+    case floorRules(FloorRules)
 
     /// The answer to a join that succeeded.
     public struct Welcome: Sendable, Hashable {

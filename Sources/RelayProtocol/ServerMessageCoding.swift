@@ -51,6 +51,8 @@ extension ServerMessage {
             self = .listenerLoss(
                 percent: try valid(
                     (0...100).contains(loss.percent) ? Int(loss.percent) : nil, "percent", "is above 100"))
+        case .successor(let place): self = .successor(try RelayPlace(place))
+        case .floorRules(let rules): self = .floorRules(try FloorRules(rules))
         case nil: throw .unknownKind
         }
     }
@@ -92,6 +94,8 @@ extension ServerMessage {
         case .push(let push): wire.push = push.wire
         case .floorQueuePosition(let position): wire.floorQueuePosition = position.wire
         case .listenerLoss(let percent): wire.listenerLoss.percent = UInt32(min(max(0, percent), 100))
+        case .successor(let place): wire.successor = place.wire
+        case .floorRules(let rules): wire.floorRules = rules.wire
         }
         return wire
     }

@@ -49,7 +49,7 @@ public struct BurstStore: Sendable {
     }
 
     /// The limits in force.
-    public let limits: Limits
+    public internal(set) var limits: Limits
     /// What is kept, oldest first.
     public private(set) var bursts: [Burst] = []
     private var packetCount = 0

@@ -67,8 +67,6 @@ struct RelayChannel: Sendable {
     var speakers: [Speaker] = []
     /// For the operator.
     var counters = RelayChannelCounters()
-    /// The rules that it is to have once nobody talks any more.
-    var newRules: FloorRules?
     /// When the members may go, the last burst being over: set while they are to go.
     var closesAt: Instant?
 
@@ -76,17 +74,23 @@ struct RelayChannel: Sendable {
         configuration: RelayChannelConfiguration, mediaKey: MediaKey, timers: FloorControlStateMachine.Timers,
         store: BurstStore.Limits = .init()
     ) {
-        self.store = Self.store(store, configuration.rules)
+        self.store = BurstStore(limits: Self.limits(store, configuration.rules))
         self.configuration = configuration
         self.mediaKey = mediaKey
         floor = FloorControlStateMachine(timers: timers, rules: configuration.rules)
     }
 
     /// Each of those who may talk at once has as many bursts.
-    static func store(_ limits: BurstStore.Limits, _ rules: FloorRules) -> BurstStore {
+    private static func limits(_ limits: BurstStore.Limits, _ rules: FloorRules) -> BurstStore.Limits {
         var limits = limits
         limits.bursts *= rules.talkersMaximum
-        return BurstStore(limits: limits)
+        return limits
+    }
+
+    /// The floor's rules are these from now on.
+    mutating func adopt(_ rules: FloorRules, store limits: BurstStore.Limits) {
+        configuration.rules = rules
+        store.limits = Self.limits(limits, rules)
     }
 
     var name: DisplayName { configuration.name }
@@ -107,7 +111,6 @@ struct RelayChannel: Sendable {
         floor = FloorControlStateMachine(timers: floor.timers, rules: floor.rules)
         speakers = []
         store.removeAll()
-        newRules = nil
         closesAt = nil
     }
 

@@ -70,6 +70,7 @@ struct FloorModel {
                 #expect(burst != nil && summary.request.ssrc == ssrc, "a burst ends that was not granted")
                 #expect((last == nil) == (burst?.forwarded.isEmpty ?? false))
                 ended += 1
+            case .rules: Issue.record("other rules without a wish for them")
             }
         }
     }
