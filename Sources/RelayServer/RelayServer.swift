@@ -148,6 +148,11 @@ public actor RelayServer {
     /// Runs until the task is cancelled or `stop` is called; starts before, unless `start` was called.
     public func run() async throws {
         if engine == nil { try start() }
+        await untilStopped()
+    }
+
+    /// Waits until `stop` or `drain` has ended it, or until the task is cancelled, which ends it; not at all when it does not run.
+    public func untilStopped() async {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 if engine == nil || Task.isCancelled {

@@ -52,6 +52,9 @@ struct CheckCommand: AsyncParsableCommand {
             "listens on UDP \(listen.text), in links as \(settings.host ?? listen.invitationHost)",
             "keeps its state in \(state)",
         ]
+        if let successor = settings.ending.successor {
+            lines.append("sends its members to \(successor) when it ends: a relay with the same state has to be there then")
+        }
         lines += settings.channels.map { "serves '\($0)': \(floor(settings.floorRules[$0] ?? FloorRules()))" }
         if settings.channels.isEmpty { lines.append("serves the channels of its last start, or of the command line") }
         if let push = settings.push {
