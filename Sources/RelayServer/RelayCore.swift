@@ -41,7 +41,7 @@ public struct RelayCore: Sendable {
     var roster: RelayRoster
     /// Enrolments that wait for their answer.
     var enrolling = 0
-    let timers: FloorControlStateMachine.Timers
+    private let timers: FloorControlStateMachine.Timers
     var sources: Set<SSRC> = []
     var random: any RandomNumberGenerator & Sendable
     private(set) var isShuttingDown = false
