@@ -196,7 +196,7 @@ public actor RelayServer {
         guard let engine else { return }
         logger.info(
             "relay goes down when nobody talks any more",
-            metadata: successor.map { ["successor": "\($0)"] } ?? [:])
+            metadata: successor.map { ["successor": "\($0)"] })
         engine.handle(.drain(to: successor))
         if !engine.core.isDrained {
             let timer = loop.schedule(after: time) { [weak self] in self?.assumeIsolated { $0.endDrains() } }

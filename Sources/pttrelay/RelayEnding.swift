@@ -28,8 +28,8 @@ struct RelayService: Service {
     let server: RelayServer
     let ending: CurrentEnding
 
-    func run() async throws {
-        try await withGracefulShutdownHandler {
+    func run() async {
+        await withGracefulShutdownHandler {
             // It was started before, and may have been told to end since.
             await server.untilStopped()
         } onGracefulShutdown: {
