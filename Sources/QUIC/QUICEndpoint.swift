@@ -64,7 +64,6 @@ public final class QUICEndpoint: @unchecked Sendable {
     let credentials: TLSCredentials
     let sender = PacketSender()
     let receiver = PacketReceiver()
-    let replayGuard = ReplayGuard()
     /// Counts changes of where connections' foreign packets go.
     private var paths: UInt64 = 0
     var sockets: [UDPSocket] = []
@@ -85,7 +84,7 @@ public final class QUICEndpoint: @unchecked Sendable {
     let localSecret: [UInt8]
     var resetBudget = RateLimit(perSecond: 100)
     /// Who may begin a connection; a client takes none.
-    var admission: Admission
+    let admission: QUICServerGroup
 
     /// An endpoint on `address`, bound and listening from now on. Called on the loop.
     ///
@@ -106,7 +105,8 @@ public final class QUICEndpoint: @unchecked Sendable {
         self.configuration = configuration
         self.logger = logger
         self.reusePort = reusePort
-        admission = Admission(configuration.server ?? QUICServerOptions(keys: .generate()))
+        admission =
+            configuration.server?.group ?? QUICServerGroup(configuration.server ?? QUICServerOptions(keys: .generate()))
         credentials = try TLSCredentials(identity: configuration.identity)
         localSecret = configuration.server?.keys.tokenKey ?? ServerKeys.generate().tokenKey
         timer = timerfd_create(CLOCK_MONOTONIC, Int32(TFD_NONBLOCK) | Int32(TFD_CLOEXEC))
