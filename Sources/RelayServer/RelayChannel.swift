@@ -11,6 +11,8 @@ struct RelayChannel: Sendable {
         let name: DisplayName
         let ssrc: SSRC
         let downlinkKey: DownlinkKey
+        /// How the others are told of it, as that goes on a control stream: made once, and not for each of them.
+        let announcement: [UInt8]
         /// Whom it comes before when it asks for the floor: 255 before everyone, from its invitation.
         var priority: UInt8 = 0
         /// Whether it may not talk, from its invitation.
@@ -42,6 +44,7 @@ struct RelayChannel: Sendable {
             self.ssrc = ssrc
             self.downlinkKey = downlinkKey
             self.reportedAt = reportedAt
+            announcement = ServerMessage.memberJoined(.init(id: id, displayName: name, ssrc: ssrc)).framed()
         }
 
         var asMessage: ServerMessage.Member { .init(id: id, displayName: name, ssrc: ssrc) }
@@ -62,6 +65,8 @@ struct RelayChannel: Sendable {
     var pushConnectionOfMember: [MemberID: ConnectionID] = [:]
     /// What was said last.
     var store: BurstStore
+    /// Who came and went, and is not told of yet.
+    var news = RosterNews()
     private(set) var nextReportCheck = Instant.zero
     /// Who was granted the floor, kept apart from `floor` to check it.
     var speakers: [Speaker] = []
@@ -107,6 +112,7 @@ struct RelayChannel: Sendable {
         floor = FloorControlStateMachine(timers: floor.timers, rules: floor.rules)
         speakers = []
         store.removeAll()
+        news = RosterNews()
         newRules = nil
         closesAt = nil
     }

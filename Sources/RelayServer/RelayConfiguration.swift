@@ -65,6 +65,10 @@ public struct RelayLimits: Sendable, Hashable {
     public var datagramBytes = 1_160
     /// Bytes of control messages that may wait for one connection to take them.
     public var controlBacklogBytes = 256 * 1_024
+    /// The same on a channel with so many members that a newcomer is told more of them.
+    var controlBacklog: Int { max(controlBacklogBytes, membersPerChannel * Self.announcementBytes) }
+    /// Of a member, in the message that tells of it: its identifier, its name, its source and all lengths.
+    private static let announcementBytes = 192
     /// Requests for lost packets that a member may send at once, and each second in the long run.
     public var repairBurst = 16
     /// See `repairBurst`.

@@ -91,6 +91,7 @@ extension RelayChannel {
         members = [:]
         connectionOfMember = [:]
         speakers = []
+        news = RosterNews()
         floor = FloorControlStateMachine(timers: timers, rules: configuration.rules)
         store = Self.store(limits, configuration.rules)
     }

@@ -95,7 +95,9 @@ extension RelayCore {
             guard !others.isEmpty else { return [] }
             let taken = ServerMessage.FloorTaken(
                 talker: member.id, ssrc: request.ssrc, keyID: request.keyID, priority: request.priority)
-            return [.send(.floorTaken(taken), to: others)]
+            // Its name comes before its voice.
+            let news = channels[number].news.concerns(member.id) ? tellNews(channel: number, at: now) : []
+            return news + [.send(.floorTaken(taken), to: others)]
         case .deny(let request, let holder):
             let talker = channels[number].member(of: holder)?.name.text ?? "another member"
             let isFull = channels[number].floor.rules.talkersMaximum > 1

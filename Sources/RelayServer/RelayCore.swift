@@ -90,6 +90,7 @@ public struct RelayCore: Sendable {
         for channel in channels {
             if let due = channel.floor.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
             if let due = channel.store.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
+            if let due = channel.news.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
         }
         if isClosingChannels, let due = nextClosing, due < next ?? Instant(nanoseconds: .max) { next = due }
         // Looked for after every message: thousands may be joining, so they are not walked through.
@@ -220,8 +221,7 @@ public struct RelayCore: Sendable {
         guard case .member(let number) = connection.state else { return [] }
         guard let member = channels[number].members[id] else { return [] }
         var actions = takeOut(member, channel: number, at: now)
-        let others = channels[number].everyone
-        if !others.isEmpty { actions.append(.send(.memberLeft(member.id), to: others)) }
+        actions += announce(.memberLeft(member.id), of: member.id, besides: id, channel: number, at: now)
         actions.append(.note(.memberLeft(channel: channels[number].name, member: member.id)))
         return actions
     }
@@ -252,6 +252,9 @@ public struct RelayCore: Sendable {
                 actions += apply(.deadline, channel: number, at: now)
             }
             channels[number].store.expire(at: now)
+            if let due = channels[number].news.nextDeadline, due <= now {
+                actions += tellNews(channel: number, at: now)
+            }
         }
         for id in pending.filter({ $0.value <= now }).keys.sorted() {
             if connections[id]?.state == .refused {

@@ -50,6 +50,8 @@ extension RelayCore {
     public enum Action: Sendable, Equatable {
         /// Send a control message to each of the connections.
         case send(ServerMessage, to: [ConnectionID])
+        /// Send control messages, to some of the connections without the first ones.
+        case sendSeries(MessageSeries, to: [MessageSeries.Recipient])
         /// Close a connection; `disconnected` need not follow.
         case close(ConnectionID, RelayCloseCode, String)
         /// See whether the invitation makes the client a member, write it down, and answer with `Event.enrolled`.

@@ -26,7 +26,7 @@ public struct RelayCounters: Sendable, Equatable {
     public internal(set) var packetsForwarded = 0
     /// Media packets handed to the kernel, counted for each listener.
     public internal(set) var packetsOut = 0
-    /// Media packets that the kernel did not take at once, for one listener each.
+    /// Media packets that the kernel did not take at once, for one listener each, and those that a busy worker had no time for.
     public internal(set) var packetsNotSent = 0
     /// Packets on the media port that are neither QUIC nor expected.
     public internal(set) var strayPackets = 0
