@@ -114,7 +114,7 @@ extension QUICEndpoint {
         case .unproven: break
         case .forged: return sendInvalidToken(header, packet, on: socket)
         }
-        switch admission.judge(address, isProven: isProven, at: .now) {
+        switch admission.admit(address, isProven: isProven, at: .now) {
         case .admitted: break
         case .mustProveAddress: return sendRetry(header, packet, options, on: socket)
         case .refused:
@@ -128,11 +128,11 @@ extension QUICEndpoint {
         } catch {
             logger.error("cannot accept a connection", metadata: ["error": "\(error)", "peer": "\(address)"])
             for id in connection.ids { routes[id] = nil }
+            admission.ended(address, wasComplete: false)
             return
         }
         if let id = ConnectionID(header.dcid) { connection.register(id) }
         connection.admittedFrom = address
-        admission.began(address)
         adopt(connection)
         connection.receive(packet, on: socket)
     }

@@ -11,13 +11,14 @@ public final class QUICServerGroup: Sendable {
     /// For endpoints with these options.
     public init(_ options: QUICServerOptions) { admission = Mutex(Admission(options)) }
 
-    /// See `Admission.judge`. Until `began`, others may be admitted by it too: one for each endpoint.
-    func judge(_ address: SocketAddress, isProven: Bool, at now: Instant) -> Admission.Verdict {
-        admission.withLock { $0.judge(address, isProven: isProven, at: now) }
+    /// Whether one more may begin (`Admission.judge`); if so, it has begun.
+    func admit(_ address: SocketAddress, isProven: Bool, at now: Instant) -> Admission.Verdict {
+        admission.withLock { admission in
+            let verdict = admission.judge(address, isProven: isProven, at: now)
+            if verdict == .admitted { admission.began(address) }
+            return verdict
+        }
     }
-
-    /// See `Admission.began`.
-    func began(_ address: SocketAddress) { admission.withLock { $0.began(address) } }
 
     /// See `Admission.completed`.
     func completed(_ address: SocketAddress) { admission.withLock { $0.completed(address) } }

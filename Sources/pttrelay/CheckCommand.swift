@@ -51,6 +51,7 @@ struct CheckCommand: AsyncParsableCommand {
         var lines = [
             "listens on UDP \(listen.text), in links as \(settings.host ?? listen.invitationHost)",
             "keeps its state in \(state)",
+            settings.workers == 1 ? "works on one thread" : "works on \(settings.workers) threads",
         ]
         lines += settings.channels.map { "serves '\($0)': \(floor(settings.floorRules[$0] ?? FloorRules()))" }
         if settings.channels.isEmpty { lines.append("serves the channels of its last start, or of the command line") }

@@ -26,6 +26,12 @@ struct RelaySettings {
     /// How long a relay that is to end waits for the end of what is said.
     var drainTime = Self.standardDrainTime
 
+    /// Threads that have a share of the connections each.
+    var workers = Self.standardWorkers
+
+    /// As many as suit this machine.
+    static let standardWorkers = RelayServerConfiguration.workers(forProcessors: sysconf(Int32(_SC_NPROCESSORS_ONLN)))
+
     /// See `drainTime`.
     static let standardDrainTime: Duration = .seconds(10)
 
@@ -62,6 +68,8 @@ struct RelaySettings {
             result.timers = FloorSettings.timers(relay)
             result.drainTime = relay.value(
                 "drain-time", .duration(in: .zero ... .seconds(60)), default: standardDrainTime)
+            result.workers = relay.value(
+                "workers", .integer(in: 1...RelayServerConfiguration.workersMaximum), default: standardWorkers)
         }
         if let limits = root.table("limits") {
             result.limits.connections = limits.value(

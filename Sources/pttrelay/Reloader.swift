@@ -49,6 +49,7 @@ struct Reloader: Sendable {
         if old.state != new.state { names.append("[relay] state") }
         if old.timers != new.timers { names.append("the time limits in [relay]") }
         if old.drainTime != new.drainTime { names.append("[relay] drain-time") }
+        if old.workers != new.workers { names.append("[relay] workers") }
         if old.limits != new.limits { names.append("[limits]") }
         if old.operatorListen != new.operatorListen { names.append("[operator]") }
         switch (old.push, new.push) {

@@ -149,6 +149,7 @@ struct RunCommand: AsyncParsableCommand {
             transportKeys: state.transportKeys ?? .generate())
         configuration.limits = settings.limits
         configuration.timers = settings.timers
+        configuration.workers = settings.workers
         configuration.acceptsPushes = settings.push != nil
         configuration.roster = try state.roster()
         let registrar = try Registrar(state: state, logger: Logger(label: "pttrelay.members"))

@@ -170,6 +170,10 @@ final class SimulatedWorld {
             switch action {
             case .send(let message, let recipients):
                 for id in recipients { sendDown(message, to: id) }
+            case .sendSeries(let series, let recipients):
+                for recipient in recipients {
+                    for message in series.messages(for: recipient) { sendDown(message, to: recipient.connection) }
+                }
             case .close(let id, let code, let text):
                 guard let connection = connections.removeValue(forKey: id) else { continue }
                 forget(id)
