@@ -45,6 +45,9 @@ public final class QUICEndpoint: @unchecked Sendable {
     /// Rounds of "tell the owner, send" within one turn, before other work on the loop has its turn.
     private static let roundsPerTurn = 8
 
+    /// Stateless resets, which are shorter than what they answer. After a crash, thousands have to hear that it has forgotten them.
+    private static let resetsPerSecond: Int64 = 1_000
+
     /// Connections that are sent to before arrivals are looked at again: what thousands are told at once must not hold up
     /// the media of others.
     static let flushesPerRound = 64
@@ -82,7 +85,7 @@ public final class QUICEndpoint: @unchecked Sendable {
     private var timerWatch: EventLoop.Watch?
     private var armed: Instant?
     let localSecret: [UInt8]
-    var resetBudget = RateLimit(perSecond: 100)
+    var resetBudget = RateLimit(perSecond: resetsPerSecond)
     /// Who may begin a connection; a client takes none.
     let admission: QUICServerGroup
 
