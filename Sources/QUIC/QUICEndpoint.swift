@@ -67,6 +67,8 @@ public final class QUICEndpoint: @unchecked Sendable {
     let credentials: TLSCredentials
     let sender = PacketSender()
     let receiver = PacketReceiver()
+    /// Who begins a connection, and has not been looked at.
+    var newcomers = Newcomers()
     /// Counts changes of where connections' foreign packets go.
     private var paths: UInt64 = 0
     var sockets: [UDPSocket] = []
@@ -191,6 +193,7 @@ public final class QUICEndpoint: @unchecked Sendable {
         Glibc.close(timer)
         for socket in sockets { socket.watch?.cancel() }
         sockets = []
+        newcomers = Newcomers()
         routes = [:]
         farewells = []
     }
@@ -203,6 +206,7 @@ public final class QUICEndpoint: @unchecked Sendable {
         inTurn = true
         turnBegan = .now
         body()
+        receiveNewcomers()
         var rounds = 0
         repeat {
             deliverEvents()
@@ -212,7 +216,7 @@ public final class QUICEndpoint: @unchecked Sendable {
         sender.send()
         inTurn = false
         guard !isClosed else { return }
-        if !eventful.isEmpty || (!dirty.isEmpty && sender.blocked == nil) { scheduleTurn() }
+        if !eventful.isEmpty || newcomers.count > 0 || (!dirty.isEmpty && sender.blocked == nil) { scheduleTurn() }
         armTimer()
     }
 

@@ -103,23 +103,24 @@ extension RelayCore {
         let channel = channels[number]
         // The talkers first, so that a listener who comes late knows the names of those who talk. Its own older connection is
         // still there while it is welcomed early.
-        var others = channel.members.values.filter { $0.id != member.id }
-        others.sort { $0.connection < $1.connection }
-        if !channel.speakers.isEmpty {
-            others =
-                others.filter { channel.isSpeaking($0.ssrc) } + others.filter { !channel.isSpeaking($0.ssrc) }
+        let talkers = channel.speakers.compactMap { channel.member(of: $0.ssrc)?.connection }
+        var first: [ServerMessage.Member] = []
+        var further = MessageSeries()
+        for id in talkers + channel.everyone.filter({ !talkers.contains($0) }) {
+            guard let other = channel.members[id], other.id != member.id else { continue }
+            if first.count < RelayProtocolLimits.welcomeMembersMaximum {
+                first.append(other.asMessage)
+            } else {
+                further.append(other.announcement)
+            }
         }
-        let limit = RelayProtocolLimits.welcomeMembersMaximum
         var welcome = ServerMessage.Welcome(
             ssrc: member.ssrc, downlinkKey: member.downlinkKey, mediaKey: channel.offeredMediaKey,
-            channelName: channel.name, members: others.prefix(limit).map(\.asMessage),
-            floor: nil, memberID: member.id, talkTimeLimit: channel.floor.timers.talkTimeLimit)
+            channelName: channel.name, members: first, floor: nil, memberID: member.id,
+            talkTimeLimit: channel.floor.timers.talkTimeLimit)
         channel.tellFloor(in: &welcome, to: member)
         let welcomed = Action.send(.welcome(welcome), to: [member.connection])
-        guard others.count > limit else { return [welcomed] }
-        var series = MessageSeries()
-        for other in others.dropFirst(limit) { series.append(other.announcement) }
-        return [welcomed, .sendSeries(series, to: [.init(member.connection)])]
+        return further.count == 0 ? [welcomed] : [welcomed, .sendSeries(further, to: [.init(member.connection)])]
     }
 
     mutating func refuse(

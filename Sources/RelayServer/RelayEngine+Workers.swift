@@ -10,6 +10,9 @@ extension RelayEngine {
     /// four in three; the gap that a lost one leaves is told at once.
     private static let acknowledgementThreshold = 10
 
+    /// Of the socket, bytes each way, as far as the kernel lets it (net.core.rmem_max): what thousands say at one instant.
+    private static let socketBuffer = 4 << 20
+
     /// How the transport is set up for a relay.
     static func transport(_ configuration: RelayServerConfiguration) -> QUICConfiguration {
         var server = QUICServerOptions(keys: configuration.transportKeys.keys)
@@ -25,6 +28,7 @@ extension RelayEngine {
             server: server)
         transport.maximumPeerStreams = 1
         transport.acknowledgementThreshold = acknowledgementThreshold
+        transport.socketBuffer = socketBuffer
         return transport
     }
 

@@ -103,7 +103,8 @@ final class RelayEngine: @unchecked Sendable {
         case .send(let message, let recipients): send(message.framed(), to: recipients)
         case .sendSeries(let series, let recipients):
             for number in workers.indices {
-                let own = workers.count == 1 ? recipients : recipients.filter { numbers.worker(of: $0.connection) == number }
+                let own =
+                    workers.count == 1 ? recipients : recipients.filter { numbers.worker(of: $0.connection) == number }
                 if !own.isEmpty { order(.sendSeries(series, to: own), of: number) }
             }
         case .close(let id, let code, let reason): order(.close(id, code, reason), of: numbers.worker(of: id))

@@ -82,7 +82,9 @@ final class RelayWorker: @unchecked Sendable {
             let whole = series.pieces()
             for recipient in recipients {
                 guard let peer = peers[recipient.connection] else { continue }
-                for piece in recipient.first == 0 ? whole : series.pieces(from: recipient.first) { send(piece, to: peer) }
+                for piece in recipient.first == 0 ? whole : series.pieces(from: recipient.first) {
+                    send(piece, to: peer)
+                }
             }
         case .close(let id, let code, let reason):
             guard let peer = peers.removeValue(forKey: id) else { return }

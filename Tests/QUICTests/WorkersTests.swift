@@ -61,7 +61,9 @@ import Testing
             try await server.wait("what was said after moving") { $0.datagrams.count == moves * accepted[number] }
         }
         #expect(try await counts(servers) { $0.moves.count } == accepted.map { $0 * moves })
-        #expect(try await counts(servers) { $0.endpoint.statistics.strayPackets } == Array(repeating: 0, count: Self.workers))
+        #expect(
+            try await counts(servers) { $0.endpoint.statistics.strayPackets }
+                == Array(repeating: 0, count: Self.workers))
         #expect(try await counts(servers) { $0.reasons.count }.reduce(0, +) == 0)
         try await stop(clients.map(\.0) + servers)
     }
