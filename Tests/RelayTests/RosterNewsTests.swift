@@ -38,31 +38,32 @@ extension MessageSeries {
         var news = RosterNews()
         let start = Instant(nanoseconds: 1_000_000_000)
         for number in 0..<RosterNews.calmChanges {
-            #expect(news.note(change(number), at: start))
+            let isTold = news.note(change(number), at: start)
+            #expect(isTold)
             #expect(news.nextDeadline == nil)
         }
-        for number in 100..<110 { #expect(!news.note(change(number), at: start + .milliseconds(1))) }
+        for number in 100..<110 { #expect(news.note(change(number), at: start + .milliseconds(1)) == false) }
         #expect(news.nextDeadline == start + RosterNews.window)
         let first = start + RosterNews.window
         #expect(news.take(at: first).map(\.member) == (100..<110).map(member))
         #expect(news.nextDeadline == nil)
         // Still busy: what comes in the next window waits for its end.
-        #expect(!news.note(change(1), at: first + .milliseconds(1)))
+        #expect(news.note(change(1), at: first + .milliseconds(1)) == false)
         #expect(news.nextDeadline == first + RosterNews.window)
         // Also when the end is looked at late.
-        #expect(!news.note(change(2), at: first + RosterNews.window + .milliseconds(50)))
+        #expect(news.note(change(2), at: first + RosterNews.window + .milliseconds(50)) == false)
         let second = first + RosterNews.window + .milliseconds(51)
         #expect(news.take(at: second).map(\.member) == [member(1), member(2)])
-        #expect(news.note(change(3), at: second + RosterNews.window))
+        #expect(news.note(change(3), at: second + RosterNews.window) == true)
     }
 
     @Test func `of one member the last counts`() {
         var news = RosterNews()
         for number in 0..<RosterNews.calmChanges { _ = news.note(change(number), at: .zero + .seconds(1)) }
         let now = Instant.zero + .seconds(1)
-        #expect(!news.note(change(50, 1), at: now))
-        #expect(!news.note(change(51, 2), at: now))
-        #expect(!news.note(change(50, 3), at: now))
+        #expect(news.note(change(50, 1), at: now) == false)
+        #expect(news.note(change(51, 2), at: now) == false)
+        #expect(news.note(change(50, 3), at: now) == false)
         #expect(news.concerns(member(50)) && !news.concerns(member(1)))
         #expect(news.take(at: now).map(\.frame) == [[2], [3]])
     }
