@@ -15,6 +15,8 @@ struct ReceivedBurst: Equatable, Sendable {
     private static let packetMax = Duration.milliseconds(120)
 
     let participant: PTParticipant
+    /// Tells it from others at the same time.
+    let talkBurst: TalkBurst?
     /// It was heard before.
     let isReplay: Bool
     /// Packets that were handed over and are kept all the same, for they are taken away many at a time.
@@ -37,8 +39,9 @@ struct ReceivedBurst: Equatable, Sendable {
     private var position = Duration.zero
     private var lastTimestamp: UInt32?
 
-    init(_ participant: PTParticipant, at now: Instant) {
+    init(_ participant: PTParticipant, _ talkBurst: TalkBurst? = nil, at now: Instant) {
         self.participant = participant
+        self.talkBurst = talkBurst
         isReplay = false
         lastHeard = now
     }
@@ -47,6 +50,7 @@ struct ReceivedBurst: Equatable, Sendable {
     init(replaying participant: PTParticipant, _ packets: [ReceivedPacket], at now: Instant) {
         // Nobody is to take it for somebody who speaks now.
         self.participant = PTParticipant(name: "\(participant.name) (again)", image: participant.image)
+        talkBurst = nil
         isReplay = true
         lastHeard = now
         for packet in packets { append(packet, at: now) }

@@ -8,7 +8,7 @@ extension DownlinkStateMachine {
         /// A member has the floor; its media carry this source and key id. `isLate`: it had it before this end joined, which
         /// hears it from now on.
         case floorTaken(RelayMember, ssrc: SSRC, keyID: UInt64, isLate: Bool = false)
-        /// Nobody has the floor; the last burst was of that source.
+        /// The burst of that source is over: nobody has the floor any more, or, in full duplex, those who had it beside that one.
         case floorIdle(ssrc: SSRC, lastSequence: UInt16?)
         /// A packet that `admit` let pass was opened.
         case opened(RTPHeader, payload: [UInt8], receivedAt: Instant, isRepaired: Bool = false)

@@ -24,6 +24,9 @@ struct HeardBurst: Sendable {
     /// Set once the floor is idle: the last sequence number and how long it is waited for.
     private(set) var ending: (last: UInt16, deadline: Instant)?
 
+    /// The next one in its place, while it is being completed.
+    var next: Announcement?
+
     private let firstReport: Duration
 
     init(_ announcement: Announcement, roundTripTime: Duration, firstReport: Duration, at now: Instant) {
@@ -47,6 +50,12 @@ struct HeardBurst: Sendable {
         if hasBegun { due = min(due, nextReportAt) }
         if let repair = planner.nextDeadline { due = min(due, repair) }
         return due
+    }
+
+    /// Why it is over though not all of it is there; nil: it is not, yet.
+    func overdue(at now: Instant) -> ReceptionEnd? {
+        if let ending, ending.deadline <= now { return .completed }
+        return lastPacketAt + DownlinkStateMachine.silenceTimeout <= now ? .silent : nil
     }
 
     /// Whether all of it is there, or nothing more can come.

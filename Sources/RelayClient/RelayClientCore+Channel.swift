@@ -27,6 +27,7 @@ extension RelayClientCore {
             return []
         case .floorQueuePosition(let place):
             return speak(.queued(place.requestID, position: place.position), at: now)
+        case .floorRights(let rights): return floorChanged { $0.allowed(rights) }
         case .listenerLoss(let percent): return [.tell(.listenerLoss(percent: percent))]
         case .welcome, .pushWelcome, .joinRefused, .pushRegistered, .pushRefused, .push:
             return unexpected("a second answer to the join", at: now)

@@ -190,7 +190,9 @@ public struct RelayClientCore {
         // All listeners of a burst begin to hear it at once; their reports are spread by the number that the relay drew for each.
         let spread = DownlinkStateMachine.reportInterval / 2
         downlink.firstReport = spread + spread * Int(welcome.ssrc.rawValue & 0xFFFF) / 65_536
-        floor = FloorView(welcome)
+        let view = FloorView(welcome)
+        floor = view
+        downlink.talkersMaximum = view.talkersMaximum
         members = MemberList()
         for member in welcome.members { members.remember(member) }
         let own = RelayMember(id: welcome.memberID.description, name: displayName.text)
@@ -198,8 +200,9 @@ public struct RelayClientCore {
         var actions = steer(.welcomed(channelName: welcome.channelName.text), at: now)
         actions.append(.tell(.members([own] + others, own: own)))
         actions.append(.tell(.floorQueueOffered(welcome.hasFloorQueue)))
+        actions.append(.tell(.talkersAllowed(view.talkersMaximum)))
         actions += speak(.linkReady, at: now) + push(.linkReady, at: now)
-        if let outlook = floor?.outlook { actions.append(.tell(.floorOutlook(outlook))) }
+        if let outlook = view.outlook { actions.append(.tell(.floorOutlook(outlook))) }
         // What was said while the link was lost is not lost. A burst that was heard before goes on from where it is.
         let wasHere = lostAt.map { now - $0 <= Self.shortAbsence } ?? false
         lostAt = nil

@@ -118,11 +118,11 @@ final class Loop {
         case .prepared(let took):
             prepared += 1
             say("speaker-prepared ms=\(took.milliseconds)")
-        case .began(let burst, let first, let delay, let received):
+        case .began(_, let burst, let first, let delay, let received):
             say(
                 "playback-began burst=\(burst) t=\(first.nanoseconds) delay_ms=\(delay.milliseconds) after_packet_ms=\((first - received).milliseconds)"
             )
-        case .ended(let burst, let reason, let counts, let last):
+        case .ended(_, let burst, let reason, let counts, let last):
             playbackEnded += 1
             say("playback-ended burst=\(burst) reason=\(reason) t=\(last.nanoseconds) \(counts)")
         case .toneBegan(let tone, let first): say("tone-began tone=\(tone) t=\(first.nanoseconds)")
