@@ -31,6 +31,10 @@ struct RelayChannel: Sendable {
         var repairRequests: MessageBucket?
         var repairBytes: MessageBucket?
         var reception = ListenerReception()
+        /// Of its own last burst; nil: it has been told.
+        var lossOfLastBurst: TalkerLoss?
+        /// The percentage of loss that it was told last, and goes by.
+        var toldLoss = 0
 
         init(
             connection: ConnectionID, id: MemberID, name: DisplayName, ssrc: SSRC, downlinkKey: DownlinkKey,

@@ -73,6 +73,8 @@ public struct RelayLimits: Sendable, Hashable {
     public var repairBytes = 256 * 1_024
     /// …and each second in the long run.
     public var repairBytesPerSecond = 64 * 1_024
+    /// What a request for lost packets counts as at least, though nothing was found.
+    public var repairBytesMinimum = 512
     /// Answers that may be on their way to one member.
     public var repairAnswers = 8
     /// What is kept of each channel's last bursts.

@@ -154,9 +154,11 @@ extension RelayCore {
         guard let member = channels[number].member(of: request.ssrc) else { return [] }
         channels[number].members[member.connection]?.nextReminder = nil
         // Asked again, it is the same one.
+        var loss: [Action] = []
         if member.grantedRequest != request.requestID {
             channels[number].members[member.connection]?.grantedRequest = request.requestID
             channels[number].counters.grants += 1
+            loss = tellLossOfLastBurst(to: member.connection, channel: number)
         }
         let granted = ServerMessage.FloorGranted(
             requestID: request.requestID, duration: talkTime, priority: request.priority)
@@ -164,7 +166,7 @@ extension RelayCore {
             .send(.floorGranted(granted), to: [member.connection]),
             .note(
                 .floorGranted(channel: channels[number].name, member: member.id, requestID: request.requestID)),
-        ]
+        ] + loss
     }
 
     private mutating func revoke(
@@ -199,6 +201,11 @@ extension RelayCore {
 }
 
 extension RelayChannel.Member {
+    /// What the member is told of what it may.
+    var rights: ServerMessage.FloorRights {
+        .init(isListenOnly: isListenOnly, priority: min(priority, FloorRules.emergency - 1))
+    }
+
     /// What a request of the member counts with. An emergency is one whoever declares it; else the member's own priority is the
     /// most, however much it asks for.
     func effectivePriority(of asked: UInt8) -> UInt8 {
@@ -219,8 +226,8 @@ extension RelayChannel {
             case .fullDuplex: .fullDuplex
             case .cutIn: .cutIn
             }
-        welcome.isListenOnly = member.isListenOnly
-        welcome.floorPriority = min(member.priority, FloorRules.emergency - 1)
+        welcome.isListenOnly = member.rights.isListenOnly
+        welcome.floorPriority = member.rights.priority
         welcome.preemptionStep = floor.rules.preemptionStep.map { max(1, $0) } ?? 0
     }
 }
