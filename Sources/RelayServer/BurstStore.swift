@@ -100,9 +100,10 @@ public struct BurstStore: Sendable {
         guard let index = bursts.lastIndex(where: { $0.ssrc == ssrc && $0.keyID == keyID }),
             let newest = bursts[index].packets.last?.number
         else { return [] }
-        let wanted = ranges.map { range in
-            let first = newest + Int64(range.first.sequenceDistance(from: UInt16(truncatingIfNeeded: newest)))
-            return first...first + Int64(range.last &- range.first)
+        let wanted = ranges.flatMap { range in
+            let near = newest + Int64(range.first.sequenceDistance(from: UInt16(truncatingIfNeeded: newest)))
+            // The wrap before, for a range that reaches over it.
+            return [near - 65_536, near].map { $0...$0 + Int64(range.last &- range.first) }
         }.sorted { $0.lowerBound < $1.lowerBound }
         var found: [[UInt8]] = []
         var room = byteLimit

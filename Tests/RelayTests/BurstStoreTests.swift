@@ -34,6 +34,27 @@ import Testing
         #expect(store.packets(ssrc: ssrc, keyID: 1, ranges: twice, byteLimit: 3).count == 1)
     }
 
+    @Test func `whatever ranges are asked for, the answer is what a walk over all packets finds`() {
+        let seed = SeededGenerator.seed()
+        var random = SeededGenerator(seed: seed)
+        for _ in 0..<200 {
+            var store = BurstStore()
+            let first = UInt16.random(in: 0...UInt16.max, using: &random)
+            var kept: [UInt16] = []
+            for offset in UInt16(0)..<300 where random.chance(70) { kept.append(first &+ offset) }
+            for sequence in kept.shuffled(using: &random) { keep(&store, sequence) }
+            let ranges = (0..<Int.random(in: 1...8, using: &random)).map { _ in
+                let start = first &+ UInt16.random(in: 0...320, using: &random) &- 10
+                return SequenceRange(first: start, last: start &+ UInt16.random(in: 0...60, using: &random))
+            }
+            let wanted = kept.filter { sequence in
+                ranges.contains { sequence &- $0.first <= $0.last &- $0.first }
+            }
+            let found = store.packets(ssrc: ssrc, keyID: 1, ranges: ranges, byteLimit: 10_000)
+            #expect(found == wanted.map(packet), "seed \(seed)")
+        }
+    }
+
     @Test func `two bursts are kept, and what is older than its time is not`() {
         var store = BurstStore()
         for key in 1...3 as ClosedRange<UInt64> { keep(&store, 5, key: key) }
