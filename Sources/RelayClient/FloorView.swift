@@ -22,9 +22,9 @@ public struct FloorView: Sendable {
 
     private let mode: FloorMode
     private let preemptionStep: UInt8
-    private var isListenOnly: Bool
+    private let isListenOnly: Bool
     /// The highest priority that this member's requests count with.
-    public private(set) var priority: UInt8
+    public let priority: UInt8
     private var talkers: [SSRC: UInt8] = [:]
 
     /// What the relay said upon joining.
@@ -54,12 +54,6 @@ public struct FloorView: Sendable {
         }
     }
 
-    /// This member may do more or less than before.
-    public mutating func allowed(_ rights: ServerMessage.FloorRights) {
-        isListenOnly = rights.isListenOnly
-        priority = min(rights.priority, FloorPriority.emergency - 1)
-    }
-
     /// A burst is over.
     public mutating func idle(_ ssrc: SSRC) { talkers[ssrc] = nil }
 
@@ -73,5 +67,34 @@ public struct FloorView: Sendable {
         if mode == .cutIn { return asked == emergency || talker != emergency }
         if asked == emergency || talker == emergency { return asked == emergency && talker != emergency }
         return preemptionStep > 0 && Int(asked) >= Int(talker) + Int(preemptionStep)
+    }
+}
+
+extension FloorDenial {
+    /// What a relay's refusal means here.
+    init(_ denial: ServerMessage.FloorDeny) {
+        self =
+            switch denial.cause {
+            case .anotherClientHasPermission: .taken
+            case .receiveOnly: .listenOnly
+            case .queueFull: .queueFull
+            case .retryAfterNotExpired: .tooSoon(retryAfter: denial.retryAfter)
+            case .internalError, .onlyOneParticipant, .noResources, .other:
+                .refused(denial.phrase.isEmpty ? "\(denial.cause)" : denial.phrase)
+            }
+    }
+}
+
+extension FloorRevocation {
+    /// What a relay's revocation means here.
+    init(_ revocation: ServerMessage.FloorRevoke) {
+        self =
+            switch revocation.cause {
+            case .mediaBurstTooLong: .talkTimeLimit
+            case .preempted: .preempted(revocation.phrase)
+            case .noPermission: .notPermitted
+            case .onlyOneParticipant, .noResources, .other:
+                .other(revocation.phrase.isEmpty ? "\(revocation.cause)" : revocation.phrase)
+            }
     }
 }

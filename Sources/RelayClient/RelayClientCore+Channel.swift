@@ -27,7 +27,6 @@ extension RelayClientCore {
             return []
         case .floorQueuePosition(let place):
             return speak(.queued(place.requestID, position: place.position), at: now)
-        case .floorRights(let rights): return floorChanged { $0.allowed(rights) }
         case .listenerLoss(let percent): return [.tell(.listenerLoss(percent: percent))]
         case .welcome, .pushWelcome, .joinRefused, .pushRegistered, .pushRefused, .push:
             return unexpected("a second answer to the join", at: now)
@@ -49,7 +48,12 @@ extension RelayClientCore {
         guard var view = floor, let before = view.outlook else { return [] }
         change(&view)
         floor = view
-        guard let after = view.outlook, after != before else { return [] }
-        return [.tell(.floorOutlook(after))]
+        var actions: [Action] = []
+        if view.talkersMaximum != downlink.talkersMaximum {
+            downlink.talkersMaximum = view.talkersMaximum
+            actions.append(.tell(.talkersAllowed(view.talkersMaximum)))
+        }
+        if let after = view.outlook, after != before { actions.append(.tell(.floorOutlook(after))) }
+        return actions
     }
 }

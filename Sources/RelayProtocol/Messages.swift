@@ -159,8 +159,6 @@ public enum ServerMessage: Sendable, Hashable {
     case floorQueuePosition(FloorQueuePosition)
     /// How much of your burst the listener with the worst reception is missing, in percent.
     case listenerLoss(percent: Int)
-    /// You may do more or less than you were told.
-    case floorRights(FloorRights)
 
     /// The answer to a join that succeeded.
     public struct Welcome: Sendable, Hashable {

@@ -51,7 +51,6 @@ extension ServerMessage {
             self = .listenerLoss(
                 percent: try valid(
                     (0...100).contains(loss.percent) ? Int(loss.percent) : nil, "percent", "is above 100"))
-        case .floorRights(let rights): self = .floorRights(try FloorRights(rights))
         case nil: throw .unknownKind
         }
     }
@@ -92,7 +91,6 @@ extension ServerMessage {
             wire.pushRefused.phrase = phrase(refused.phrase)
         case .push(let push): wire.push = push.wire
         case .floorQueuePosition(let position): wire.floorQueuePosition = position.wire
-        case .floorRights(let rights): wire.floorRights = rights.wire
         case .listenerLoss(let percent): wire.listenerLoss.percent = UInt32(min(max(0, percent), 100))
         }
         return wire

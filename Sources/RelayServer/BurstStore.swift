@@ -40,16 +40,6 @@ public struct BurstStore: Sendable {
 
         /// How many of its packets are kept.
         public var packetCount: Int { packets.count - first }
-
-        /// The place of the first packet with that number or a higher one, not before `start`.
-        fileprivate func place(of number: Int64, from start: Int) -> Int {
-            var (low, high) = (start, packets.count)
-            while low < high {
-                let middle = (low + high) / 2
-                if packets[middle].number < number { low = middle + 1 } else { high = middle }
-            }
-            return low
-        }
     }
 
     fileprivate struct Packet: Sendable {
@@ -97,27 +87,15 @@ public struct BurstStore: Sendable {
 
     /// The packets of a burst within `ranges` that are kept, oldest first, each once: as many of them as `byteLimit` allows.
     public func packets(ssrc: SSRC, keyID: UInt64, ranges: [SequenceRange], byteLimit: Int) -> [[UInt8]] {
-        guard let index = bursts.lastIndex(where: { $0.ssrc == ssrc && $0.keyID == keyID }),
-            let newest = bursts[index].packets.last?.number
-        else { return [] }
-        let wanted = ranges.flatMap { range in
-            let near = newest + Int64(range.first.sequenceDistance(from: UInt16(truncatingIfNeeded: newest)))
-            // The wrap before, for a range that reaches over it.
-            return [near - 65_536, near].map { $0...$0 + Int64(range.last &- range.first) }
-        }.sorted { $0.lowerBound < $1.lowerBound }
+        guard let burst = bursts.last(where: { $0.ssrc == ssrc && $0.keyID == keyID }) else { return [] }
         var found: [[UInt8]] = []
         var room = byteLimit
-        var place = bursts[index].first
-        for range in wanted {
-            // From where the range before ended: they may overlap.
-            place = bursts[index].place(of: range.lowerBound, from: place)
-            while place < bursts[index].packets.count, bursts[index].packets[place].number <= range.upperBound {
-                let bytes = bursts[index].packets[place].bytes
-                guard bytes.count <= room else { return found }
-                room -= bytes.count
-                found.append(bytes)
-                place += 1
-            }
+        for packet in burst.packets[burst.first...] {
+            let sequence = UInt16(truncatingIfNeeded: packet.number)
+            guard ranges.contains(where: { sequence &- $0.first <= $0.last &- $0.first }) else { continue }
+            guard packet.bytes.count <= room else { break }
+            room -= packet.bytes.count
+            found.append(packet.bytes)
         }
         return found
     }

@@ -201,11 +201,6 @@ extension RelayCore {
 }
 
 extension RelayChannel.Member {
-    /// What the member is told of what it may.
-    var rights: ServerMessage.FloorRights {
-        .init(isListenOnly: isListenOnly, priority: min(priority, FloorRules.emergency - 1))
-    }
-
     /// What a request of the member counts with. An emergency is one whoever declares it; else the member's own priority is the
     /// most, however much it asks for.
     func effectivePriority(of asked: UInt8) -> UInt8 {
@@ -226,8 +221,8 @@ extension RelayChannel {
             case .fullDuplex: .fullDuplex
             case .cutIn: .cutIn
             }
-        welcome.isListenOnly = member.rights.isListenOnly
-        welcome.floorPriority = member.rights.priority
+        welcome.isListenOnly = member.isListenOnly
+        welcome.floorPriority = min(member.priority, FloorRules.emergency - 1)
         welcome.preemptionStep = floor.rules.preemptionStep.map { max(1, $0) } ?? 0
     }
 }

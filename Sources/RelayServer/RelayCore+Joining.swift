@@ -73,11 +73,6 @@ extension RelayCore {
         var member = member
         // An early join may be seconds old.
         member.reportedAt = now
-        let rights = member.rights
-        if let membership = roster[channels[number].configuration.id, member.id] {
-            member.priority = membership.priority
-            member.isListenOnly = membership.isListenOnly
-        }
         var actions: [Action] = []
         let older = channels[number].connectionOfMember[member.id]
         if let older, let former = channels[number].members[older] {
@@ -88,7 +83,6 @@ extension RelayCore {
         }
         let others = channels[number].everyone
         actions += greeting(self)
-        if member.rights != rights { actions.append(.send(.floorRights(member.rights), to: [id])) }
         actions.append(.startMedia(id, channel: number, key: member.downlinkKey, ssrc: member.ssrc))
         connections[id]?.state = .member(channel: number)
         waitNoMore(for: id)

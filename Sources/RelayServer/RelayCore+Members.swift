@@ -64,16 +64,12 @@ extension RelayCore {
         guard let number = channelNumbers[channel], let id = channels[number].connectionOfMember[member] else {
             return []
         }
-        let before = channels[number].members[id]?.rights
         channels[number].members[id]?.priority = membership.priority
-        var actions: [Action] = []
-        if membership.isListenOnly {
-            actions = revokePermission(of: id, channel: number, at: now)
-        } else {
+        guard membership.isListenOnly else {
             channels[number].members[id]?.isListenOnly = false
+            return []
         }
-        guard let rights = channels[number].members[id]?.rights, rights != before else { return actions }
-        return actions + [.send(.floorRights(rights), to: [id])]
+        return revokePermission(of: id, channel: number, at: now)
     }
 
     private func isFor(_ connection: Connection, _ channel: ChannelID, _ number: Int) -> Bool {
@@ -95,7 +91,6 @@ extension RelayCore {
             channels[number].configuration = configuration
             channels[number].floor = FloorControlStateMachine(
                 timers: channels[number].floor.timers, rules: configuration.rules)
-            channels[number].store = RelayChannel.store(limits.burstStore, configuration.rules)
             return true
         }
         guard channels.count < limits.channels else { return false }

@@ -145,7 +145,6 @@ extension SeededGenerator {
                     id: PushID(rawValue: number()), token: pushToken(),
                     payload: bytes(oneIn() ? 4_096 : Int.random(in: 1...4_096, using: &self)),
                     priority: UInt8.random(in: 1...10, using: &self), lifetime: milliseconds())),
-            .floorRights(.init(isListenOnly: oneIn(), priority: number())),
             .floorQueuePosition(
                 .init(requestID: requestID(), position: Int.random(in: 1...Int(UInt32.max), using: &self))),
             .listenerLoss(percent: Int.random(in: 0...100, using: &self)),

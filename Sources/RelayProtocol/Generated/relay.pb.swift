@@ -637,14 +637,6 @@ public nonisolated struct Pttd_Relay_V1_ServerMessage: Sendable {
     set {kind = .listenerLoss(newValue)}
   }
 
-  public var floorRights: Pttd_Relay_V1_FloorRights {
-    get {
-      if case .floorRights(let v)? = kind {return v}
-      return Pttd_Relay_V1_FloorRights()
-    }
-    set {kind = .floorRights(newValue)}
-  }
-
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public nonisolated enum OneOf_Kind: Equatable, Sendable {
@@ -664,7 +656,6 @@ public nonisolated struct Pttd_Relay_V1_ServerMessage: Sendable {
     case push(Pttd_Relay_V1_Push)
     case floorQueuePosition(Pttd_Relay_V1_FloorQueuePosition)
     case listenerLoss(Pttd_Relay_V1_ListenerLoss)
-    case floorRights(Pttd_Relay_V1_FloorRights)
 
   }
 
@@ -1144,23 +1135,6 @@ public nonisolated struct Pttd_Relay_V1_ListenerLoss: Sendable {
   public init() {}
 }
 
-/// This member may do more or less than Welcome told, from now on.
-public nonisolated struct Pttd_Relay_V1_FloorRights: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  /// As in Welcome.
-  public var listenOnly: Bool = false
-
-  /// As in Welcome, 0 to 254.
-  public var floorPriority: UInt32 = 0
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-}
-
 /// Somebody else talks from now on (TS 24.380: Floor Taken). Not sent to the talker. In full duplex, beside those who talk already.
 public nonisolated struct Pttd_Relay_V1_FloorTaken: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
@@ -1558,7 +1532,7 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
 
 nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ServerMessage"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}welcome\0\u{3}join_refused\0\u{3}member_joined\0\u{3}member_left\0\u{3}floor_granted\0\u{3}floor_deny\0\u{3}floor_taken\0\u{3}floor_idle\0\u{3}floor_revoke\0\u{3}media_key\0\u{3}push_welcome\0\u{3}push_registered\0\u{3}push_refused\0\u{1}push\0\u{3}floor_queue_position\0\u{3}listener_loss\0\u{4}\u{18}floor_rights\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}welcome\0\u{3}join_refused\0\u{3}member_joined\0\u{3}member_left\0\u{3}floor_granted\0\u{3}floor_deny\0\u{3}floor_taken\0\u{3}floor_idle\0\u{3}floor_revoke\0\u{3}media_key\0\u{3}push_welcome\0\u{3}push_registered\0\u{3}push_refused\0\u{1}push\0\u{3}floor_queue_position\0\u{3}listener_loss\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1774,19 +1748,6 @@ nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftP
           self.kind = .listenerLoss(v)
         }
       }()
-      case 40: try {
-        var v: Pttd_Relay_V1_FloorRights?
-        var hadOneofValue = false
-        if let current = self.kind {
-          hadOneofValue = true
-          if case .floorRights(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.kind = .floorRights(v)
-        }
-      }()
       default: break
       }
     }
@@ -1861,10 +1822,6 @@ nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftP
     case .listenerLoss?: try {
       guard case .listenerLoss(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 16)
-    }()
-    case .floorRights?: try {
-      guard case .floorRights(let v)? = self.kind else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 40)
     }()
     case nil: break
     }
@@ -2741,41 +2698,6 @@ nonisolated extension Pttd_Relay_V1_ListenerLoss: SwiftProtobuf.Message, SwiftPr
 
   public static func ==(lhs: Pttd_Relay_V1_ListenerLoss, rhs: Pttd_Relay_V1_ListenerLoss) -> Bool {
     if lhs.percent != rhs.percent {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Pttd_Relay_V1_FloorRights: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".FloorRights"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}listen_only\0\u{3}floor_priority\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularBoolField(value: &self.listenOnly) }()
-      case 2: try { try decoder.decodeSingularUInt32Field(value: &self.floorPriority) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    if self.listenOnly != false {
-      try visitor.visitSingularBoolField(value: self.listenOnly, fieldNumber: 1)
-    }
-    if self.floorPriority != 0 {
-      try visitor.visitSingularUInt32Field(value: self.floorPriority, fieldNumber: 2)
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Pttd_Relay_V1_FloorRights, rhs: Pttd_Relay_V1_FloorRights) -> Bool {
-    if lhs.listenOnly != rhs.listenOnly {return false}
-    if lhs.floorPriority != rhs.floorPriority {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

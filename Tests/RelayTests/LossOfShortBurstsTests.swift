@@ -1,16 +1,15 @@
-// What members are told beside the floor itself: that they may do more or less, and what their last burst lost.
+// What a talker is told of a burst that was over before anybody reported on it, and what asking for packets in vain costs.
 import Cryptography
 import MonotonicTime
 import RelayProtocol
 import TestSupport
 import Testing
 
-@testable import RelayClient
 @testable import RelayServer
 
-@Suite struct FloorRightsTests {
+@Suite struct LossOfShortBurstsTests {
     private let channel = RelayChannelConfiguration(
-        id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken(), rules: FloorRules(preemptionStep: 5))
+        id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken())
     private var core: RelayCore
     private var now = Instant(nanoseconds: 1_000_000_000)
     private var welcomes: [ConnectionID: ServerMessage.Welcome] = [:]
@@ -36,10 +35,6 @@ import Testing
 
     private func sent(_ actions: [RelayCore.Action], to id: ConnectionID) -> [ServerMessage] {
         actions.compactMap { if case .send(let message, let to) = $0, to.contains(id) { message } else { nil } }
-    }
-
-    private mutating func readmit(_ id: ConnectionID, _ membership: RelayMembership) -> [RelayCore.Action] {
-        core.handle(.readmit(MemberID(pin(id)), to: channel.id, as: membership), at: now)
     }
 
     private mutating func ask(_ id: ConnectionID, priority: UInt8 = 0) -> [RelayCore.Action] {
@@ -73,31 +68,6 @@ import Testing
         return core.handle(.message(bob, .receptionReport(report)), at: now)
     }
 
-    @Test mutating func `a connected member is told when it may do more or less, and its view of the floor follows`() {
-        var view = FloorView(welcomes[bob]!)
-        for case .floorTaken(let taken) in sent(ask(alice), to: bob) { view.taken(taken) }
-        #expect(view.outlook?.isOpen == false)
-
-        func follow(_ actions: [RelayCore.Action]) -> Int {
-            var told = 0
-            for case .floorRights(let rights) in sent(actions, to: bob) {
-                view.allowed(rights)
-                told += 1
-            }
-            return told
-        }
-        let raised = readmit(bob, RelayMembership(priority: 9))
-        #expect(follow(raised) == 1 && sent(raised, to: alice).isEmpty)
-        #expect(view.outlook?.isOpen == true && view.priority == 9)
-        #expect(sent(ask(bob, priority: 9), to: alice).contains { if case .floorRevoke = $0 { true } else { false } })
-
-        #expect(follow(readmit(bob, RelayMembership(priority: 9))) == 0, "nothing has changed")
-        #expect(follow(readmit(bob, RelayMembership(priority: 9, isListenOnly: true))) == 1)
-        #expect(view.outlook == .init(isOpen: false, isOpenToEmergencies: false))
-        #expect(follow(readmit(bob, RelayMembership())) == 1)
-        #expect(view.priority == 0)
-    }
-
     @Test mutating func `what a short burst lost is told with the next grant, once`() {
         func told(_ actions: [RelayCore.Action]) -> [Int] {
             sent(actions, to: alice).compactMap { if case .listenerLoss(let percent) = $0 { percent } else { nil } }
@@ -115,15 +85,6 @@ import Testing
         talk(10)
         _ = report(received: 160, lost: 20)
         #expect(told(ask(alice)).isEmpty, "it is as it was")
-    }
-
-    @Test mutating func `a channel that nobody has joined yet keeps as many bursts as its new rules let talk`() {
-        var yard = RelayChannelConfiguration(id: ChannelID(), name: DisplayName("Gate")!, token: InvitationToken())
-        #expect(core.serve(yard))
-        #expect(core.channels[1].store.limits.bursts == core.limits.burstStore.bursts)
-        yard.rules = FloorRules(mode: .fullDuplex)
-        #expect(core.serve(yard))
-        #expect(core.channels[1].store.limits.bursts == 4 * core.limits.burstStore.bursts)
     }
 
     @Test mutating func `a request that finds nothing counts all the same`() {
