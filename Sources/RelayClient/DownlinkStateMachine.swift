@@ -30,12 +30,16 @@ public struct DownlinkStateMachine: Sendable {
     public var roundTripTime: Duration = .milliseconds(100) {
         didSet { burst?.planner.roundTripTime = roundTripTime }
     }
+    /// Whether the relay gives the beginning of a burst that goes on.
+    public var offersLateEntry = false
     /// How long after a burst's first packet its reception is reported first. Not the same for all listeners of a relay.
     public var firstReport = reportInterval
     private var burst: HeardBurst?
     /// The next one, while the one before is being completed.
     private var waiting: HeardBurst.Announcement?
     private var lastRequest: UInt32 = 0
+    /// How far the bursts were heard that the link's end interrupted, by their key ids.
+    private var interrupted: [(keyID: UInt64, last: UInt16)] = []
     private var early = EarlyPackets()
     private var statistics: [SSRC: TalkerStatistics] = [:]
     private var drops = [Int](repeating: 0, count: Drop.allCases.count)
@@ -62,7 +66,18 @@ public struct DownlinkStateMachine: Sendable {
         case .answered(let request):
             burst?.planner.answered(request, at: now)
             return endIfDone(at: now) + ask(at: now)
+        case .fetchAsked(let request):
+            burst?.late?.asked(request, at: now)
+            return []
+        case .fetched(let request, let isWhole):
+            burst?.late?.answered(request, isWhole: isWhole, at: now)
+            return proceed(at: now)
+        case .fetchRefused(let refusal):
+            burst?.late?.refused(refusal, at: now)
+            return proceed(at: now)
+        case .conclude: return conclude(at: now)
         case .linkLost:
+            interrupt()
             waiting = nil
             let actions = close(.linkLost)
             _ = early.takeAll()
@@ -82,13 +97,25 @@ public struct DownlinkStateMachine: Sendable {
             guard !isRepaired, early.hasRoom else { return drop(.unbound) }
             return .hold
         }
+        if let late = burst.late, late.isFetching, !isRepaired { return late.hasRoom ? .hold : drop(.unbound) }
         return burst.sequences.wasSeen(sequence) ? drop(.duplicate) : .open
     }
 
     /// Keeps a packet that `admit` said to hold, and that came at `receivedAt`.
-    public mutating func hold(_ packet: [UInt8], receivedAt: Instant) {
-        if !early.hold(packet, receivedAt: receivedAt) { count(.unbound) }
+    ///
+    /// - Parameter place: Its source, key id and sequence number, if it may be of the burst whose beginning is fetched.
+    public mutating func hold(
+        _ packet: [UInt8], receivedAt: Instant, place: (ssrc: SSRC, keyID: UInt64, sequence: UInt16)? = nil
+    ) {
+        if let place, let burst, burst.isFetching, burst.isOf(place.ssrc, place.keyID) {
+            self.burst?.late?.hold(HeldPacket(bytes: packet, receivedAt: receivedAt), place.sequence)
+        } else if !early.hold(packet, receivedAt: receivedAt) {
+            count(.unbound)
+        }
     }
+
+    /// Whether that request is for the beginning of the burst that is heard.
+    public func awaits(_ request: BurstRequestID) -> Bool { burst?.late?.awaits(request) ?? false }
 
     /// Counts a packet dropped by who opens them.
     public mutating func count(_ reason: Drop) { drops[reason.rawValue] += 1 }
@@ -113,8 +140,8 @@ public struct DownlinkStateMachine: Sendable {
                 .frame(
                     ReceivedFrame(
                         sequence: header.sequence, timestamp: header.timestamp, marker: header.marker,
-                        payload: payload, receivedAt: receivedAt, isRepaired: isRepaired))))
-        return actions + endIfDone(at: now) + ask(at: now)
+                        payload: payload, receivedAt: receivedAt, isRepaired: isRepaired, isLate: known.isFetching))))
+        return actions + proceed(at: now) + endIfDone(at: now) + ask(at: now)
     }
 
     // MARK: What is missing
@@ -138,10 +165,10 @@ public struct DownlinkStateMachine: Sendable {
     private mutating func taken(
         _ talker: RelayMember, ssrc: SSRC, keyID: UInt64, isLate: Bool, at now: Instant
     ) -> [Action] {
-        if let burst, burst.isOf(ssrc, keyID), burst.ending == nil { return [] }
+        if let burst, burst.isOf(ssrc, keyID), !burst.isOver { return [] }
         let announcement = HeardBurst.Announcement(
-            talker: talker, ssrc: ssrc, keyID: keyID, wantsBeginning: !isLate)
-        if burst?.ending != nil, waiting == nil {
+            talker: talker, ssrc: ssrc, keyID: keyID, wantsBeginning: !isLate, isLate: isLate && offersLateEntry)
+        if burst?.isOver == true, waiting == nil {
             // What is missing of it is on its way: the new burst can wait for so long.
             burst?.hurry(until: now + Self.supersedingTime)
             waiting = announcement
@@ -152,9 +179,11 @@ public struct DownlinkStateMachine: Sendable {
     }
 
     private mutating func begin(_ announcement: HeardBurst.Announcement, at now: Instant) -> [Action] {
-        burst = HeardBurst(announcement, roundTripTime: roundTripTime, firstReport: firstReport, at: now)
+        let late = announcement.isLate ? lateEntry(announcement, at: now) : nil
+        burst = HeardBurst(
+            announcement, late: late, roundTripTime: roundTripTime, firstReport: firstReport, at: now)
         let held = early.takeAll()
-        return [.tell(.floorTaken(by: announcement.talker))] + (held.isEmpty ? [] : [.retry(held)])
+        return [.tell(.floorTaken(by: announcement.talker))] + (held.isEmpty ? [] : [.retry(held)]) + proceed(at: now)
     }
 
     private mutating func idle(_ ssrc: SSRC, lastSequence: UInt16?, at now: Instant) -> [Action] {
@@ -164,8 +193,12 @@ public struct DownlinkStateMachine: Sendable {
             let actions = end(.completed, at: now)
             return actions + idle(ssrc, lastSequence: lastSequence, at: now)
         }
-        guard let burst, burst.ssrc == ssrc, burst.ending == nil else { return told }
+        guard let burst, burst.ssrc == ssrc, !burst.isOver else { return told }
         guard let lastSequence else { return end(.completed, at: now) + told }
+        if burst.isFetching {
+            self.burst?.heldEnding = lastSequence
+            return told
+        }
         self.burst?.expect(through: lastSequence, until: now + Self.completionTime, at: now)
         let actions = endIfDone(at: now)
         return actions + told + ask(at: now)
@@ -200,7 +233,40 @@ public struct DownlinkStateMachine: Sendable {
         if self.burst?.takeReport(at: now) == true {
             actions.append(.report(receptionReport(burst.ssrc, lostNow: burst.sequences.lost + burst.repaired)))
         }
-        return actions + endIfDone(at: now) + ask(at: now)
+        return actions + proceed(at: now) + endIfDone(at: now) + ask(at: now)
+    }
+
+    // MARK: Coming late
+
+    /// A burst that was heard before is heard on from where it was.
+    private mutating func lateEntry(_ announcement: HeardBurst.Announcement, at now: Instant) -> LateEntry {
+        let index = interrupted.firstIndex { $0.keyID == announcement.keyID }
+        let last = index.map { interrupted.remove(at: $0).last }
+        return LateEntry(
+            BurstName(ssrc: announcement.ssrc, keyID: announcement.keyID), after: last, at: now)
+    }
+
+    /// The link is gone in the middle of a burst, which may go on when it is back.
+    private mutating func interrupt() {
+        guard let burst, burst.hasBegun, let last = burst.sequences.highest else { return }
+        interrupted.append((burst.announcement.keyID, last))
+        if interrupted.count > RelayProtocolLimits.talkersMaximum { interrupted.removeFirst() }
+    }
+
+    /// Asks for the next piece of a burst's beginning; behind the last one, takes what was held.
+    private mutating func proceed(at now: Instant) -> [Action] {
+        if let piece = burst?.late?.piece(at: now) { return [.fetch(piece.burst, first: piece.first)] }
+        guard burst?.late?.isFetching == false, let held = burst?.late?.takeHeld() else { return [] }
+        burst?.late = nil
+        return (held.isEmpty ? [] : [.retry(held)]) + (burst?.heldEnding == nil ? [] : [.conclude])
+    }
+
+    /// What was held has been taken, and the floor has been idle for a while.
+    private mutating func conclude(at now: Instant) -> [Action] {
+        guard let last = burst?.heldEnding else { return [] }
+        burst?.heldEnding = nil
+        burst?.expect(through: last, until: now + Self.completionTime, at: now)
+        return endIfDone(at: now) + ask(at: now)
     }
 
     // MARK: Reports

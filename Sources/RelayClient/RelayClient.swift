@@ -55,6 +55,8 @@ public actor RelayClient: RelayLink, PushLink {
     var isLookingUp = false
     var networkChanges: NetworkChanges?
     private var lastBurst: UInt32 = 0
+    private var lastQuery: UInt64 = 0
+    private var questions: [BurstQueryID: @Sendable (RelayClientCore.BurstAnswer) -> Void] = [:]
     private var timer: (deadline: Instant, timer: EventLoop.Timer)?
     private var datagramsNotSent = 0
     private var packetsRepaired = 0
@@ -143,6 +145,43 @@ public actor RelayClient: RelayLink, PushLink {
 
     /// Erases what is held of the burst.
     public func abortBurst() { call(.abort) }
+
+    /// Asks which bursts the relay keeps.
+    public func keptBursts(_ answer: @escaping @Sendable (Result<[KeptBurst], KeptBurstError>) -> Void) {
+        let query = question { found in
+            switch found {
+            case .list(let bursts): answer(.success(bursts))
+            case .failed(let error): answer(.failure(error))
+            case .frames: answer(.failure(.notAnswered))
+            }
+        }
+        call(.listBursts(query))
+    }
+
+    /// Asks for one of them.
+    public func fetchBurst(
+        _ id: String, _ answer: @escaping @Sendable (Result<[ReceivedFrame], KeptBurstError>) -> Void
+    ) {
+        guard let burst = BurstName(id) else {
+            return loop.execute { answer(.failure(.notKept)) }
+        }
+        let query = question { found in
+            switch found {
+            case .frames(let frames): answer(.success(frames))
+            case .failed(let error): answer(.failure(error))
+            case .list: answer(.failure(.notAnswered))
+            }
+        }
+        call(.fetchBurst(query, burst))
+    }
+
+    /// Remembers who is to be answered.
+    private func question(_ answer: @escaping @Sendable (RelayClientCore.BurstAnswer) -> Void) -> BurstQueryID {
+        lastQuery += 1
+        let query = BurstQueryID(number: lastQuery)
+        questions[query] = answer
+        return query
+    }
 
     /// Leaves the channel.
     public func leave() {
@@ -258,6 +297,9 @@ public actor RelayClient: RelayLink, PushLink {
                 note(event, at: now)
                 doubt(after: event)
                 if handler != nil { outbox.add(.link(event)) }
+            case .answer(let query, let answer):
+                // Not from within the call, and whether this link still lives by then or not.
+                if let question = questions.removeValue(forKey: query) { loop.execute { question(answer) } }
             case .tellOfPushes(let event):
                 note(event, at: now)
                 if pushHandler != nil { outbox.add(.push(event)) }

@@ -37,6 +37,13 @@ public protocol RelayLink: Actor {
     /// Erases what is held of the burst begun last and gives the floor back. No effect without one.
     func abortBurst()
 
+    /// Asks which bursts the relay keeps, the newest first. The answer is called once, on the loop, and never from within this call.
+    func keptBursts(_ answer: @escaping @Sendable (Result<[KeptBurst], KeptBurstError>) -> Void)
+
+    /// Asks for the frames of one of them, by its `KeptBurst.id`; answered in the same way. They are told to nobody else: it is no burst
+    /// that is heard.
+    func fetchBurst(_ id: String, _ answer: @escaping @Sendable (Result<[ReceivedFrame], KeptBurstError>) -> Void)
+
     /// Leaves the channel and closes the connection. `join` may be called again.
     func leave()
 }
@@ -93,13 +100,16 @@ public struct ReceivedFrame: Sendable, Equatable {
     public var receivedAt: Instant
     /// Whether it was asked for again: when it came says nothing about the network's delay.
     public var isRepaired: Bool
+    /// Whether it was said before this end came, and fetched: more of it follows than can be heard at once.
+    public var isLate: Bool
 
     /// A received frame.
     public init(
         sequence: UInt16, timestamp: UInt32, marker: Bool, payload: [UInt8], receivedAt: Instant,
-        isRepaired: Bool = false
+        isRepaired: Bool = false, isLate: Bool = false
     ) {
         self.isRepaired = isRepaired
+        self.isLate = isLate
         self.sequence = sequence
         self.timestamp = timestamp
         self.marker = marker
