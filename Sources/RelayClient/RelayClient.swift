@@ -55,8 +55,9 @@ public actor RelayClient: RelayLink, PushLink {
     var isLookingUp = false
     var networkChanges: NetworkChanges?
     private var lastBurst: UInt32 = 0
-    private var lastQuery: UInt64 = 0
-    private var questions: [BurstQueryID: @Sendable (RelayClientCore.BurstAnswer) -> Void] = [:]
+    var lastQuery: UInt64 = 0
+    /// Who is to be answered, by `BurstQueryID`.
+    var questions: [BurstQueryID: @Sendable (RelayClientCore.BurstAnswer) -> Void] = [:]
     private var timer: (deadline: Instant, timer: EventLoop.Timer)?
     private var datagramsNotSent = 0
     private var packetsRepaired = 0
@@ -146,43 +147,6 @@ public actor RelayClient: RelayLink, PushLink {
     /// Erases what is held of the burst.
     public func abortBurst() { call(.abort) }
 
-    /// Asks which bursts the relay keeps.
-    public func keptBursts(_ answer: @escaping @Sendable (Result<[KeptBurst], KeptBurstError>) -> Void) {
-        let query = question { found in
-            switch found {
-            case .list(let bursts): answer(.success(bursts))
-            case .failed(let error): answer(.failure(error))
-            case .frames: answer(.failure(.notAnswered))
-            }
-        }
-        call(.listBursts(query))
-    }
-
-    /// Asks for one of them.
-    public func fetchBurst(
-        _ id: String, _ answer: @escaping @Sendable (Result<[ReceivedFrame], KeptBurstError>) -> Void
-    ) {
-        guard let burst = BurstName(id) else {
-            return loop.execute { answer(.failure(.notKept)) }
-        }
-        let query = question { found in
-            switch found {
-            case .frames(let frames): answer(.success(frames))
-            case .failed(let error): answer(.failure(error))
-            case .list: answer(.failure(.notAnswered))
-            }
-        }
-        call(.fetchBurst(query, burst))
-    }
-
-    /// Remembers who is to be answered.
-    private func question(_ answer: @escaping @Sendable (RelayClientCore.BurstAnswer) -> Void) -> BurstQueryID {
-        lastQuery += 1
-        let query = BurstQueryID(number: lastQuery)
-        questions[query] = answer
-        return query
-    }
-
     /// Leaves the channel.
     public func leave() {
         leaveNetwork()
@@ -220,7 +184,7 @@ public actor RelayClient: RelayLink, PushLink {
     // MARK: Events in
 
     /// A wish of the user: what comes of it is told after the call.
-    private func call(_ event: RelayClientCore.Event) {
+    func call(_ event: RelayClientCore.Event) {
         let now = Instant.now
         carryOut(core.handle(event, at: now), at: now)
         arm()
