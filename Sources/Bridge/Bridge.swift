@@ -297,7 +297,7 @@ public actor Bridge {
     private func play(_ frame: ReceivedFrame, _ burst: TalkBurst?) {
         let packet = ReceivedPacket(
             sequence: frame.sequence, timestamp: frame.timestamp, marker: frame.marker, payload: frame.payload,
-            receivedAt: frame.receivedAt, isRepaired: frame.isRepaired)
+            receivedAt: frame.receivedAt, isRepaired: frame.isRepaired, isLate: frame.isLate)
         channel.assumeIsolated { $0.received(packet, burst) }
     }
 }

@@ -19,7 +19,8 @@ extension BridgeStateMachine {
             isFloorTaken = false
             silence { !$0.isHearing }
         case .frame(let frame):
-            guard let index = speakers.firstIndex(where: { $0.member == frame.talker }) else { break }
+            let said = frame.talker.map { talker in speakers.firstIndex { $0.member == talker } } ?? speakers.indices.first
+            guard let index = said else { break }
             speakers[index].isHearing = true
             actions.append(.play(frame, of: speakers[index].burst))
         case .burstEnded(let member, _, _): silence { $0.member == member }

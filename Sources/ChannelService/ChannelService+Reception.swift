@@ -51,8 +51,30 @@ extension ChannelService {
     ///
     /// - Throws: Why not; the person hears the deny tone.
     public func replayLast(channelUUID: UUID) throws(PTChannelError) {
+        try replayOrRefuse(channelUUID) { service in
+            service.replays.next(again: service.listening.isReplaying, at: .now)
+        }
+    }
+
+    /// Plays a message that was kept elsewhere, under the same rules.
+    ///
+    /// - Parameters:
+    ///   - participant: Who said it.
+    ///   - packets: All of it, in the order of the sequence numbers.
+    /// - Throws: Why not; the person hears the deny tone.
+    public func replay(
+        _ participant: PTParticipant, _ packets: [ReceivedPacket], channelUUID: UUID
+    ) throws(PTChannelError) {
+        try replayOrRefuse(channelUUID) { service in
+            packets.isEmpty ? nil : service.replays.replay(participant, packets, at: .now)
+        }
+    }
+
+    private func replayOrRefuse(
+        _ channelUUID: UUID, _ message: (isolated ChannelService) -> ReceivedBurst?
+    ) throws(PTChannelError) {
         let refusal = isClosed ? PTChannelError(.channelNotFound) : machine.refusalToReplay(channelUUID)
-        if let error = refusal ?? replay() {
+        if let error = refusal ?? beginReplay(message) {
             log("nothing is replayed: \(error)")
             signal(.denied)
             throw error
@@ -61,12 +83,12 @@ extension ChannelService {
         log("a message is replayed", ["kept": "\(replays.count)"])
     }
 
-    private func replay() -> PTChannelError? {
+    private func beginReplay(_ message: (isolated ChannelService) -> ReceivedBurst?) -> PTChannelError? {
         guard listening.canReplay else {
             let name = machine.activeRemoteParticipant.map(\.name) ?? "somebody"
             return PTChannelError(.transmissionInProgress, explanation: "\(name) is speaking; try again afterwards")
         }
-        guard let burst = replays.next(again: listening.isReplaying, at: .now) else {
+        guard let burst = message(self) else {
             return PTChannelError(.transmissionNotFound, explanation: "no message was received on this channel yet")
         }
         receive(.replay(burst))

@@ -133,7 +133,8 @@ struct ReceptionStateMachine: Sendable {
         switch state {
         case .receiving(var burst):
             let actions: [Action]
-            if burst.waitingCount == 0 {
+            if packet.isLate { burst.beginLate(at: now) }
+            if burst.waitingCount == 0, !packet.isLate {
                 burst.passed(packet, at: now)
                 actions = [.play(packet)]
             } else if packetsQueued < Self.packetsQueuedMax {
@@ -144,7 +145,7 @@ struct ReceptionStateMachine: Sendable {
                 actions = []
             }
             state = .receiving(burst)
-            return actions
+            return packet.isLate ? actions + catchUp(at: now) : actions
         case .draining: return [.play(packet)]
         case .waiting(var burst):
             if packetsQueued < Self.packetsQueuedMax {

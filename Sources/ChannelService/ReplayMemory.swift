@@ -148,6 +148,12 @@ struct ReplayMemory: Equatable, Sendable {
         return replay(message, from: .zero, at: now)
     }
 
+    /// A message that was kept elsewhere, to be heard again.
+    mutating func replay(_ participant: PTParticipant, _ packets: [ReceivedPacket], at now: Instant) -> ReceivedBurst {
+        replays &+= 1
+        return ReceivedBurst(replaying: participant, renumbered(packets, at: now), at: now)
+    }
+
     private mutating func endAll() {
         for index in messages.indices { messages[index].isGoingOn = false }
         messages.removeAll { $0.packets.isEmpty }
@@ -158,9 +164,7 @@ struct ReplayMemory: Equatable, Sendable {
     private init(replays: UInt32) { self.replays = replays }
 
     private mutating func replay(_ message: Message, from start: Duration, at now: Instant) -> ReceivedBurst {
-        replays &+= 1
-        return ReceivedBurst(
-            replaying: message.participant, renumbered(message.packets(from: start), at: now), at: now)
+        replay(message.participant, message.packets(from: start), at: now)
     }
 
     /// How much longer a message is with this packet between two others.

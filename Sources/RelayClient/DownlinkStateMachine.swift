@@ -35,15 +35,19 @@ public struct DownlinkStateMachine: Sendable {
             for index in bursts.indices { bursts[index].planner.roundTripTime = roundTripTime }
         }
     }
+    /// Whether the relay gives the beginning of a burst that goes on.
+    public var offersLateEntry = false
     /// How long after a burst's first packet its reception is reported first. Not the same for all listeners of a relay.
     public var firstReport = reportInterval
     /// How many bursts are heard at once, by the channel's rules.
     public var talkersMaximum = 1
     /// In the order they began; at most one of each talker and source.
-    private var bursts: [HeardBurst] = []
+    var bursts: [HeardBurst] = []
     private var lastRequest: UInt32 = 0
     /// Of all requests, whichever burst they are for.
     private var budget = RequestBudget()
+    /// How far the bursts were heard that the link's end interrupted, by their key ids.
+    var interrupted: [(keyID: UInt64, last: UInt16)] = []
     private var early = EarlyPackets()
     private var statistics: [SSRC: TalkerStatistics] = [:]
     private var drops = [Int](repeating: 0, count: Drop.allCases.count)
@@ -72,7 +76,18 @@ public struct DownlinkStateMachine: Sendable {
         case .answered(let request):
             for index in bursts.indices { bursts[index].planner.answered(request, at: now) }
             return endIfDone(at: now) + ask(at: now)
+        case .fetchAsked(let request, let burst):
+            asked(request, for: burst, at: now)
+            return []
+        case .fetched(let request, let isWhole):
+            for index in bursts.indices { bursts[index].late?.answered(request, isWhole: isWhole, at: now) }
+            return proceed(at: now)
+        case .fetchRefused(let refusal):
+            for index in bursts.indices { bursts[index].late?.refused(refusal, at: now) }
+            return proceed(at: now)
+        case .conclude(let ssrc): return conclude(ssrc, at: now)
         case .linkLost:
+            interrupt()
             var actions: [Action] = []
             while !bursts.isEmpty { actions += close(0, .linkLost) }
             _ = early.takeAll()
@@ -93,12 +108,29 @@ public struct DownlinkStateMachine: Sendable {
             guard !isRepaired, early.hasRoom else { return drop(.unbound) }
             return .hold
         }
+        if let late = bursts[index].late, late.isFetching, !isRepaired {
+            return late.hasRoom ? .hold : drop(.unbound)
+        }
         return bursts[index].sequences.wasSeen(sequence) ? drop(.duplicate) : .open
     }
 
     /// Keeps a packet that `admit` said to hold, and that came at `receivedAt`.
-    public mutating func hold(_ packet: [UInt8], receivedAt: Instant) {
-        if !early.hold(packet, receivedAt: receivedAt) { count(.unbound) }
+    ///
+    /// - Parameter place: Its source, key id and sequence number, if it may be of the burst whose beginning is fetched.
+    public mutating func hold(
+        _ packet: [UInt8], receivedAt: Instant, place: (ssrc: SSRC, keyID: UInt64, sequence: UInt16)? = nil
+    ) {
+        let index = place.flatMap { place in bursts.firstIndex { $0.isFetching && $0.isOf(place.ssrc, place.keyID) } }
+        if let place, let index {
+            bursts[index].late?.hold(HeldPacket(bytes: packet, receivedAt: receivedAt), place.sequence)
+        } else if !early.hold(packet, receivedAt: receivedAt) {
+            count(.unbound)
+        }
+    }
+
+    /// Whether that request is for the beginning of a burst that is heard.
+    public func awaits(_ request: BurstRequestID) -> Bool {
+        bursts.contains { $0.late?.awaits(request) ?? false }
     }
 
     /// Counts a packet dropped by who opens them.
@@ -114,6 +146,7 @@ public struct DownlinkStateMachine: Sendable {
     ) -> [Action] {
         guard let index = bursts.firstIndex(where: { $0.ssrc == header.ssrc }) else { return [] }
         let (talker, hasBegun) = (bursts[index].talker, bursts[index].hasBegun)
+        let isFetching = bursts[index].isFetching
         guard bursts[index].take(header, isRepaired: isRepaired, at: now) else {
             count(.duplicate)
             return []
@@ -124,15 +157,16 @@ public struct DownlinkStateMachine: Sendable {
             .tell(
                 .frame(
                     ReceivedFrame(
-                        talker: talker, sequence: header.sequence, timestamp: header.timestamp, marker: header.marker,
-                        payload: payload, receivedAt: receivedAt, isRepaired: isRepaired))))
-        return actions + endIfDone(at: now) + ask(at: now)
+                        sequence: header.sequence, timestamp: header.timestamp, marker: header.marker,
+                        payload: payload, receivedAt: receivedAt, isRepaired: isRepaired, isLate: isFetching,
+                        talker: talker))))
+        return actions + proceed(at: now) + endIfDone(at: now) + ask(at: now)
     }
 
     // MARK: What is missing
 
     /// Asks for what is due: of one burst with each request, of the oldest first.
-    private mutating func ask(at now: Instant) -> [Action] {
+    mutating func ask(at now: Instant) -> [Action] {
         var actions: [Action] = []
         for index in bursts.indices {
             bursts[index].planner.budget = budget
@@ -150,7 +184,7 @@ public struct DownlinkStateMachine: Sendable {
     }
 
     /// Ends bursts that are over when all of them is there, or nothing more can come.
-    private mutating func endIfDone(at now: Instant) -> [Action] {
+    mutating func endIfDone(at now: Instant) -> [Action] {
         var actions: [Action] = []
         while let index = bursts.firstIndex(where: \.isDone) { actions += end(index, .completed, at: now) }
         return actions
@@ -161,11 +195,11 @@ public struct DownlinkStateMachine: Sendable {
     private mutating func taken(
         _ talker: RelayMember, ssrc: SSRC, keyID: UInt64, isLate: Bool, at now: Instant
     ) -> [Action] {
-        if bursts.contains(where: { $0.isOf(ssrc, keyID) && $0.ending == nil }) { return [] }
+        if bursts.contains(where: { $0.isOf(ssrc, keyID) && !$0.isOver }) { return [] }
         let announcement = HeardBurst.Announcement(
-            talker: talker, ssrc: ssrc, keyID: keyID, wantsBeginning: !isLate)
+            talker: talker, ssrc: ssrc, keyID: keyID, wantsBeginning: !isLate, isLate: isLate && offersLateEntry)
         guard let index = predecessor(of: announcement) else { return begin(announcement, at: now) }
-        if bursts[index].ending != nil, bursts[index].next == nil {
+        if bursts[index].isOver, bursts[index].next == nil {
             // What is missing of it is on its way: the new burst can wait for so long.
             bursts[index].hurry(until: now + Self.supersedingTime)
             bursts[index].next = announcement
@@ -181,17 +215,19 @@ public struct DownlinkStateMachine: Sendable {
         let own = bursts.firstIndex { $0.ssrc == next.ssrc || $0.talker.id == next.talker.id }
         if let own { return own }
         guard bursts.count >= talkersMaximum else { return nil }
-        return bursts.firstIndex { $0.ending != nil && $0.next == nil } ?? bursts.firstIndex { $0.ending != nil }
+        return bursts.firstIndex { $0.isOver && $0.next == nil } ?? bursts.firstIndex(where: \.isOver)
             ?? bursts.indices.first
     }
 
     private mutating func begin(_ announcement: HeardBurst.Announcement, at now: Instant) -> [Action] {
-        var burst = HeardBurst(announcement, roundTripTime: roundTripTime, firstReport: firstReport, at: now)
+        let late = announcement.isLate ? lateEntry(announcement, at: now) : nil
+        var burst = HeardBurst(
+            announcement, late: late, roundTripTime: roundTripTime, firstReport: firstReport, at: now)
         burst.planner.budget = budget
         bursts.append(burst)
         // Those of others are held again.
         let held = early.takeAll()
-        return [.tell(.floorTaken(by: announcement.talker))] + (held.isEmpty ? [] : [.retry(held)])
+        return [.tell(.floorTaken(by: announcement.talker))] + (held.isEmpty ? [] : [.retry(held)]) + proceed(at: now)
     }
 
     private mutating func idle(_ ssrc: SSRC, lastSequence: UInt16?, at now: Instant) -> [Action] {
@@ -200,13 +236,17 @@ public struct DownlinkStateMachine: Sendable {
             let actions = end(index, .completed, at: now)
             return actions + idle(ssrc, lastSequence: lastSequence, at: now)
         }
-        guard let index = bursts.firstIndex(where: { $0.ssrc == ssrc && $0.ending == nil }) else {
+        guard let index = bursts.firstIndex(where: { $0.ssrc == ssrc && !$0.isOver }) else {
             return released(by: nil)
         }
         let talker = bursts[index].talker
         guard let lastSequence else {
             let actions = end(index, .completed, at: now)
             return actions + released(by: talker)
+        }
+        if bursts[index].isFetching {
+            bursts[index].heldEnding = lastSequence
+            return released(by: talker)
         }
         bursts[index].expect(through: lastSequence, until: now + Self.completionTime, at: now)
         let actions = endIfDone(at: now)
@@ -215,7 +255,7 @@ public struct DownlinkStateMachine: Sendable {
 
     /// What is told when a burst is over at the relay.
     private func released(by talker: RelayMember?) -> [Action] {
-        guard bursts.contains(where: { $0.ending == nil || $0.next != nil }) else { return [.tell(.floorIdle)] }
+        guard bursts.contains(where: { !$0.isOver || $0.next != nil }) else { return [.tell(.floorIdle)] }
         return talker.map { [.tell(.floorReleased(by: $0))] } ?? []
     }
 
@@ -233,7 +273,7 @@ public struct DownlinkStateMachine: Sendable {
         forgetOldStatistics(keeping: burst.ssrc)
         guard burst.hasBegun else {
             // One whose floor is idle has been told of; and where one talks at a time, whoever is next says that it is over.
-            let isNews = talkersMaximum > 1 && burst.ending == nil && (reason == .silent || reason == .superseded)
+            let isNews = talkersMaximum > 1 && !burst.isOver && (reason == .silent || reason == .superseded)
             return isNews ? [.tell(.floorReleased(by: burst.talker))] : []
         }
         let told: Action = .tell(.burstEnded(burst.talker, reason, report))
@@ -252,7 +292,7 @@ public struct DownlinkStateMachine: Sendable {
             let lostNow = bursts[index].sequences.lost + bursts[index].repaired
             actions.append(.report(receptionReport(bursts[index].ssrc, lostNow: lostNow)))
         }
-        return actions + endIfDone(at: now) + ask(at: now)
+        return actions + proceed(at: now) + endIfDone(at: now) + ask(at: now)
     }
 
     // MARK: Reports

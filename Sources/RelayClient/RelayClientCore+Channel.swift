@@ -24,10 +24,13 @@ extension RelayClientCore {
         case .mediaKey(let key):
             guard invitation.mediaKey == nil else { return foreignKey(at: now) }
             session?.renew(key, at: now)
+            keyring.add(key)
             return []
         case .floorQueuePosition(let place):
             return speak(.queued(place.requestID, position: place.position), at: now)
         case .listenerLoss(let percent): return [.tell(.listenerLoss(percent: percent))]
+        case .burstList(let list): return query(.listed(list), at: now)
+        case .burstRefused(let refusal): return burstRefused(refusal, at: now)
         case .welcome, .pushWelcome, .joinRefused, .pushRegistered, .pushRefused, .push:
             return unexpected("a second answer to the join", at: now)
         }

@@ -37,6 +37,13 @@ public protocol RelayLink: Actor {
     /// Erases what is held of the burst begun last and gives the floor back. No effect without one.
     func abortBurst()
 
+    /// Asks which bursts the relay keeps, the newest first. The answer is called once, on the loop, and never from within this call.
+    func keptBursts(_ answer: @escaping @Sendable (Result<[KeptBurst], KeptBurstError>) -> Void)
+
+    /// Asks for the frames of one of them, by its `KeptBurst.id`; answered in the same way. They are told to nobody else: it is no burst
+    /// that is heard.
+    func fetchBurst(_ id: String, _ answer: @escaping @Sendable (Result<[ReceivedFrame], KeptBurstError>) -> Void)
+
     /// Leaves the channel and closes the connection. `join` may be called again.
     func leave()
 }
@@ -81,8 +88,6 @@ public struct OutgoingFrame: Sendable, Equatable {
 
 /// One frame of a member who talks, decrypted.
 public struct ReceivedFrame: Sendable, Equatable {
-    /// Who said it: others may be talking at the same time.
-    public var talker: RelayMember
     /// RTP sequence number; consecutive within a burst. Frames may come out of order, never twice.
     public var sequence: UInt16
     /// RTP time stamp of the first sample, 48 kHz.
@@ -95,14 +100,19 @@ public struct ReceivedFrame: Sendable, Equatable {
     public var receivedAt: Instant
     /// Whether it was asked for again: when it came says nothing about the network's delay.
     public var isRepaired: Bool
+    /// Whether it was said before this end came, and fetched: more of it follows than can be heard at once.
+    public var isLate: Bool
+    /// Who said it: others may be talking at the same time. Nil where only one can have said it.
+    public var talker: RelayMember?
 
     /// A received frame.
     public init(
-        talker: RelayMember, sequence: UInt16, timestamp: UInt32, marker: Bool, payload: [UInt8], receivedAt: Instant,
-        isRepaired: Bool = false
+        sequence: UInt16, timestamp: UInt32, marker: Bool, payload: [UInt8], receivedAt: Instant,
+        isRepaired: Bool = false, isLate: Bool = false, talker: RelayMember? = nil
     ) {
         self.talker = talker
         self.isRepaired = isRepaired
+        self.isLate = isLate
         self.sequence = sequence
         self.timestamp = timestamp
         self.marker = marker

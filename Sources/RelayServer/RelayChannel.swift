@@ -30,6 +30,10 @@ struct RelayChannel: Sendable {
         var lastRepairID: UInt32 = 0
         var repairRequests: MessageBucket?
         var repairBytes: MessageBucket?
+        /// The last request for kept bursts or their list, and how many more may come; made with the first.
+        var lastBurstRequest = BurstRequestID(rawValue: 0)
+        var burstRequests: MessageBucket?
+        var burstBytes: MessageBucket?
         var reception = ListenerReception()
         /// Of its own last burst; nil: it has been told.
         var lossOfLastBurst: TalkerLoss?
@@ -80,16 +84,17 @@ struct RelayChannel: Sendable {
         configuration: RelayChannelConfiguration, mediaKey: MediaKey, timers: FloorControlStateMachine.Timers,
         store: BurstStore.Limits = .init()
     ) {
-        self.store = Self.store(store, configuration.rules)
+        self.store = Self.store(store, configuration)
         self.configuration = configuration
         self.mediaKey = mediaKey
         floor = FloorControlStateMachine(timers: timers, rules: configuration.rules)
     }
 
     /// Each of those who may talk at once has as many bursts.
-    static func store(_ limits: BurstStore.Limits, _ rules: FloorRules) -> BurstStore {
+    static func store(_ limits: BurstStore.Limits, _ configuration: RelayChannelConfiguration) -> BurstStore {
         var limits = limits
-        limits.bursts *= rules.talkersMaximum
+        limits.bursts *= configuration.rules.talkersMaximum
+        limits.retention = configuration.retention
         return BurstStore(limits: limits)
     }
 

@@ -63,6 +63,7 @@ extension RelayCore {
                 actions += [.stopMedia(id, channel: number), .close(id, .goingDown, phrase)]
             }
             for member in channels[number].members.values { sources.remove(member.ssrc) }
+            changeStore(number) { $0.removeAll() }
             channels[number].close(timers: timers, store: limits.burstStore)
         }
         isClosingChannels = channels.contains { $0.closesAt != nil }
@@ -92,6 +93,6 @@ extension RelayChannel {
         connectionOfMember = [:]
         speakers = []
         floor = FloorControlStateMachine(timers: timers, rules: configuration.rules)
-        store = Self.store(limits, configuration.rules)
+        store = Self.store(limits, configuration)
     }
 }

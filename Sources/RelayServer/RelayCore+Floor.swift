@@ -118,6 +118,7 @@ extension RelayCore {
             let note = Action.note(.burstEnded(channel: name, burst))
             channels[number].counters.note(burst)
             channels[number].noteIdle(of: ssrc)
+            changeStore(number) { $0.end(ssrc, at: now) }
             if channels[number].closesAt != nil { channels[number].closesAt = now + Self.farewellTime }
             if let id = channels[number].member(of: ssrc)?.connection {
                 channels[number].members[id]?.nextReminder = now + Self.reminderInterval
@@ -224,5 +225,7 @@ extension RelayChannel {
         welcome.isListenOnly = member.isListenOnly
         welcome.floorPriority = min(member.priority, FloorRules.emergency - 1)
         welcome.preemptionStep = floor.rules.preemptionStep.map { max(1, $0) } ?? 0
+        welcome.offersLateEntry = true
+        welcome.retention = store.limits.retention
     }
 }

@@ -91,6 +91,8 @@ extension RelayCore {
             channels[number].configuration = configuration
             channels[number].floor = FloorControlStateMachine(
                 timers: channels[number].floor.timers, rules: configuration.rules)
+            let store = RelayChannel.store(limits.burstStore, configuration)
+            changeStore(number) { $0 = store }
             return true
         }
         guard channels.count < limits.channels else { return false }

@@ -99,7 +99,7 @@ extension RelayCore.Action {
     var isMediaSwitch: Bool {
         switch self {
         case .startMedia, .stopMedia: true
-        case .send, .close, .enrol, .forward, .answerRepair, .note: false
+        case .send, .close, .enrol, .forward, .answerRepair, .answerBurst, .note: false
         }
     }
 }

@@ -51,6 +51,10 @@ public struct RelayCore: Sendable {
     var isClosingChannels = false
     let acceptsPushes: Bool
     var pushes: PushRegistry
+    /// What the bursts that are kept take in memory, of all channels.
+    var keptBytes = 0
+    /// What of them may still be given to members who ask.
+    var burstBytes: MessageBucket
 
     /// A relay without members. Each channel gets a fresh media key of a random epoch.
     ///
@@ -70,6 +74,8 @@ public struct RelayCore: Sendable {
         self.roster = roster
         self.acceptsPushes = acceptsPushes
         pushes = PushRegistry(limits: limits, startedAt: startedAt)
+        burstBytes = MessageBucket(
+            depth: limits.burstBytesOfAll, perSecond: limits.burstBytesOfAllPerSecond, at: startedAt)
         self.random = random
         self.channels = []
         for configuration in channels.prefix(limits.channels) where channelNumbers[configuration.id] == nil {
@@ -128,6 +134,9 @@ public struct RelayCore: Sendable {
         case .renewMediaKey(let channel): return renewMediaKey(of: channel, at: now)
         case .setRules(let rules, let channel):
             setRules(rules, of: channel, at: now)
+            return []
+        case .setRetention(let retention, let channel):
+            setRetention(retention, of: channel, at: now)
             return []
         case .drain: return drain(at: now)
         case .shutDown: return shutDown()
@@ -189,6 +198,12 @@ public struct RelayCore: Sendable {
         case (.member, .mediaRepair(let packet)): return repaired(packet, from: id, at: now)
         case (.member(let channel), .repairRequest(let request)):
             return answer(request, from: id, channel: channel, at: now)
+        case (.member(let channel), .burstListRequest(let request)):
+            return listBursts(request, for: id, channel: channel, at: now)
+        case (.member(let channel), .burstRequest(let request)):
+            return giveBurst(request, to: id, channel: channel, at: now)
+        case (.pushOnly, .burstListRequest(let request)): return refuseBursts(request, .notAMember, to: id)
+        case (.pushOnly, .burstRequest(let request)): return refuseBursts(request.id, .notAMember, to: id)
         case (.member, .join), (.pushOnly, .join):
             return violation(id, "a second join on one connection", at: now)
         case (.member, .pushRegister), (.member, .pushUnregister), (.member, .pushReceipt),
@@ -242,6 +257,7 @@ public struct RelayCore: Sendable {
         connections = [:]
         pending = [:]
         for number in channels.indices { channels[number].clear() }
+        keptBytes = 0
         return ids.map { .close($0, .goingDown, Self.goingDown) }
     }
 
@@ -251,7 +267,7 @@ public struct RelayCore: Sendable {
             if let due = channels[number].floor.nextDeadline, due <= now {
                 actions += apply(.deadline, channel: number, at: now)
             }
-            channels[number].store.expire(at: now)
+            changeStore(number) { $0.expire(at: now) }
         }
         for id in pending.filter({ $0.value <= now }).keys.sorted() {
             if connections[id]?.state == .refused {

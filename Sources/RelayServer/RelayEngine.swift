@@ -111,6 +111,10 @@ final class RelayEngine: @unchecked Sendable {
             if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.controlBacklogBytes) == false {
                 core.counters.repairsRefused += 1
             }
+        case .answerBurst(let id, let request, let bytes):
+            if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.controlBacklogBytes) == false {
+                carryOut(core.refuseForNow(request, to: id), at: now)
+            }
         case .note(let milestone):
             log.milestone(milestone, at: now)
             milestoneHandler?(milestone, now)

@@ -52,7 +52,10 @@ struct CheckCommand: AsyncParsableCommand {
             "listens on UDP \(listen.text), in links as \(settings.host ?? listen.invitationHost)",
             "keeps its state in \(state)",
         ]
-        lines += settings.channels.map { "serves '\($0)': \(floor(settings.floorRules[$0] ?? FloorRules()))" }
+        lines += settings.channels.map {
+            "serves '\($0)': \(floor(settings.floorRules[$0] ?? FloorRules())); keeps "
+                + (settings.retentions[$0] ?? FloorSettings.standardRetention).words
+        }
         if settings.channels.isEmpty { lines.append("serves the channels of its last start, or of the command line") }
         if let push = settings.push {
             lines.append("takes pushes on TCP \(push.listen.text), of \(push.clients.count) certificates")

@@ -17,6 +17,8 @@ struct RelaySettings {
     var channels: [String] = []
     /// Their floors' rules, by name.
     var floorRules: [String: FloorRules] = [:]
+    /// What is kept of their bursts, by name.
+    var retentions: [String: BurstRetention] = [:]
     var limits = RelayLimits()
     var timers = FloorControlStateMachine.Timers()
     /// The endpoint for pushes; nil: there is none.
@@ -70,6 +72,10 @@ struct RelaySettings {
                 "connections-per-address", .integer(in: 1...16_384), default: result.limits.connectionsPerAddress)
             result.limits.membersPerChannel = limits.value(
                 "members-per-channel", .integer(in: 2...10_000), default: result.limits.membersPerChannel)
+            result.limits.keptBytes =
+                megabyte
+                * limits.value(
+                    "keep-megabytes", .integer(in: 4...65_536), default: result.limits.keptBytes / megabyte)
         }
         for table in root.tables("channel", countMax: result.limits.channels) {
             let name = table.required("name", channelName)
@@ -77,6 +83,7 @@ struct RelaySettings {
                 table.problem("name", "is \"\(name)\" as that of an earlier channel", "give each channel one name")
             }
             result.floorRules[name] = FloorSettings.rules(table)
+            result.retentions[name] = FloorSettings.retention(table)
             result.channels.append(name)
         }
         result.push = root.table("push").map(PushSettings.read)
@@ -85,6 +92,8 @@ struct RelaySettings {
         }
         return result
     }
+
+    private static let megabyte = 1_024 * 1_024
 
     /// Only for this machine: there is no TLS.
     static let standardOperatorListen = ListenAddress(

@@ -25,7 +25,8 @@ struct Reloader: Sendable {
             settings = try read()
             changes = try await registrar.reload(
                 channels: channels + settings.channels,
-                floors: Floors(rules: settings.floorRules, allHaveQueues: allHaveQueues))
+                floors: Floors(
+                    rules: settings.floorRules, retentions: settings.retentions, allHaveQueues: allHaveQueues))
         } catch {
             logger.error("the configuration has a mistake, and is not taken over", metadata: ["why": "\(error)"])
             return

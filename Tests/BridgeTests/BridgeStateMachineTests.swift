@@ -91,8 +91,7 @@ import Testing
 
     @Test func aRemoteBurstIsOneReceptionFromTheTakenFloorToItsEnd() {
         var bridge = BridgeStateMachine()
-        let frame = ReceivedFrame(
-            talker: other, sequence: 1, timestamp: 960, marker: true, payload: [1], receivedAt: .zero)
+        let frame = ReceivedFrame(sequence: 1, timestamp: 960, marker: true, payload: [1], receivedAt: .zero)
         let participant = PTParticipant(name: "Unit 8", image: nil)
         #expect(bridge.handle(.link(.floorTaken(by: other))) == [.beginReception(participant)])
         #expect(bridge.handle(.link(.burstBegan(other))) == [])
