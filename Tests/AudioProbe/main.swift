@@ -2,9 +2,9 @@
 // count of allocations. Prints one line per event: a word, then key=value.
 //
 //   AudioProbe loop MICROPHONE SPEAKER HOLD_MS [BURSTS] [GAP_MS]   the microphone's frames are the speaker's packets
-//   AudioProbe allocations MICROPHONE SPEAKER FRAMES               allocations on the two threads within so many frames; a line
-//                                                                  "interrupted" when a device was brought back meanwhile, and
-//                                                                  then again
+//   AudioProbe allocations MICROPHONE SPEAKER FRAMES               allocations on the two threads within so many frames, which all
+//                                                                  voices of the speaker play at once; a line "interrupted"
+//                                                                  when a device was brought back meanwhile, and then again
 //   AudioProbe press MICROPHONE SPEAKER                            on standard input: 1 presses, 0 releases, t plays a tone,
 //                                                                  q ends
 //   AudioProbe busy MICROPHONE SPEAKER                             the same, while another pair of engines holds the devices
@@ -58,6 +58,8 @@ final class Loop {
     var failures = 0
     var quiet = false
     var prepared = 0
+    /// On how many voices each frame is played.
+    var voices = 1
 
     init(_ microphoneText: String, _ speakerText: String, logger: Logger) throws {
         microphone = try CaptureEngine(device: AudioDevice(microphoneText), logger: logger)
@@ -89,12 +91,12 @@ final class Loop {
             if frame.isFirst {
                 say("first-frame after_start_ms=\((now - startedAt).milliseconds) t=\(frame.captureTime.nanoseconds)")
             }
-            speaker.enqueue(
-                ReceivedPacket(
-                    sequence: sequence, timestamp: timestamp &+ frame.position, marker: frame.isFirst,
-                    payload: frame.payload, receivedAt: now))
+            let packet = ReceivedPacket(
+                sequence: sequence, timestamp: timestamp &+ frame.position, marker: frame.isFirst,
+                payload: frame.payload, receivedAt: now)
+            for voice in 0..<voices { speaker.enqueue(packet, voice: voice) }
             if frame.isLast {
-                speaker.end(lastSequence: sequence)
+                for voice in 0..<voices { speaker.end(lastSequence: sequence, voice: voice) }
                 timestamp &+= frame.position &+ 96_000
             }
             sequence &+= 1
@@ -212,6 +214,7 @@ do {
     case "allocations" where arguments.count >= 5:
         let loop = try Loop(arguments[2], arguments[3], logger: logger)
         let wanted = Int(arguments[4]) ?? 500
+        loop.voices = PlaybackEngine.voicesMax
         loop.microphone.prepare()
         loop.speaker.prepare()
         loop.microphone.start()
