@@ -237,7 +237,8 @@ public final class PlaybackEngine: Sendable {
             logger.info(
                 "playback began",
                 metadata: [
-                    "t": "\(first.nanoseconds)", "voice": "\(voice)", "burst": "\(burst)", "device_delay_ms": "\(delay.milliseconds)",
+                    "t": "\(first.nanoseconds)", "voice": "\(voice)", "burst": "\(burst)",
+                    "device_delay_ms": "\(delay.milliseconds)",
                     "after_packet_ms": "\((first - receivedAt).milliseconds)",
                     "jitter_wait_ms": "\((first - receivedAt - delay).milliseconds)",
                 ])

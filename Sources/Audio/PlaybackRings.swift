@@ -38,7 +38,8 @@ struct PlaybackSlot: BitwiseCopyable {
                 receivedAt: Instant(nanoseconds: receivedAt))
         case .ended:
             .ended(
-                voice: Int(voice), burst: burst, PlaybackEnd(rawValue: end) ?? .deviceFailed, counts, lastSampleAt: time)
+                voice: Int(voice), burst: burst, PlaybackEnd(rawValue: end) ?? .deviceFailed, counts, lastSampleAt: time
+            )
         case .toneBegan: .toneBegan(tone, firstSampleAt: time)
         case .toneEnded: .toneEnded(tone, lastSampleAt: time)
         case .lost, .resumed: nil

@@ -19,7 +19,8 @@ extension BridgeStateMachine {
             isFloorTaken = false
             silence { !$0.isHearing }
         case .frame(let frame):
-            let said = frame.talker.map { talker in speakers.firstIndex { $0.member == talker } } ?? speakers.indices.first
+            let said =
+                frame.talker.map { talker in speakers.firstIndex { $0.member == talker } } ?? speakers.indices.first
             guard let index = said else { break }
             speakers[index].isHearing = true
             actions.append(.play(frame, of: speakers[index].burst))

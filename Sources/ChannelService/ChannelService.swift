@@ -241,7 +241,10 @@ public actor ChannelService {
             if case .didEndTransmitting = callback { receive(.transmissionEnded) }
         case .notice(let notice):
             note(notice)
-            if case .transmissionAudioFinished(let erased) = notice { keepOwn(erased: erased) }
+            if case .transmissionAudioFinished(let erased) = notice {
+                keepOwn(erased: erased)
+                receive(.ownSpeechComplete)
+            }
             // Whoever ended it (a channel left, a shutdown): the burst is not listened to any more.
             if notice == .activeRemoteParticipantChanged(nil) { receive(.cleared) }
             // A call is not to end in the middle of what was said before it.

@@ -46,7 +46,7 @@ struct ListeningStateMachine: Sendable {
 
     /// Who is heard, the longest first.
     var participants: [PTParticipant] {
-        voices.compactMap(\.heard).sorted { $0.order < $1.order }.map(\.participant)
+        voices.compactMap { $0.heard }.sorted { $0.order < $1.order }.map { $0.participant }
     }
 
     /// When the machine wants `Event.deadlineReached`.
@@ -78,7 +78,8 @@ struct ListeningStateMachine: Sendable {
         case .replayStopped: return pass(.replayStopped, to: 0, at: now)
         case .played(let voice): return pass(.played, to: voice, at: now)
         case .refused: return refused(at: now)
-        case .transmissionEnded: return transmissionEnded(at: now)
+        case .transmissionEnded: return transmissionEnded(isComplete: false, at: now)
+        case .ownSpeechComplete: return transmissionEnded(isComplete: true, at: now)
         case .cleared: return cleared(at: now)
         case .left:
             cut = []
@@ -128,7 +129,7 @@ struct ListeningStateMachine: Sendable {
     /// Somebody, or nobody any more, is heard on a voice.
     private mutating func hear(_ participant: PTParticipant?, on voice: Int) -> [Action] {
         beginnings += 1
-        voices[voice].heard = participant.map { ($0, beginnings) }
+        voices[voice].heard = participant.map { (participant: $0, order: beginnings) }
         let active = voices.indices.filter { voices[$0].heard != nil }
             .min { (voices[$0].heard?.order ?? 0) < (voices[$1].heard?.order ?? 0) }
         // Those who talk beside others, come and go untold.
@@ -144,8 +145,14 @@ struct ListeningStateMachine: Sendable {
         return actions
     }
 
-    private mutating func transmissionEnded(at now: Instant) -> [Action] {
-        var actions = voices.indices.flatMap { pass(.transmissionEnded, to: $0, at: now) }
+    /// Where one talks at a time the next one is heard as soon as this device talks no more; where others talk all the time, its own
+    /// last words come first.
+    private mutating func transmissionEnded(isComplete: Bool, at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        for voice in voices.indices where (voices[voice].burst != nil) == isComplete {
+            actions += pass(.transmissionEnded, to: voice, at: now)
+        }
+        guard isComplete else { return actions }
         let goingOn = cut
         cut = []
         for each in goingOn { actions += began(each.participant, each.burst, at: now) }

@@ -57,6 +57,8 @@ extension ListeningStateMachine {
         case refused
         /// The own transmission has ended.
         case transmissionEnded
+        /// What was said in it is recorded to its end.
+        case ownSpeechComplete
         /// The channel manager has dropped the participant, or cannot take any (left, shut down).
         case cleared
         /// The channel has been left.
@@ -68,7 +70,8 @@ extension ListeningStateMachine {
         var isOfLink: Bool {
             switch self {
             case .began, .packet, .ended: true
-            case .replay, .replayStopped, .played, .refused, .transmissionEnded, .cleared, .left, .deadlineReached:
+            case .replay, .replayStopped, .played, .refused, .transmissionEnded, .ownSpeechComplete, .cleared, .left,
+                .deadlineReached:
                 false
             }
         }

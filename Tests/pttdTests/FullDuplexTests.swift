@@ -45,16 +45,19 @@ import Testing
             }
             link = RelayClient(
                 invitation: invitation, identity: try Identity(generating: name),
-                displayName: DisplayName(cleaning: name, fallback: "?"), loop: loop, logger: Logger(label: name) { _ in
+                displayName: DisplayName(cleaning: name, fallback: "?"), loop: loop,
+                logger: Logger(label: name) { _ in
                     SwiftLogNoOpLogHandler()
                 })
-            await link.setEventHandler { [self] event in events.withLock { $0.append(event) } }
+            await link.setEventHandler { [weak self] event in self?.events.withLock { $0.append(event) } }
             await link.join()
         }
 
         deinit { loop.stop() }
 
-        func has(_ wanted: @Sendable (RelayLinkEvent) -> Bool) -> Bool { events.withLock { $0.contains(where: wanted) } }
+        func has(_ wanted: @Sendable (RelayLinkEvent) -> Bool) -> Bool {
+            events.withLock { $0.contains(where: wanted) }
+        }
 
         /// Says a frame every 10 ms until it is told to stop.
         func talk(while goesOn: @escaping @Sendable () -> Bool) async throws {
@@ -107,7 +110,8 @@ import Testing
             #expect(try await eventually { try await client.active()?.remoteParticipants == ["Ann"] })
             async let bobTalks: Void = bob.talk { isOver.withLock { !$0.bob } }
             #expect(try await eventually { try await client.active()?.remoteParticipants == ["Ann", "Bob"] })
-            #expect(try await client.active()?.activeRemoteParticipant == "Ann", "the one who has been heard for longest")
+            #expect(
+                try await client.active()?.activeRemoteParticipant == "Ann", "the one who has been heard for longest")
             #expect(ann.has { if case .floorTaken(let by) = $0 { by.name == "Bob" } else { false } })
 
             // What is said here is heard by both, who go on.
@@ -116,7 +120,11 @@ import Testing
                 #expect(
                     try await eventually {
                         talker.has {
-                            if case .frame(let frame) = $0 { !["Ann", "Bob"].contains(frame.talker?.name) } else { false }
+                            if case .frame(let frame) = $0 {
+                                !["Ann", "Bob"].contains(frame.talker?.name)
+                            } else {
+                                false
+                            }
                         }
                     })
             }
@@ -133,7 +141,8 @@ import Testing
             #expect(try await client.active()?.transmitting == true, "others end, and this one goes on")
             try await client.stopTransmitting()
             for talker in [ann, bob] {
-                #expect(!talker.has { if case .transmissionEnded(_, let end, _) = $0 { end != .completed } else { false } })
+                #expect(
+                    !talker.has { if case .transmissionEnded(_, let end, _) = $0 { end != .completed } else { false } })
                 await talker.link.leave()
             }
             let recordings = directory.path + "/talk"
