@@ -236,4 +236,31 @@ import Testing
             ])
         await under.finish()
     }
+
+    @Test func inHalfDuplexWhoGoesOnIsHeardAgainBehindTheLastWordsSaidHere() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        let packets = (1...4 as ClosedRange<UInt16>).map { packet($0) }
+        await under.service.run { [ann, first] service in
+            service.burstBegan(ann, first)
+            service.received(packets[0], first)
+            service.request(
+                .beginTransmitting(channelUUID: ServiceUnderTest.channel, source: .userRequest, floor: .idle))
+            service.received(packets[1], first)
+        }
+        #expect(await under.service.snapshot.remoteParticipants == [])
+        try await under.stop()
+        await under.service.run { [first] in $0.received(packets[2], first) }
+        #expect(await under.service.snapshot.activeRemoteParticipant == nil, "the last words are being recorded")
+        await under.service.run { [first] service in
+            service.simulatedAudio.handler?(.captureEnded)
+            service.received(packets[3], first)
+        }
+        #expect(await under.service.snapshot.activeRemoteParticipant == ann)
+        let commands = await under.service.run { $0.simulatedAudio.commands }
+        let heard = commands.compactMap { if case .packet(let sequence) = $0 { sequence } else { nil } }
+        #expect(heard == [1, 4] && commands.contains(.dropReception))
+        #expect(commands.contains(.stopCapture(.afterTail)) && !commands.contains(.stopCapture(.immediately)))
+        await under.finish()
+    }
 }
