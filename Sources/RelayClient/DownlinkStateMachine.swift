@@ -227,7 +227,7 @@ public struct DownlinkStateMachine: Sendable {
         drops[Drop.unbound.rawValue] += early.expire(at: now)
         guard let burst else { return [] }
         if let ending = burst.ending, ending.deadline <= now { return end(.completed, at: now) }
-        if burst.lastPacketAt + Self.silenceTimeout <= now { return end(.silent, at: now) }
+        if !burst.isFetching, burst.lastPacketAt + Self.silenceTimeout <= now { return end(.silent, at: now) }
         self.burst?.planner.giveUp(at: now)
         var actions: [Action] = []
         if self.burst?.takeReport(at: now) == true {
@@ -257,7 +257,7 @@ public struct DownlinkStateMachine: Sendable {
     private mutating func proceed(at now: Instant) -> [Action] {
         if let piece = burst?.late?.piece(at: now) { return [.fetch(piece.burst, first: piece.first)] }
         guard burst?.late?.isFetching == false, let held = burst?.late?.takeHeld() else { return [] }
-        burst?.late = nil
+        burst?.endFetching(at: now)
         return (held.isEmpty ? [] : [.retry(held)]) + (burst?.heldEnding == nil ? [] : [.conclude])
     }
 
@@ -265,7 +265,8 @@ public struct DownlinkStateMachine: Sendable {
     private mutating func conclude(at now: Instant) -> [Action] {
         guard let last = burst?.heldEnding else { return [] }
         burst?.heldEnding = nil
-        burst?.expect(through: last, until: now + Self.completionTime, at: now)
+        burst?.expect(
+            through: last, until: now + (waiting == nil ? Self.completionTime : Self.supersedingTime), at: now)
         return endIfDone(at: now) + ask(at: now)
     }
 
