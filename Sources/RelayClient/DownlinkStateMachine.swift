@@ -107,8 +107,8 @@ public struct DownlinkStateMachine: Sendable {
     public mutating func hold(
         _ packet: [UInt8], receivedAt: Instant, place: (ssrc: SSRC, keyID: UInt64, sequence: UInt16)? = nil
     ) {
-        if let place, let burst, burst.isFetching, burst.isOf(place.ssrc, place.keyID) {
-            self.burst?.late?.hold(HeldPacket(bytes: packet, receivedAt: receivedAt), place.sequence)
+        if let place, burst?.isFetching == true, burst?.isOf(place.ssrc, place.keyID) == true {
+            burst?.late?.hold(HeldPacket(bytes: packet, receivedAt: receivedAt), place.sequence)
         } else if !early.hold(packet, receivedAt: receivedAt) {
             count(.unbound)
         }
