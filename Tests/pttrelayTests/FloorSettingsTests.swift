@@ -42,7 +42,7 @@ import Testing
         let floors = Floors(retentions: settings.retentions)
         #expect(floors.retention(of: DisplayName("C")!) == .off)
         #expect(floors.retention(of: DisplayName("made later")!) == FloorSettings.standardRetention)
-        #expect(settings.retentions["B"]?.words == "the last 64 bursts for 24h")
+        #expect(settings.retentions["B"]?.words == "the last 64 bursts for 1440min")
     }
 
     @Test(arguments: [
