@@ -34,7 +34,7 @@ extension DownlinkStateMachine {
                 continue
             }
             guard !bursts[index].isFetching, let held = bursts[index].late?.takeHeld() else { continue }
-            bursts[index].late = nil
+            bursts[index].endFetching(at: now)
             if !held.isEmpty { actions.append(.retry(held)) }
             if bursts[index].heldEnding != nil { actions.append(.conclude(bursts[index].ssrc)) }
         }
@@ -47,7 +47,8 @@ extension DownlinkStateMachine {
             return []
         }
         bursts[index].heldEnding = nil
-        bursts[index].expect(through: last, until: now + Self.completionTime, at: now)
+        let time = bursts[index].next == nil ? Self.completionTime : Self.supersedingTime
+        bursts[index].expect(through: last, until: now + time, at: now)
         return endIfDone(at: now) + ask(at: now)
     }
 }

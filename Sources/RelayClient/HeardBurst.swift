@@ -55,7 +55,8 @@ struct HeardBurst: Sendable {
 
     /// When something is to be done for it.
     var nextDeadline: Instant {
-        var due = lastPacketAt + DownlinkStateMachine.silenceTimeout
+        // While the beginning is fetched, what comes is held: that is no silence.
+        var due = isFetching ? Instant(nanoseconds: .max) : lastPacketAt + DownlinkStateMachine.silenceTimeout
         if let ending { due = min(due, ending.deadline) }
         if hasBegun { due = min(due, nextReportAt) }
         if let repair = planner.nextDeadline { due = min(due, repair) }
@@ -66,7 +67,7 @@ struct HeardBurst: Sendable {
     /// Why it is over though not all of it is there; nil: it is not, yet.
     func overdue(at now: Instant) -> ReceptionEnd? {
         if let ending, ending.deadline <= now { return .completed }
-        return lastPacketAt + DownlinkStateMachine.silenceTimeout <= now ? .silent : nil
+        return !isFetching && lastPacketAt + DownlinkStateMachine.silenceTimeout <= now ? .silent : nil
     }
 
     /// Whether what was said before this end came is to come before what comes now.
@@ -121,6 +122,12 @@ struct HeardBurst: Sendable {
         }
         planner.finish(at: now)
         ending = (last, deadline)
+    }
+
+    /// The beginning is there, or will not come: from now on it is heard like any other.
+    mutating func endFetching(at now: Instant) {
+        late = nil
+        lastPacketAt = now
     }
 
     /// The next one waits for its end.

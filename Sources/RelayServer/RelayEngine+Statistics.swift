@@ -14,6 +14,6 @@ extension RelayEngine {
                 handshakesFailed: transport.handshakesFailed, refusedForLoad: transport.refusedForLoad,
                 retriesSent: transport.retriesSent),
             forwarding: forwarding, pushTokens: core.pushTokenCount, isDraining: core.isDraining,
-            channels: core.channelStatistics)
+            channels: core.channelStatistics, keptBytes: core.keptBytes)
     }
 }

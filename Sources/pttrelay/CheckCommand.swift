@@ -52,9 +52,9 @@ struct CheckCommand: AsyncParsableCommand {
             "listens on UDP \(listen.text), in links as \(settings.host ?? listen.invitationHost)",
             "keeps its state in \(state)",
         ]
-        lines += settings.channels.map {
-            "serves '\($0)': \(floor(settings.floorRules[$0] ?? FloorRules())); keeps "
-                + (settings.retentions[$0] ?? FloorSettings.standardRetention).words
+        for name in settings.channels {
+            lines.append("serves '\(name)': \(floor(settings.floorRules[name] ?? FloorRules()))")
+            lines.append("keeps \((settings.retentions[name] ?? FloorSettings.standardRetention).words) of '\(name)'")
         }
         if settings.channels.isEmpty { lines.append("serves the channels of its last start, or of the command line") }
         if let push = settings.push {
