@@ -33,7 +33,6 @@ public actor RelayClient: RelayLink, PushLink {
     /// Jobs of the actor run on the loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
-    let invitation: InvitationLink
     let identity: Identity
     let resumption: ResumptionMemory
     let logger: Logger
@@ -95,7 +94,6 @@ public actor RelayClient: RelayLink, PushLink {
         resumption: ResumptionMemory = ResumptionMemory(), loop: EventLoop, logger: Logger, resolve: @escaping Resolver,
         route: @escaping Router = NetworkRoute.toward
     ) {
-        self.invitation = invitation
         self.identity = identity
         self.resumption = resumption
         self.loop = loop

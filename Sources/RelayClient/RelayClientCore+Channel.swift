@@ -28,10 +28,15 @@ extension RelayClientCore {
             return []
         case .floorQueuePosition(let place):
             return speak(.queued(place.requestID, position: place.position), at: now)
+        case .floorRules(let rules):
+            floor?.change(to: rules)
+            // What was told before of the floor does not hold for either.
+            let outlook = floor?.outlook.map { Action.tell(.floorOutlook($0)) }
+            return [.tell(.floorQueueOffered(rules.hasQueue))] + hearAsManyAsMayTalk() + (outlook.map { [$0] } ?? [])
         case .listenerLoss(let percent): return [.tell(.listenerLoss(percent: percent))]
         case .burstList(let list): return query(.listed(list), at: now)
         case .burstRefused(let refusal): return burstRefused(refusal, at: now)
-        case .welcome, .pushWelcome, .joinRefused, .pushRegistered, .pushRefused, .push:
+        case .welcome, .pushWelcome, .joinRefused, .pushRegistered, .pushRefused, .push, .successor:
             return unexpected("a second answer to the join", at: now)
         }
     }
@@ -51,12 +56,14 @@ extension RelayClientCore {
         guard var view = floor, let before = view.outlook else { return [] }
         change(&view)
         floor = view
-        var actions: [Action] = []
-        if view.talkersMaximum != downlink.talkersMaximum {
-            downlink.talkersMaximum = view.talkersMaximum
-            actions.append(.tell(.talkersAllowed(view.talkersMaximum)))
-        }
-        if let after = view.outlook, after != before { actions.append(.tell(.floorOutlook(after))) }
-        return actions
+        guard let after = view.outlook, after != before else { return [] }
+        return [.tell(.floorOutlook(after))]
+    }
+
+    /// The channel's rules may be others now.
+    private mutating func hearAsManyAsMayTalk() -> [Action] {
+        guard let maximum = floor?.talkersMaximum, maximum != downlink.talkersMaximum else { return [] }
+        downlink.talkersMaximum = maximum
+        return [.tell(.talkersAllowed(maximum))]
     }
 }

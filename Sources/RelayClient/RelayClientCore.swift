@@ -37,6 +37,7 @@ public struct RelayClientCore {
     var lastBurstRequest = BurstRequestID(rawValue: 0)
     /// This member, once the relay said who it is.
     private(set) var ownID: MemberID?
+    private var places: RelayPlaces
 
     /// A client that is not started.
     ///
@@ -48,10 +49,18 @@ public struct RelayClientCore {
         self.invitation = invitation
         self.displayName = displayName
         self.mode = mode
+        places = RelayPlaces(home: invitation.place)
         var random = SecureRandom()
         uplink = UplinkStateMachine(
             firstSequence: UInt16.random(in: 0...UInt16.max, using: &random),
             firstTimestamp: UInt32.random(in: 0...UInt32.max, using: &random))
+    }
+
+    /// The invitation, with the place to which `.connect` leads: the relay may have said another one.
+    public var relay: InvitationLink {
+        var relay = invitation
+        relay.place = places.current
+        return relay
     }
 
     /// Whether bursts (for a member) and pushes can be sent and received.
@@ -84,6 +93,10 @@ public struct RelayClientCore {
         case .leave: return steer(.leave, at: now)
         case .earlyDataOffered: return steer(.earlyDataOffered, at: now)
         case .connected: return steer(.connected, at: now)
+        case .connectionEnded(.wrongRelayKey) where places.isAway:
+            // It says nothing of the relay that the invitation names.
+            places.giveUpSuccessor()
+            return steer(.connectionEnded(.unreachable("the successor that it named has another key")), at: now)
         case .connectionEnded(let error): return steer(.connectionEnded(error), at: now)
         case .networkChanged: return steer(.networkChanged, at: now)
         case .violation(let what): return steer(.violation(what), at: now)
@@ -119,7 +132,9 @@ public struct RelayClientCore {
         var actions: [Action] = []
         for action in link.handle(event, at: now) {
             switch action {
-            case .connect: actions.append(.connect)
+            case .connect:
+                places.attempt()
+                actions.append(.connect)
             case .sendJoin:
                 actions.append(
                     .send(
@@ -155,6 +170,7 @@ public struct RelayClientCore {
                 actions.append(.tell(.state(state)))
             }
         }
+        if !wasReady, link.isReady { places.joined() }
         return actions
     }
 
@@ -172,14 +188,28 @@ public struct RelayClientCore {
             guard link.isJoining, mode == .pushOnly else { return unexpected("PushWelcome", at: now) }
             return steer(.welcomed(channelName: welcome.channelName.text), at: now) + push(.linkReady, at: now)
         case .joinRefused(let refusal):
-            return link.isJoining ? steer(.refused(refusal), at: now) : unexpected("JoinRefused", at: now)
+            guard link.isJoining else { return unexpected("JoinRefused", at: now) }
+            return steer(.refused(places.isAway ? judged(refusal) : refusal), at: now)
         case .pushRegistered(let token) where link.isReady: return push(.registered(token), at: now)
         case .pushRefused(let refusal) where link.isReady: return push(.refused(refusal), at: now)
         case .push(let incoming) where link.isReady: return push(.push(incoming), at: now)
+        case .successor(let place) where link.isReady:
+            // The relay ends the connection when it is time: not in the middle of what is said.
+            places.move(to: place)
+            return []
         default:
             guard session != nil else { return unexpected("a message without a membership", at: now) }
             return receiveInChannel(message, at: now)
         }
+    }
+
+    /// A refusal elsewhere than at the invitation's relay: but for a member that was removed, it is no word of that relay.
+    private mutating func judged(_ refusal: ServerMessage.JoinRefused) -> ServerMessage.JoinRefused {
+        guard !refusal.cause.isTemporary, refusal.cause != .revoked else { return refusal }
+        places.giveUpSuccessor()
+        var refusal = refusal
+        refusal.cause = .other
+        return refusal
     }
 
     mutating func unexpected(_ what: String, at now: Instant) -> [Action] {

@@ -54,7 +54,7 @@ extension RelayClientCore {
 
     /// What is to be done.
     public enum Action: Sendable, Equatable {
-        /// Open a connection to the relay of the invitation.
+        /// Open a connection to `RelayClientCore.relay`.
         case connect
         /// Close the connection, if there is one, after what was sent.
         case close(RelayCloseCode)

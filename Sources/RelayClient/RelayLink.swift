@@ -279,9 +279,10 @@ public enum RelayLinkEvent: Sendable, Equatable {
     /// A member left.
     case memberLeft(RelayMember)
 
-    /// Whether requests for the floor wait while another member talks, and are not refused; upon joining.
+    /// Whether requests for the floor wait while another member talks, and are not refused; upon joining, and when the rules change.
     case floorQueueOffered(Bool)
-    /// Whether a request of this end would be granted now; told when that changes, upon joining by relays that say what they do.
+    /// Whether a request of this end would be granted now; told when that changes, and after
+    /// `floorQueueOffered`, by relays that say what they do.
     case floorOutlook(FloorView.Outlook)
     /// This end has the floor and may talk for `limit` from its first packet.
     case floorGranted(BurstID, limit: Duration)

@@ -63,9 +63,11 @@ public enum MetricsText {
             "uplink_packets_lost_total", "Packets of these that did not come, repairs included.",
             each(\.counters.packetsLostUp))
         text.counter(
-            "listener_packets_total", "Packets that listeners report to have.", each(\.counters.packetsHeard))
+            "listener_packets_total", "Packets that came to listeners, by their reports.",
+            each(\.counters.packetsHeard))
         text.counter(
-            "listener_packets_lost_total", "Packets that listeners report to miss.", each(\.counters.packetsLostDown))
+            "listener_packets_lost_total", "Packets lost on the way to listeners, by their reports; before repair.",
+            each(\.counters.packetsLostDown))
     }
 
     /// Only causes that were met: with many channels the others would be most of the text.

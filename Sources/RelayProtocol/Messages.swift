@@ -167,6 +167,10 @@ public enum ServerMessage: Sendable, Hashable {
     case burstList(BurstList)
     /// There is no list, or no burst.
     case burstRefused(BurstRefused)
+    /// The relay is going down: join there, where a relay of the same key is, when the connection has ended.
+    case successor(RelayPlace)
+    /// What was told of the floor has changed.
+    case floorRules(FloorRules)
 
     /// The answer to a join that succeeded.
     public struct Welcome: Sendable, Hashable {

@@ -58,6 +58,8 @@ extension ServerMessage {
                     id: try burstRequestID(refused.requestID),
                     cause: BurstRefusal(rawValue: refused.cause.rawValue) ?? .other, phrase: phrase(refused.phrase),
                     retryAfter: .milliseconds(refused.retryAfterMs)))
+        case .successor(let place): self = .successor(try RelayPlace(place))
+        case .floorRules(let rules): self = .floorRules(try FloorRules(rules))
         case nil: throw .unknownKind
         }
     }
@@ -105,6 +107,8 @@ extension ServerMessage {
             wire.burstRefused.cause = .init(rawValue: refused.cause.rawValue) ?? .other
             wire.burstRefused.phrase = phrase(refused.phrase)
             wire.burstRefused.retryAfterMs = refused.retryAfter.wireMilliseconds
+        case .successor(let place): wire.successor = place.wire
+        case .floorRules(let rules): wire.floorRules = rules.wire
         }
         return wire
     }

@@ -62,7 +62,7 @@ public struct BurstStore: Sendable {
     }
 
     /// The limits in force.
-    public private(set) var limits: Limits
+    public internal(set) var limits: Limits
     /// Those that go on, in the order they began.
     private(set) var current: [Burst] = []
     /// Those that are over, in the order they ended.

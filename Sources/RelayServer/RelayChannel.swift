@@ -75,8 +75,6 @@ struct RelayChannel: Sendable {
     var speakers: [Speaker] = []
     /// For the operator.
     var counters = RelayChannelCounters()
-    /// The rules that it is to have once nobody talks any more.
-    var newRules: FloorRules?
     /// When the members may go, the last burst being over: set while they are to go.
     var closesAt: Instant?
 
@@ -84,18 +82,26 @@ struct RelayChannel: Sendable {
         configuration: RelayChannelConfiguration, mediaKey: MediaKey, timers: FloorControlStateMachine.Timers,
         store: BurstStore.Limits = .init()
     ) {
-        self.store = Self.store(store, configuration)
+        self.store = BurstStore(limits: Self.limits(store, configuration))
         self.configuration = configuration
         self.mediaKey = mediaKey
         floor = FloorControlStateMachine(timers: timers, rules: configuration.rules)
     }
 
     /// Each of those who may talk at once has as many bursts.
-    static func store(_ limits: BurstStore.Limits, _ configuration: RelayChannelConfiguration) -> BurstStore {
+    private static func limits(
+        _ limits: BurstStore.Limits, _ configuration: RelayChannelConfiguration
+    ) -> BurstStore.Limits {
         var limits = limits
         limits.bursts *= configuration.rules.talkersMaximum
         limits.retention = configuration.retention
-        return BurstStore(limits: limits)
+        return limits
+    }
+
+    /// The floor's rules are these from now on.
+    mutating func adopt(_ rules: FloorRules, store limits: BurstStore.Limits) {
+        configuration.rules = rules
+        store.limits = Self.limits(limits, configuration)
     }
 
     var name: DisplayName { configuration.name }
@@ -116,7 +122,6 @@ struct RelayChannel: Sendable {
         floor = FloorControlStateMachine(timers: floor.timers, rules: floor.rules)
         speakers = []
         store.removeAll()
-        newRules = nil
         closesAt = nil
     }
 

@@ -41,14 +41,12 @@ public struct RelayCore: Sendable {
     var roster: RelayRoster
     /// Enrolments that wait for their answer.
     var enrolling = 0
-    let timers: FloorControlStateMachine.Timers
+    private let timers: FloorControlStateMachine.Timers
     var sources: Set<SSRC> = []
     var random: any RandomNumberGenerator & Sendable
     private(set) var isShuttingDown = false
     /// Whether it goes down as soon as nobody talks any more.
     public internal(set) var isDraining = false
-    /// Whether any channel has a `closesAt`.
-    var isClosingChannels = false
     let acceptsPushes: Bool
     var pushes: PushRegistry
     /// What the bursts that are kept take in memory, of all channels.
@@ -97,7 +95,7 @@ public struct RelayCore: Sendable {
             if let due = channel.floor.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
             if let due = channel.store.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
         }
-        if isClosingChannels, let due = nextClosing, due < next ?? Instant(nanoseconds: .max) { next = due }
+        if isDraining, let due = nextClosing, due < next ?? Instant(nanoseconds: .max) { next = due }
         // Looked for after every message: thousands may be joining, so they are not walked through.
         if !pending.isEmpty, let due = earliestPending, due < next ?? Instant(nanoseconds: .max) { next = due }
         return next
@@ -116,7 +114,7 @@ public struct RelayCore: Sendable {
     /// Takes an event and says what is to be done.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
         let actions = react(to: event, at: now)
-        return isClosingChannels ? actions + closeQuietChannels(at: now) : actions
+        return isDraining ? actions + closeQuietChannels(at: now) : actions
     }
 
     private mutating func react(to event: Event, at now: Instant) -> [Action] {
@@ -132,13 +130,11 @@ public struct RelayCore: Sendable {
         case .readmit(let member, let channel, let membership):
             return readmit(member, to: channel, as: membership, at: now)
         case .renewMediaKey(let channel): return renewMediaKey(of: channel, at: now)
-        case .setRules(let rules, let channel):
-            setRules(rules, of: channel, at: now)
-            return []
+        case .setRules(let rules, let channel): return setRules(rules, of: channel, at: now)
         case .setRetention(let retention, let channel):
             setRetention(retention, of: channel, at: now)
             return []
-        case .drain: return drain(at: now)
+        case .drain(let successor): return drain(to: successor, at: now)
         case .shutDown: return shutDown()
         case .deadline: return deadline(at: now)
         }

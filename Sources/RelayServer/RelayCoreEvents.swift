@@ -40,8 +40,8 @@ extension RelayCore {
         case setRules(FloorRules, of: ChannelID)
         /// Of the channel's bursts other ones are kept from now on.
         case setRetention(BurstRetention, of: ChannelID)
-        /// The relay is to go down as soon as nobody talks any more.
-        case drain
+        /// The relay is to go down as soon as nobody talks any more; its members are to go on there.
+        case drain(to: RelayPlace?)
         /// The relay is going down.
         case shutDown
         /// `nextDeadline` has come, or may have.
@@ -103,6 +103,8 @@ public enum RelayMilestone: Sendable, Equatable {
     case firstPacket(channel: DisplayName, ssrc: SSRC, sequence: UInt16)
     /// A burst is over and the floor is idle.
     case burstEnded(channel: DisplayName, RelayBurstSummary)
+    /// The channel's floor has other rules.
+    case floorRulesChanged(channel: DisplayName, FloorRules)
     /// A listener did not report, so its media stop.
     case listenerSilent(channel: DisplayName, member: MemberID)
     /// A connection broke the protocol and is closed.

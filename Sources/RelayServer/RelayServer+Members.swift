@@ -40,7 +40,7 @@ extension RelayServer {
     /// - Returns: Whether it is served so; false at the limit of channels, or when members are on it.
     public func serve(_ channel: RelayChannelConfiguration) -> Bool { engine?.core.serve(channel) ?? false }
 
-    /// Gives a channel other rules as soon as nobody talks on it; its members connect again then.
+    /// Gives a channel other rules as soon as nobody talks on it; its members are told then.
     ///
     /// - Returns: Whether they are others than before; nil when the channel is not served.
     public func setRules(_ rules: FloorRules, of channel: ChannelID) -> Bool? {

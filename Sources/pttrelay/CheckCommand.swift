@@ -52,6 +52,9 @@ struct CheckCommand: AsyncParsableCommand {
             "listens on UDP \(listen.text), in links as \(settings.host ?? listen.invitationHost)",
             "keeps its state in \(state)",
         ]
+        if let successor = settings.ending.successor {
+            lines.append("sends its members to \(successor) when it ends: a relay with the same state has to be there then")
+        }
         for name in settings.channels {
             lines.append("serves '\(name)': \(floor(settings.floorRules[name] ?? FloorRules()))")
             lines.append("keeps \((settings.retentions[name] ?? FloorSettings.standardRetention).words) of '\(name)'")

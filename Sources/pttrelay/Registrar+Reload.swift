@@ -31,9 +31,8 @@ extension Registrar {
     /// - Returns: What has changed, a sentence each.
     /// - Throws: what is wrong with a name, or with the records.
     func reload(channels names: [String], floors: Floors) async throws -> [String] {
-        guard let server = runningServer(floors) else { return [] }
+        guard let (server, wanted) = try reloaded(channels: names, floors: floors) else { return [] }
         var changes: [String] = []
-        let wanted = try servedChannels(named: names)
         for var channel in wanted {
             channel.rules = floors.rules(of: channel.name)
             channel.retention = floors.retention(of: channel.name)
@@ -44,7 +43,7 @@ extension Registrar {
             case false?: continue
             case true?:
                 changes.append(
-                    "the rules of '\(channel.name)' change as soon as nobody talks; its members connect again")
+                    "the rules of '\(channel.name)' change as soon as nobody talks; its members are told")
             case nil:
                 changes.append(
                     await server.serve(channel)

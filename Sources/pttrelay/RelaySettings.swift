@@ -1,5 +1,6 @@
 // pttrelay.toml: what it can say, and what holds when it says nothing.
 import Glibc
+import Logs
 import RelayHTTP
 import RelayProtocol
 import RelayServer
@@ -25,11 +26,8 @@ struct RelaySettings {
     var push: PushSettings?
     /// Where the operator's page and metrics are; nil: nowhere.
     var operatorListen: ListenAddress?
-    /// How long a relay that is to end waits for the end of what is said.
-    var drainTime = Self.standardDrainTime
-
-    /// See `drainTime`.
-    static let standardDrainTime: Duration = .seconds(10)
+    var ending = RelayEnding()
+    var logFormat = LogFormat.text
 
     /// The file that is read when none is named, if it is there.
     static func defaultPath() -> String? {
@@ -62,8 +60,11 @@ struct RelaySettings {
             result.host = relay.optional("host", .string(lengthMax: 253))
             result.state = relay.optional("state", .string)
             result.timers = FloorSettings.timers(relay)
-            result.drainTime = relay.value(
-                "drain-time", .duration(in: .zero ... .seconds(60)), default: standardDrainTime)
+            result.ending.drainTime = relay.value(
+                "drain-time", .duration(in: .zero ... .seconds(60)), default: result.ending.drainTime)
+            result.ending.successor = relay.optional("successor", place) ?? nil
+            result.logFormat = relay.value(
+                "log-format", .oneOf(LogFormat.allCases.map { ($0.rawValue, $0) }), default: result.logFormat)
         }
         if let limits = root.table("limits") {
             result.limits.connections = limits.value(
@@ -105,6 +106,17 @@ struct RelaySettings {
                 throw SettingRefusal("\"\(text)\" is no address with a port", "write \(ListenAddress.expected)")
             }
             return address
+        }
+    }
+
+    private static var place: SettingType<RelayPlace?> {
+        SettingType<String>.string(lengthMax: 512).map(placeholder: nil) { text throws(SettingRefusal) in
+            guard let place = RelayPlace(text) else {
+                throw SettingRefusal(
+                    "\"\(text)\" is no name or address with a port",
+                    "write one as in a link, such as \"relay2.example:4433\" or \"[2001:db8::1]:4433\"")
+            }
+            return place
         }
     }
 

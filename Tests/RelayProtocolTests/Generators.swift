@@ -57,6 +57,11 @@ extension SeededGenerator {
         .init(talker: memberID(), ssrc: SSRC(rawValue: number()), keyID: number(), priority: number())
     }
 
+    mutating func place() -> RelayPlace {
+        let hosts = ["relay.example", "192.0.2.1", "2001:db8::1", String(repeating: "a", count: 253)]
+        return RelayPlace(host: hosts.randomElement(using: &self)!, port: max(1, number()))!
+    }
+
     /// With every field that tells of the floor.
     mutating func welcome(_ members: Int) -> ServerMessage.Welcome {
         var welcome = ServerMessage.Welcome(
@@ -169,6 +174,8 @@ extension SeededGenerator {
                 .init(
                     id: burstRequest(), cause: BurstRefusal.allCases.randomElement(using: &self) ?? .other,
                     phrase: phrase(), retryAfter: milliseconds())),
+            .successor(place()),
+            .floorRules(welcome(0).floorRules),
         ]
     }
 }
