@@ -31,7 +31,7 @@ extension ChannelService {
         }
         keep(event)
         if event == .cleared { for speech in listening.unheard(at: .now) { replays.cutOff(speech) } }
-        let others = listening.participants
+        let before = event.isPacket ? nil : listening.participants
         for action in listening.handle(event, at: .now) {
             switch action {
             case .setParticipant(let participant): setParticipant(participant)
@@ -40,7 +40,7 @@ extension ChannelService {
             case .dropPlayback(let voice): audio.dropReception(voice: voice)
             }
         }
-        if others != listening.participants { tell(.remoteParticipantsChanged(listening.participants)) }
+        if let before, before != listening.participants { tell(.remoteParticipantsChanged(listening.participants)) }
         schedule()
     }
 

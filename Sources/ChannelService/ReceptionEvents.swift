@@ -66,6 +66,9 @@ extension ListeningStateMachine {
         /// The time of `nextDeadline` has come.
         case deadlineReached
 
+        /// Whether it is a packet, which changes nothing of who is heard.
+        var isPacket: Bool { if case .packet = self { true } else { false } }
+
         /// Whether it comes from the relay's link.
         var isOfLink: Bool {
             switch self {
