@@ -1,7 +1,7 @@
 // What this end knows of the channel's floor: who may talk beside whom, and what a request would meet. Pure.
 import RelayProtocol
 
-/// The floor as a client sees it: the mirror of the relay's rules, from `Welcome`, `FloorTaken` and `FloorIdle`.
+/// The floor as a client sees it: the mirror of the relay's rules, from `Welcome`, `FloorRules`, `FloorTaken` and `FloorIdle`.
 ///
 /// Only the relay decides. This says beforehand what it would, so that a press that is going to be granted begins at once, and one
 /// that is not is refused before anybody speaks into it.
@@ -20,19 +20,16 @@ public struct FloorView: Sendable {
         }
     }
 
-    private let mode: FloorMode
-    private let preemptionStep: UInt8
-    private let isListenOnly: Bool
-    /// The highest priority that this member's requests count with.
-    public let priority: UInt8
+    private var rules: ServerMessage.FloorRules
     private var talkers: [SSRC: UInt8] = [:]
+
+    private var mode: FloorMode { rules.mode }
+    /// The highest priority that this member's requests count with.
+    public var priority: UInt8 { min(rules.priority, FloorPriority.emergency - 1) }
 
     /// What the relay said upon joining.
     public init(_ welcome: ServerMessage.Welcome) {
-        mode = welcome.floorMode
-        preemptionStep = welcome.preemptionStep
-        isListenOnly = welcome.isListenOnly
-        priority = min(welcome.floorPriority, FloorPriority.emergency - 1)
+        rules = welcome.floorRules
         for taken in (welcome.floor.map { [$0] } ?? []) + welcome.moreFloors { self.taken(taken) }
     }
 
@@ -54,11 +51,14 @@ public struct FloorView: Sendable {
         }
     }
 
+    /// The rules are others from now on; who talks goes on.
+    public mutating func change(to rules: ServerMessage.FloorRules) { self.rules = rules }
+
     /// A burst is over.
     public mutating func idle(_ ssrc: SSRC) { talkers[ssrc] = nil }
 
     private func isOpen(to asked: UInt8) -> Bool {
-        guard !isListenOnly else { return false }
+        guard !rules.isListenOnly else { return false }
         return talkers.count < talkersMaximum || talkers.values.contains { overrides(asked, $0) }
     }
 
@@ -66,7 +66,7 @@ public struct FloorView: Sendable {
         let emergency = FloorPriority.emergency
         if mode == .cutIn { return asked == emergency || talker != emergency }
         if asked == emergency || talker == emergency { return asked == emergency && talker != emergency }
-        return preemptionStep > 0 && Int(asked) >= Int(talker) + Int(preemptionStep)
+        return rules.preemptionStep > 0 && Int(asked) >= Int(talker) + Int(rules.preemptionStep)
     }
 }
 

@@ -63,9 +63,11 @@ public enum MetricsText {
             "uplink_packets_lost_total", "Packets of these that did not come, repairs included.",
             each(\.counters.packetsLostUp))
         text.counter(
-            "listener_packets_total", "Packets that listeners report to have.", each(\.counters.packetsHeard))
+            "listener_packets_total", "Packets that came to listeners, by their reports.",
+            each(\.counters.packetsHeard))
         text.counter(
-            "listener_packets_lost_total", "Packets that listeners report to miss.", each(\.counters.packetsLostDown))
+            "listener_packets_lost_total", "Packets lost on the way to listeners, by their reports; before repair.",
+            each(\.counters.packetsLostDown))
     }
 
     /// Only causes that were met: with many channels the others would be most of the text.
@@ -92,6 +94,14 @@ public enum MetricsText {
         text.counter(
             "repair_requests_total", "Requests for lost packets.",
             [(["result": "answered"], counters.repairsAnswered), (["result": "refused"], counters.repairsRefused)]
+                .map { ($0.0, Double($0.1)) })
+        text.gauge("kept_bytes", "Memory of bursts that are kept.", Double(relay.keptBytes))
+        text.counter(
+            "media_packets_replayed_total", "Copies of kept bursts given to who asks, or comes late.",
+            counters.packetsReplayed)
+        text.counter(
+            "burst_requests_total", "Requests for kept bursts, and for the list of them.",
+            [(["result": "answered"], counters.burstsAnswered), (["result": "refused"], counters.burstsRefused)]
                 .map { ($0.0, Double($0.1)) })
         text.counter("listeners_stopped_total", "Listeners that did not report.", counters.listenersStopped)
         text.histogram(

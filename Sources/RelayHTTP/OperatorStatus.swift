@@ -13,10 +13,10 @@ struct OperatorStatus: Codable, Equatable {
         var grants: Int
         var denials: Int
         var bursts: Int
-        /// Packets of talkers that came, and that did not.
+        /// Packets of talkers that came, and that did not, repairs included.
         var up: Int
         var upLost: Int
-        /// Packets that listeners have, and miss.
+        /// Packets that came to listeners, and that were lost on the way to them, before repair.
         var down: Int
         var downLost: Int
     }

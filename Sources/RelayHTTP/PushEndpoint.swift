@@ -14,6 +14,7 @@ public struct PushEndpoint: Service {
     private let configuration: PushEndpointConfiguration
     private let logger: Logger
     private let channel: PatientChannel
+    private let responder: PushResponder
     private let clients: PushClients
     private let onListening: @Sendable (UInt16) async -> Void
 
@@ -35,15 +36,29 @@ public struct PushEndpoint: Service {
         self.clients = clients
         let responder = PushResponder(
             configuration: configuration, clients: clients, logger: logger, deliver: deliver)
+        self.responder = responder
         let limits = configuration.limits
+        let upgrade = try Self.upgrade(
+            configuration.certificatePEM, configuration.privateKeyPEM, limits: limits, to: responder)
+        channel = PatientChannel(
+            upgrade: CurrentUpgrade(upgrade), handshakeTime: limits.handshakeTime, strangerTime: limits.strangerTime,
+            mayPush: { certificate in
+                guard case .client = responder.sender(certificate) else { return false }
+                return true
+            })
+    }
+
+    private static func upgrade(
+        _ certificatePEM: String, _ privateKeyPEM: String, limits: PushEndpointLimits, to responder: PushResponder
+    ) throws(PushEndpointError) -> HTTP2UpgradeChannel {
+        var transport = HTTP2UpgradeChannel.Configuration(
+            idleTimeout: limits.idleTime,
+            streamConfiguration: HTTP1Channel.Configuration(idleTimeout: TimeAmount(limits.requestTime)))
+        transport.gracefulCloseTimeout = limits.closingTime
         do {
-            var transport = HTTP2UpgradeChannel.Configuration(
-                idleTimeout: limits.idleTime,
-                streamConfiguration: HTTP1Channel.Configuration(idleTimeout: TimeAmount(limits.requestTime)))
-            transport.gracefulCloseTimeout = limits.closingTime
-            let upgrade = try HTTP2UpgradeChannel(
+            return try HTTP2UpgradeChannel(
                 tlsChannelConfiguration: TLSChannelConfiguration(
-                    tlsConfiguration: Self.tls(configuration),
+                    tlsConfiguration: tls(certificatePEM, privateKeyPEM, limits),
                     customVerificationCallback: { _, promise in
                         // TLS proves that the client has the certificate's key; whether that key may do anything is
                         // answered with a status that says so.
@@ -52,29 +67,40 @@ public struct PushEndpoint: Service {
             ) { request, writer, channel in
                 try await responder.respond(request, writer, channel)
             }
-            channel = PatientChannel(
-                upgrade: upgrade, handshakeTime: limits.handshakeTime, strangerTime: limits.strangerTime,
-                mayPush: { certificate in
-                    guard case .client = responder.sender(certificate) else { return false }
-                    return true
-                })
         } catch {
             throw .certificate("\(error)")
         }
     }
 
-    private static func tls(_ configuration: PushEndpointConfiguration) throws -> TLSConfiguration {
-        let chain = try NIOSSLCertificate.fromPEMBytes(Array(configuration.certificatePEM.utf8))
-        let key = try NIOSSLPrivateKey(bytes: Array(configuration.privateKeyPEM.utf8), format: .pem)
+    private static func tls(
+        _ certificatePEM: String, _ privateKeyPEM: String, _ limits: PushEndpointLimits
+    ) throws -> TLSConfiguration {
+        let chain = try NIOSSLCertificate.fromPEMBytes(Array(certificatePEM.utf8))
+        let key = try NIOSSLPrivateKey(bytes: Array(privateKeyPEM.utf8), format: .pem)
         var tls = TLSConfiguration.makeServerConfiguration(
             certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))
         tls.minimumTLSVersion = .tlsv12
         tls.trustRoots = .certificates([])
         // For a client that does not answer the goodbye.
-        tls.shutdownTimeout = TimeAmount(configuration.limits.goodbyeTime)
+        tls.shutdownTimeout = TimeAmount(limits.goodbyeTime)
         tls.certificateVerification = .optionalVerification
         return tls
     }
+
+    /// A certificate of the server that has been read, and whose key fits.
+    public struct Certificate: Sendable {
+        fileprivate let upgrade: HTTP2UpgradeChannel
+    }
+
+    /// Reads a certificate of the server, with the intermediate ones after it, and its key, in PEM.
+    ///
+    /// - Throws: `PushEndpointError.certificate`.
+    public func certificate(_ pem: String, privateKeyPEM: String) throws(PushEndpointError) -> Certificate {
+        Certificate(upgrade: try Self.upgrade(pem, privateKeyPEM, limits: configuration.limits, to: responder))
+    }
+
+    /// From the next connection on the server has this certificate; those that are there go on.
+    public func setCertificate(_ certificate: Certificate) { channel.upgrade.set(certificate.upgrade) }
 
     /// From the next request on these may push, and nobody else.
     public func setClients(_ clients: [PushClient]) { self.clients.set(clients) }

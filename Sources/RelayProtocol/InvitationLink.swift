@@ -70,10 +70,15 @@ public struct InvitationLink: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
+    /// Where the relay is.
+    public var place: RelayPlace {
+        get { RelayPlace(host: host, at: port) }
+        set { (host, port) = (newValue.host, newValue.port) }
+    }
+
     /// The link. It holds secrets: show it to those who are invited, and keep it out of logs.
     public var text: String {
-        let authority = host.contains(":") ? "[\(host.replacing("%", with: "%25"))]" : host
-        var link = "\(Self.scheme)://\(authority):\(port)/\(PercentEncoding.encode(channelName.text))"
+        var link = "\(Self.scheme)://\(place)/\(PercentEncoding.encode(channelName.text))"
         link += "?channel=\(channel)&token=\(Base64URL.encode(token.bytes))&pin=\(pin)"
         if let mediaKey { link += "#key=\(Base64URL.encode(mediaKey.baseKey))" }
         return link

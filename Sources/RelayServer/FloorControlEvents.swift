@@ -61,6 +61,8 @@ extension FloorControlStateMachine {
         case withdrawn(ssrc: SSRC)
         /// A member may not talk any more, but stays.
         case silenced(ssrc: SSRC)
+        /// The channel is to have other rules as soon as nobody talks.
+        case rules(FloorRules)
         /// `nextDeadline` has come, or may have.
         case deadline
     }
@@ -124,6 +126,8 @@ extension FloorControlStateMachine {
         /// Tell every member that the burst of `ssrc` is over. `lastSequence` is the last one forwarded; `nil` when
         /// none was.
         case idle(ssrc: SSRC, lastSequence: UInt16?, Summary)
+        /// Tell every member that these rules hold from now on.
+        case rules(FloorRules)
     }
 
     /// What is to be done with an RTP packet.

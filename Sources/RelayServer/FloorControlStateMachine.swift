@@ -12,7 +12,9 @@ public struct FloorControlStateMachine: Sendable {
     /// The timers in force.
     public let timers: Timers
     /// The channel's rules.
-    public let rules: FloorRules
+    public private(set) var rules: FloorRules
+    /// Those that are to hold as soon as nobody talks.
+    private var comingRules: FloorRules?
     /// Those who have the floor, the longest there first; those whose bursts are ending among them.
     var talkers: [Talker] = []
     /// Those who asked and are to be granted: without a queue only until bursts have ended that are ending.
@@ -61,6 +63,7 @@ public struct FloorControlStateMachine: Sendable {
             case .withdrawn(let ssrc):
                 queue.remove(where: { $0.ssrc == ssrc }) == nil ? [] : advance(at: now)
             case .silenced(let ssrc): silenced(ssrc, at: now)
+            case .rules(let rules): change(to: rules, at: now)
             case .deadline: deadline(at: now)
             }
         assert(talkers.count <= rules.talkersMaximum, "too many hold the floor")
@@ -108,13 +111,15 @@ public struct FloorControlStateMachine: Sendable {
 
     /// Gives what is free of the floor to who is first, takes it from who matters less, and tells the others what is new for them.
     private mutating func advance(at now: Instant) -> [Action] {
-        var actions: [Action] = []
+        let adopted = adoptRules()
+        var actions = adopted.actions
         while talkers.count < rules.talkersMaximum, let next = nextToGrant() {
             talkers.append(Talker(next, at: now))
             actions += [.grant(next, talkTime: timers.talkTimeLimit), .taken(next)]
         }
         actions += preempt(at: now)
         guard let holder else { return actions }
+        actions += adopted.late.map { .deny($0, holder: holder.ssrc) }
         let held = talkers.count { $0.ending != nil }
         for outcome in queue.settle(held: held, isOpen: rules.queues) {
             switch outcome {
@@ -124,6 +129,21 @@ public struct FloorControlStateMachine: Sendable {
             }
         }
         return actions
+    }
+
+    private mutating func change(to new: FloorRules, at now: Instant) -> [Action] {
+        comingRules = new == rules ? nil : new
+        return talkers.isEmpty ? advance(at: now) : []
+    }
+
+    /// New rules begin to hold between two bursts.
+    ///
+    /// - Returns: What to tell of them, and who waits in vain: without a queue those who can be granted are, and no others.
+    private mutating func adoptRules() -> (actions: [Action], late: [Request]) {
+        guard talkers.isEmpty, let new = comingRules else { return ([], []) }
+        rules = new
+        comingRules = nil
+        return ([.rules(new)], new.queues ? [] : queue.cut(to: new.talkersMaximum))
     }
 
     /// The first one who waits, but for those whose own burst is ending.

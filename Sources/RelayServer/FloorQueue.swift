@@ -56,6 +56,13 @@ struct FloorQueue: Sendable, Equatable {
         return entries.remove(at: index).request
     }
 
+    /// Those beyond the first so many leave, in order.
+    mutating func cut(to length: Int) -> [Request] {
+        let rest = entries.dropFirst(length).map(\.request)
+        entries.removeLast(rest.count)
+        return rest
+    }
+
     /// What has to be told now, each once.
     ///
     /// - Parameters:

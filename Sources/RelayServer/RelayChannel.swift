@@ -32,7 +32,15 @@ struct RelayChannel: Sendable {
         var lastRepairID: UInt32 = 0
         var repairRequests: MessageBucket?
         var repairBytes: MessageBucket?
+        /// The last request for kept bursts or their list, and how many more may come; made with the first.
+        var lastBurstRequest = BurstRequestID(rawValue: 0)
+        var burstRequests: MessageBucket?
+        var burstBytes: MessageBucket?
         var reception = ListenerReception()
+        /// Of its own last burst; nil: it has been told.
+        var lossOfLastBurst: TalkerLoss?
+        /// The percentage of loss that it was told last, and goes by.
+        var toldLoss = 0
 
         init(
             connection: ConnectionID, id: MemberID, name: DisplayName, ssrc: SSRC, downlinkKey: DownlinkKey,
@@ -72,8 +80,6 @@ struct RelayChannel: Sendable {
     var speakers: [Speaker] = []
     /// For the operator.
     var counters = RelayChannelCounters()
-    /// The rules that it is to have once nobody talks any more.
-    var newRules: FloorRules?
     /// When the members may go, the last burst being over: set while they are to go.
     var closesAt: Instant?
 
@@ -81,17 +87,26 @@ struct RelayChannel: Sendable {
         configuration: RelayChannelConfiguration, mediaKey: MediaKey, timers: FloorControlStateMachine.Timers,
         store: BurstStore.Limits = .init()
     ) {
-        self.store = Self.store(store, configuration.rules)
+        self.store = BurstStore(limits: Self.limits(store, configuration))
         self.configuration = configuration
         self.mediaKey = mediaKey
         floor = FloorControlStateMachine(timers: timers, rules: configuration.rules)
     }
 
     /// Each of those who may talk at once has as many bursts.
-    static func store(_ limits: BurstStore.Limits, _ rules: FloorRules) -> BurstStore {
+    private static func limits(
+        _ limits: BurstStore.Limits, _ configuration: RelayChannelConfiguration
+    ) -> BurstStore.Limits {
         var limits = limits
-        limits.bursts *= rules.talkersMaximum
-        return BurstStore(limits: limits)
+        limits.bursts *= configuration.rules.talkersMaximum
+        limits.retention = configuration.retention
+        return limits
+    }
+
+    /// The floor's rules are these from now on.
+    mutating func adopt(_ rules: FloorRules, store limits: BurstStore.Limits) {
+        configuration.rules = rules
+        store.limits = Self.limits(limits, configuration)
     }
 
     var name: DisplayName { configuration.name }
@@ -113,7 +128,6 @@ struct RelayChannel: Sendable {
         speakers = []
         store.removeAll()
         news = RosterNews()
-        newRules = nil
         closesAt = nil
     }
 

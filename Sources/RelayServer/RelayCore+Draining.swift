@@ -1,9 +1,9 @@
-// Ends in good order: what is being said is said to its end, then the members are sent away to connect again.
+// Ends in good order: what is being said is said to its end, then the members are sent away, to another relay or to come back later.
 import MonotonicTime
 import RelayProtocol
 
 extension RelayCore {
-    /// So long after a channel's last burst its members stay connected, so that the end of it reaches them.
+    /// So long after the last word to a channel its members stay connected, so that it reaches them.
     static let farewellTime: Duration = .milliseconds(500)
     /// What everybody is told.
     static let goingDown = "the relay is going down"
@@ -11,88 +11,63 @@ extension RelayCore {
     /// Whether it takes nobody any more, and all have gone.
     public var isDrained: Bool { isDraining && connections.isEmpty }
 
-    /// Takes nobody any more, and grants no floor; who is on no channel where somebody talks goes at once.
-    mutating func drain(at now: Instant) -> [Action] {
+    /// Takes nobody any more, and grants the floor to emergencies only; who is on no channel where somebody talks goes at once, or as
+    /// soon as it knows where to.
+    mutating func drain(to successor: RelayPlace?, at now: Instant) -> [Action] {
         guard !isDraining else { return [] }
         isDraining = true
-        isClosingChannels = true
         var actions: [Action] = []
         for number in channels.indices {
-            channels[number].closesAt = now
-            for request in channels[number].floor.waiting {
+            channels[number].closesAt = successor == nil ? now : now + Self.farewellTime
+            let everyone = channels[number].everyone + channels[number].pushConnectionOfMember.values.sorted()
+            if let successor, !everyone.isEmpty { actions.append(.send(.successor(successor), to: everyone)) }
+            // From behind, so that nobody moves up only to be turned away.
+            for request in channels[number].floor.waiting.reversed() where !request.isEmergency {
                 actions += apply(.withdrawn(ssrc: request.ssrc), channel: number, at: now)
                 actions += deny(request, .noResources, Self.goingDown, channel: number)
             }
         }
         for (id, connection) in connections.sorted(by: { $0.key < $1.key }) {
-            if case .member = connection.state { continue }
-            actions += [.close(id, .goingDown, Self.goingDown)] + remove(id, at: now)
+            switch connection.state {
+            case .member, .pushOnly: break
+            case .greeting, .greeted, .joining, .enrolling, .refused:
+                actions += [.close(id, .goingDown, Self.goingDown)] + remove(id, at: now)
+            }
         }
         return actions
     }
 
-    /// The channel gets other rules as soon as nobody talks. Members connect again then, since what they were told of it when they
-    /// joined does not hold any more.
-    mutating func setRules(_ rules: FloorRules, of channel: ChannelID, at now: Instant) {
-        guard let number = channelNumbers[channel], !isDraining else { return }
-        guard channels[number].configuration.rules != rules else {
-            channels[number].newRules = nil
-            channels[number].closesAt = nil
-            return
-        }
-        isClosingChannels = true
-        channels[number].newRules = rules
-        channels[number].closesAt = now
+    /// The channel gets other rules as soon as nobody talks, and its members are told.
+    mutating func setRules(_ rules: FloorRules, of channel: ChannelID, at now: Instant) -> [Action] {
+        guard let number = channelNumbers[channel], !isDraining else { return [] }
+        return apply(.rules(rules), channel: number, at: now)
     }
 
-    /// Sends the members of channels away that are to be closed, and on which nobody talks any more.
+    /// Sends away those on channels where nobody talks any more, once the last word has reached them.
     mutating func closeQuietChannels(at now: Instant) -> [Action] {
         var actions: [Action] = []
         for number in channels.indices {
             guard let due = channels[number].closesAt, due <= now, channels[number].floor.holder == nil else {
                 continue
             }
-            let phrase = isDraining ? Self.goingDown : "the channel's rules have changed"
-            for id in greeted(on: number) {
-                actions += [.close(id, .goingDown, phrase)] + remove(id, at: now)
-            }
             for id in channels[number].everyone {
                 if let member = connections[id]?.member { pushes.disconnected(id, of: member, at: now) }
                 connections[id] = nil
                 // Nobody is told that the others leave: they leave themselves.
-                actions += [.stopMedia(id, channel: number), .close(id, .goingDown, phrase)]
+                actions += [.stopMedia(id, channel: number), .close(id, .goingDown, Self.goingDown)]
+            }
+            for id in channels[number].pushConnectionOfMember.values.sorted() {
+                actions += [.close(id, .goingDown, Self.goingDown)] + remove(id, at: now)
             }
             for member in channels[number].members.values { sources.remove(member.ssrc) }
-            channels[number].close(timers: timers, store: limits.burstStore)
+            changeStore(number) { $0.removeAll() }
+            channels[number].clear()
         }
-        isClosingChannels = channels.contains { $0.closesAt != nil }
         return actions
     }
 
-    /// Those who were told of the channel, and have not completed their handshake.
-    private func greeted(on number: Int) -> [ConnectionID] {
-        connections.filter {
-            if case .greeted(.welcomed(let welcome)) = $0.value.state { welcome.channel == number } else { false }
-        }.keys.sorted()
-    }
-
-    /// When a channel that is to be closed may be.
+    /// When the members of a channel may go.
     var nextClosing: Instant? {
         channels.lazy.compactMap { $0.floor.holder == nil ? $0.closesAt : nil }.min()
-    }
-}
-
-extension RelayChannel {
-    /// Ends it for its members; it goes on with the rules that it is to have. Clients that get pushes only stay.
-    mutating func close(timers: FloorControlStateMachine.Timers, store limits: BurstStore.Limits) {
-        if let newRules { configuration.rules = newRules }
-        newRules = nil
-        closesAt = nil
-        members = [:]
-        connectionOfMember = [:]
-        speakers = []
-        news = RosterNews()
-        floor = FloorControlStateMachine(timers: timers, rules: configuration.rules)
-        store = Self.store(limits, configuration.rules)
     }
 }

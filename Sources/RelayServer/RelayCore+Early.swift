@@ -21,6 +21,7 @@ struct EarlyWelcome: Sendable, Equatable {
     /// Who was there, on which connection; what has changed since is told after the handshake.
     let members: [MemberID: ConnectionID]
     let floors: [ServerMessage.FloorTaken]
+    let rules: ServerMessage.FloorRules
     let mediaKey: MediaKey?
 }
 
@@ -42,7 +43,8 @@ extension RelayCore {
             .welcomed(
                 EarlyWelcome(
                     channel: number, member: member, members: channel.connectionOfMember,
-                    floors: channel.floorsTaken(for: memberID), mediaKey: channel.offeredMediaKey)))
+                    floors: channel.floorsTaken(for: memberID), rules: channel.rules(for: member),
+                    mediaKey: channel.offeredMediaKey)))
         return welcome(member, channel: number)
     }
 
@@ -61,15 +63,24 @@ extension RelayCore {
                 sources.remove(welcome.member.ssrc)
                 return refuse(id, .channelFull, "the channel has \(limits.membersPerChannel) members", at: now)
             }
-            return enter(welcome.member, channel: welcome.channel, at: now) { core in
-                core.news(since: welcome, channel: core.channels[welcome.channel])
+            var member = welcome.member
+            // What it may do can have changed meanwhile.
+            if let membership = roster[channels[welcome.channel].configuration.id, connection.member] {
+                member.priority = membership.priority
+                member.isListenOnly = membership.isListenOnly
+            }
+            return enter(member, channel: welcome.channel, at: now) { core in
+                let channel = core.channels[welcome.channel]
+                return core.news(since: welcome, rules: channel.rules(for: member), channel: channel)
             }
         case .joining, .enrolling, .member, .pushOnly, .refused: return []
         }
     }
 
     /// What has happened on the channel since the early `Welcome`.
-    private func news(since welcome: EarlyWelcome, channel: RelayChannel) -> [Action] {
+    private func news(
+        since welcome: EarlyWelcome, rules: ServerMessage.FloorRules, channel: RelayChannel
+    ) -> [Action] {
         let (id, own) = (welcome.member.connection, welcome.member.id)
         var roster = MessageSeries()
         for member in welcome.members.keys where member != own && channel.connectionOfMember[member] == nil {
@@ -81,6 +92,7 @@ extension RelayCore {
         }
         var messages: [ServerMessage] = []
         if let key = channel.offeredMediaKey, key != welcome.mediaKey { messages.append(.mediaKey(key)) }
+        if rules != welcome.rules { messages.append(.floorRules(rules)) }
         let floors = channel.floorsTaken(for: welcome.member.id)
         for ended in welcome.floors where !floors.contains(ended) {
             messages.append(.floorIdle(.init(ssrc: ended.ssrc, lastSequence: nil)))

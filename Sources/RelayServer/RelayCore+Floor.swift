@@ -23,7 +23,9 @@ extension RelayCore {
             member.lastKeyID = request.keyID
             member.nextReminder = now + Self.reminderInterval
             channels[number].members[id] = member
-            guard !isDraining else { return deny(wish, .noResources, Self.goingDown, channel: number) }
+            guard !isDraining || wish.isEmergency else {
+                return deny(wish, .noResources, Self.goingDown, channel: number)
+            }
             guard !member.isListenOnly else {
                 return deny(wish, .receiveOnly, "this member may only listen", channel: number)
             }
@@ -120,6 +122,7 @@ extension RelayCore {
             let note = Action.note(.burstEnded(channel: name, burst))
             channels[number].counters.note(burst)
             channels[number].noteIdle(of: ssrc)
+            changeStore(number) { $0.end(ssrc, at: now) }
             if channels[number].closesAt != nil { channels[number].closesAt = now + Self.farewellTime }
             if let id = channels[number].member(of: ssrc)?.connection {
                 channels[number].members[id]?.nextReminder = now + Self.reminderInterval
@@ -127,7 +130,20 @@ extension RelayCore {
             let everyone = channels[number].everyone
             guard !everyone.isEmpty else { return [note] }
             return [.send(.floorIdle(.init(ssrc: ssrc, lastSequence: lastSequence)), to: everyone), note]
+        case .rules(let rules):
+            channels[number].adopt(rules, store: limits.burstStore)
+            return tellRules(channel: number) + [.note(.floorRulesChanged(channel: name, rules))]
         }
+    }
+
+    /// Everybody is told what the floor is like now; what it means for one depends on its membership.
+    private func tellRules(channel number: Int) -> [Action] {
+        let channel = channels[number]
+        var told: [ServerMessage.FloorRules: [ConnectionID]] = [:]
+        for id in channel.everyone {
+            if let member = channel.members[id] { told[channel.rules(for: member), default: []].append(id) }
+        }
+        return told.sorted { $0.value[0] < $1.value[0] }.map { .send(.floorRules($0.key), to: $0.value) }
     }
 
     /// Only its first place is noted: those behind move with everyone who comes and goes before them.
@@ -156,9 +172,11 @@ extension RelayCore {
         guard let member = channels[number].member(of: request.ssrc) else { return [] }
         channels[number].members[member.connection]?.nextReminder = nil
         // Asked again, it is the same one.
+        var loss: [Action] = []
         if member.grantedRequest != request.requestID {
             channels[number].members[member.connection]?.grantedRequest = request.requestID
             channels[number].counters.grants += 1
+            loss = tellLossOfLastBurst(to: member.connection, channel: number)
         }
         let granted = ServerMessage.FloorGranted(
             requestID: request.requestID, duration: talkTime, priority: request.priority)
@@ -166,7 +184,7 @@ extension RelayCore {
             .send(.floorGranted(granted), to: [member.connection]),
             .note(
                 .floorGranted(channel: channels[number].name, member: member.id, requestID: request.requestID)),
-        ]
+        ] + loss
     }
 
     private mutating func revoke(
@@ -214,15 +232,22 @@ extension RelayChannel {
         let floors = floorsTaken(for: member.id)
         welcome.floor = floors.first
         welcome.moreFloors = Array(floors.dropFirst())
-        welcome.hasFloorQueue = floor.rules.queues
-        welcome.floorMode =
+        welcome.floorRules = rules(for: member)
+        welcome.offersLateEntry = true
+        welcome.retention = store.limits.retention
+    }
+
+    /// What the floor is like for a member.
+    func rules(for member: Member) -> ServerMessage.FloorRules {
+        let mode: FloorMode =
             switch floor.rules.mode {
             case .halfDuplex: .halfDuplex
             case .fullDuplex: .fullDuplex
             case .cutIn: .cutIn
             }
-        welcome.isListenOnly = member.isListenOnly
-        welcome.floorPriority = min(member.priority, FloorRules.emergency - 1)
-        welcome.preemptionStep = floor.rules.preemptionStep.map { max(1, $0) } ?? 0
+        return ServerMessage.FloorRules(
+            mode: mode, hasQueue: floor.rules.queues,
+            preemptionStep: floor.rules.preemptionStep.map { max(1, $0) } ?? 0,
+            isListenOnly: member.isListenOnly, priority: min(member.priority, FloorRules.emergency - 1))
     }
 }

@@ -61,15 +61,16 @@ extension RelayCore {
         _ member: MemberID, to channel: ChannelID, as membership: RelayMembership, at now: Instant
     ) -> [Action] {
         roster.readmit(member, to: channel, as: membership)
-        guard let number = channelNumbers[channel], let id = channels[number].connectionOfMember[member] else {
-            return []
-        }
-        channels[number].members[id]?.priority = membership.priority
-        guard membership.isListenOnly else {
-            channels[number].members[id]?.isListenOnly = false
-            return []
-        }
-        return revokePermission(of: id, channel: number, at: now)
+        guard let number = channelNumbers[channel], let id = channels[number].connectionOfMember[member],
+            var new = channels[number].members[id]
+        else { return [] }
+        let told = channels[number].rules(for: new)
+        new.priority = membership.priority
+        new.isListenOnly = membership.isListenOnly
+        channels[number].members[id] = new
+        let actions = new.isListenOnly ? revokePermission(of: id, channel: number, at: now) : []
+        let rules = channels[number].rules(for: new)
+        return rules == told ? actions : actions + [.send(.floorRules(rules), to: [id])]
     }
 
     private func isFor(_ connection: Connection, _ channel: ChannelID, _ number: Int) -> Bool {
@@ -91,6 +92,7 @@ extension RelayCore {
             channels[number].configuration = configuration
             channels[number].floor = FloorControlStateMachine(
                 timers: channels[number].floor.timers, rules: configuration.rules)
+            channels[number].adopt(configuration.rules, store: limits.burstStore)
             return true
         }
         guard channels.count < limits.channels else { return false }

@@ -41,16 +41,18 @@ public struct RelayCore: Sendable {
     var roster: RelayRoster
     /// Enrolments that wait for their answer.
     var enrolling = 0
-    let timers: FloorControlStateMachine.Timers
+    private let timers: FloorControlStateMachine.Timers
     var sources: Set<SSRC> = []
     var random: any RandomNumberGenerator & Sendable
     private(set) var isShuttingDown = false
     /// Whether it goes down as soon as nobody talks any more.
     public internal(set) var isDraining = false
-    /// Whether any channel has a `closesAt`.
-    var isClosingChannels = false
     let acceptsPushes: Bool
     var pushes: PushRegistry
+    /// What the bursts that are kept take in memory, of all channels.
+    var keptBytes = 0
+    /// What of them may still be given to members who ask.
+    var burstBytes: MessageBucket
 
     /// A relay without members. Each channel gets a fresh media key of a random epoch.
     ///
@@ -70,6 +72,8 @@ public struct RelayCore: Sendable {
         self.roster = roster
         self.acceptsPushes = acceptsPushes
         pushes = PushRegistry(limits: limits, startedAt: startedAt)
+        burstBytes = MessageBucket(
+            depth: limits.burstBytesOfAll, perSecond: limits.burstBytesOfAllPerSecond, at: startedAt)
         self.random = random
         self.channels = []
         for configuration in channels.prefix(limits.channels) where channelNumbers[configuration.id] == nil {
@@ -92,7 +96,7 @@ public struct RelayCore: Sendable {
             if let due = channel.store.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
             if let due = channel.news.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
         }
-        if isClosingChannels, let due = nextClosing, due < next ?? Instant(nanoseconds: .max) { next = due }
+        if isDraining, let due = nextClosing, due < next ?? Instant(nanoseconds: .max) { next = due }
         // Looked for after every message: thousands may be joining, so they are not walked through.
         if !pending.isEmpty, let due = earliestPending, due < next ?? Instant(nanoseconds: .max) { next = due }
         return next
@@ -111,7 +115,7 @@ public struct RelayCore: Sendable {
     /// Takes an event and says what is to be done.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
         let actions = react(to: event, at: now)
-        return isClosingChannels ? actions + closeQuietChannels(at: now) : actions
+        return isDraining ? actions + closeQuietChannels(at: now) : actions
     }
 
     private mutating func react(to event: Event, at now: Instant) -> [Action] {
@@ -127,10 +131,11 @@ public struct RelayCore: Sendable {
         case .readmit(let member, let channel, let membership):
             return readmit(member, to: channel, as: membership, at: now)
         case .renewMediaKey(let channel): return renewMediaKey(of: channel, at: now)
-        case .setRules(let rules, let channel):
-            setRules(rules, of: channel, at: now)
+        case .setRules(let rules, let channel): return setRules(rules, of: channel, at: now)
+        case .setRetention(let retention, let channel):
+            setRetention(retention, of: channel, at: now)
             return []
-        case .drain: return drain(at: now)
+        case .drain(let successor): return drain(to: successor, at: now)
         case .shutDown: return shutDown()
         case .deadline: return deadline(at: now)
         }
@@ -190,6 +195,12 @@ public struct RelayCore: Sendable {
         case (.member, .mediaRepair(let packet)): return repaired(packet, from: id, at: now)
         case (.member(let channel), .repairRequest(let request)):
             return answer(request, from: id, channel: channel, at: now)
+        case (.member(let channel), .burstListRequest(let request)):
+            return listBursts(request, for: id, channel: channel, at: now)
+        case (.member(let channel), .burstRequest(let request)):
+            return giveBurst(request, to: id, channel: channel, at: now)
+        case (.pushOnly, .burstListRequest(let request)): return refuseBursts(request, .notAMember, to: id)
+        case (.pushOnly, .burstRequest(let request)): return refuseBursts(request.id, .notAMember, to: id)
         case (.member, .join), (.pushOnly, .join):
             return violation(id, "a second join on one connection", at: now)
         case (.member, .pushRegister), (.member, .pushUnregister), (.member, .pushReceipt),
@@ -242,6 +253,7 @@ public struct RelayCore: Sendable {
         connections = [:]
         pending = [:]
         for number in channels.indices { channels[number].clear() }
+        keptBytes = 0
         return ids.map { .close($0, .goingDown, Self.goingDown) }
     }
 
@@ -251,7 +263,7 @@ public struct RelayCore: Sendable {
             if let due = channels[number].floor.nextDeadline, due <= now {
                 actions += apply(.deadline, channel: number, at: now)
             }
-            channels[number].store.expire(at: now)
+            changeStore(number) { $0.expire(at: now) }
             if let due = channels[number].news.nextDeadline, due <= now {
                 actions += tellNews(channel: number, at: now)
             }

@@ -38,8 +38,10 @@ extension RelayCore {
         case renewMediaKey(ChannelID)
         /// The channel gets other rules as soon as nobody talks on it.
         case setRules(FloorRules, of: ChannelID)
-        /// The relay is to go down as soon as nobody talks any more.
-        case drain
+        /// Of the channel's bursts other ones are kept from now on.
+        case setRetention(BurstRetention, of: ChannelID)
+        /// The relay is to go down as soon as nobody talks any more; its members are to go on there.
+        case drain(to: RelayPlace?)
         /// The relay is going down.
         case shutDown
         /// `nextDeadline` has come, or may have.
@@ -64,6 +66,8 @@ extension RelayCore {
         case forward([UInt8], channel: Int, except: ConnectionID)
         /// Open a stream to a connection and send this on it, to its end.
         case answerRepair(ConnectionID, [UInt8])
+        /// The same in answer to a request for a burst, which is to be refused when the connection takes no more now.
+        case answerBurst(ConnectionID, BurstRequestID, [UInt8])
         /// Tell the log.
         case note(RelayMilestone)
     }
@@ -101,6 +105,8 @@ public enum RelayMilestone: Sendable, Equatable {
     case firstPacket(channel: DisplayName, ssrc: SSRC, sequence: UInt16)
     /// A burst is over and the floor is idle.
     case burstEnded(channel: DisplayName, RelayBurstSummary)
+    /// The channel's floor has other rules.
+    case floorRulesChanged(channel: DisplayName, FloorRules)
     /// A listener did not report, so its media stop.
     case listenerSilent(channel: DisplayName, member: MemberID)
     /// A connection broke the protocol and is closed.

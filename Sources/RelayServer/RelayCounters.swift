@@ -48,6 +48,12 @@ public struct RelayCounters: Sendable, Equatable {
     public internal(set) var repairsRefused = 0
     /// Packets that were sent again on request, counted for each listener.
     public internal(set) var packetsSentAgain = 0
+    /// Requests for kept bursts, and for the list of them, that were answered.
+    public internal(set) var burstsAnswered = 0
+    /// Those that were refused.
+    public internal(set) var burstsRefused = 0
+    /// Packets of kept bursts that were given, counted for each listener.
+    public internal(set) var packetsReplayed = 0
     /// Pushes that came.
     public internal(set) var pushesIn = 0
     /// Pushes that were accepted.

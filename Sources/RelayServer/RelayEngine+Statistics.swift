@@ -38,7 +38,8 @@ extension RelayEngine {
         return RelayStatistics(
             uptime: .now - startedAt, connections: tallies.reduce(0) { $0 + $1.connections },
             counters: total(of: tallies), transport: transport, forwarding: forwarding,
-            pushTokens: core.pushTokenCount, isDraining: core.isDraining, channels: core.channelStatistics)
+            pushTokens: core.pushTokenCount, isDraining: core.isDraining, channels: core.channelStatistics,
+            keptBytes: core.keptBytes)
     }
 }
 

@@ -129,6 +129,8 @@ final class RelayEngine: @unchecked Sendable {
         case .forward(let packet, let channel, let talker):
             forward(packet, channel: channel, except: talker, arrived: now)
         case .answerRepair(let id, let bytes): order(.answerRepair(id, bytes), of: numbers.worker(of: id))
+        case .answerBurst(let id, let request, let bytes):
+            order(.answerBurst(id, request, bytes), of: numbers.worker(of: id))
         case .note(let milestone):
             log.milestone(milestone, at: now)
             milestoneHandler?(milestone, now)
@@ -184,6 +186,7 @@ final class RelayEngine: @unchecked Sendable {
         case .event(let event): handle(event)
         case .media(let header, let packet, let id, let arrived):
             media(header, packet, from: id, arrived: arrived)
+        case .burstNotTaken(let id, let request): carryOut(core.refuseForNow(request, to: id), at: .now)
         case .malformedMedia(let id):
             core.countMalformedMedia()
             log.dropped(.malformed, from: id, at: .now)

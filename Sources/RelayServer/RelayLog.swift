@@ -95,6 +95,13 @@ final class RelayLog {
                     "bytes": "\(burst.bytes)", "lost": "\(burst.lost)", "listeners": "\(burst.listeners)",
                     "ms": "\(Int(burst.duration.milliseconds))",
                 ])
+        case .floorRulesChanged(let channel, let rules):
+            info(
+                "the rules of the floor have changed", channel, now,
+                [
+                    "mode": "\(rules.mode.rawValue)", "queue": "\(rules.hasQueue)",
+                    "preemption-step": "\(rules.preemptionStep.map { "\($0)" } ?? "none")",
+                ])
         case .listenerSilent(let channel, let member):
             info("media stopped: the listener does not report", channel, now, ["member": "\(member)"])
         case .mediaKeyRenewed(let channel, let epoch):

@@ -164,6 +164,11 @@ public actor RelayServer {
     /// Runs until the task is cancelled or `stop` is called; starts before, unless `start` was called.
     public func run() async throws {
         if engine == nil { try start() }
+        await untilStopped()
+    }
+
+    /// Waits until `stop` or `drain` has ended it, or until the task is cancelled, which ends it; not at all when it does not run.
+    public func untilStopped() async {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 if engine == nil || Task.isCancelled {
@@ -196,14 +201,19 @@ public actor RelayServer {
         for waiter in waiters { waiter.resume() }
     }
 
-    /// Ends it once nobody talks any more: newcomers are turned away, nobody is granted the floor, members of channels where nobody
-    /// talks are told at once to come back later, the others when the burst is over.
+    /// Ends it once nobody talks any more: newcomers are turned away, nobody but an emergency is granted the floor, members of channels
+    /// where nobody talks are sent away at once, the others when the burst is over.
     ///
-    /// - Parameter time: It ends after that at the latest, whoever talks.
-    public func drain(for time: Duration) async {
+    /// - Parameters:
+    ///   - time: It ends after that at the latest, whoever talks.
+    ///   - successor: Where a relay with the same key serves the same channels, so that the members go on there; else they come back
+    ///     here, again and again.
+    public func drain(for time: Duration, to successor: RelayPlace? = nil) async {
         guard let engine else { return }
-        logger.info("relay goes down when nobody talks any more")
-        engine.handle(.drain)
+        logger.info(
+            "relay goes down when nobody talks any more",
+            metadata: successor.map { ["successor": "\($0)"] } ?? [:])
+        engine.handle(.drain(to: successor))
         if !engine.core.isDrained {
             let timer = loop.schedule(after: time) { [weak self] in self?.assumeIsolated { $0.endDrains() } }
             await withCheckedContinuation { drains.append($0) }

@@ -20,6 +20,8 @@ public struct RelayStatistics: Sendable, Equatable {
     public var isDraining: Bool
     /// The channels, in the order they came.
     public var channels: [Channel]
+    /// What the bursts that are kept take in memory.
+    public var keptBytes = 0
 
     /// What came to the port.
     public struct Transport: Sendable, Equatable {
@@ -78,9 +80,9 @@ public struct RelayChannelCounters: Sendable, Equatable {
     public internal(set) var packets = 0
     /// Packets of these that did not reach the relay.
     public internal(set) var packetsLostUp = 0
-    /// Packets that listeners reported to have.
+    /// Packets that came to listeners, by their reports.
     public internal(set) var packetsHeard = 0
-    /// Packets that listeners reported to miss.
+    /// Packets lost on the way to listeners, by their reports: before repair.
     public internal(set) var packetsLostDown = 0
     private var denials = [Int](repeating: 0, count: FloorDenyCause.allCases.count)
     private var revocations = [Int](repeating: 0, count: FloorRevokeCause.allCases.count)

@@ -108,6 +108,10 @@ final class RelayWorker: @unchecked Sendable {
             if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.controlBacklog) == false {
                 tally.withLock { $0.repairsRefused += 1 }
             }
+        case .answerBurst(let id, let request, let bytes):
+            if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.controlBacklog) == false {
+                _ = report(.burstNotTaken(id, request))
+            }
         case .count: count()
         }
     }

@@ -20,6 +20,8 @@ enum RelayWorkerOrder: Sendable {
     case forward([UInt8], channel: Int, except: ConnectionID, arrived: Instant)
     /// Open a stream to a connection and send this on it, to its end.
     case answerRepair(ConnectionID, [UInt8])
+    /// The same in answer to a request for a burst.
+    case answerBurst(ConnectionID, BurstRequestID, [UInt8])
     /// Count connections and packets for whoever asks next.
     case count
 
@@ -33,6 +35,8 @@ enum RelayWorkerReport: Sendable {
     case event(RelayCore.Event)
     /// A media packet, read at `arrived`.
     case media(MediaPacketHeader, [UInt8], from: ConnectionID, arrived: Instant)
+    /// The answer to a request for a burst cannot be sent now.
+    case burstNotTaken(ConnectionID, BurstRequestID)
     /// A media packet that cannot be read.
     case malformedMedia(from: ConnectionID)
 

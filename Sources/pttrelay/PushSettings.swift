@@ -75,12 +75,20 @@ struct PushSettings {
                 "nobody may push: [push] has no client; 'pttrelay push-certificate TOPIC' makes a certificate for one")
         }
         let (certificate, key) = try certificate(state, logger: logger)
+        if files == nil {
+            logger.notice(
+                """
+                pushes come in under a certificate that the relay made; so that clients trust it: \
+                pttrelay push-server-certificate > relay.pem, then curl --cacert relay.pem
+                """)
+        }
         return PushEndpointConfiguration(
             listenAddress: listen.address, listenPort: listen.port, certificatePEM: certificate, privateKeyPEM: key,
             clients: clients)
     }
 
-    private func certificate(_ state: RelayState, logger: Logger) throws -> (String, String) {
+    /// The server's certificate with those after it, and its key, in PEM: from the files that are named, or the relay's own.
+    func certificate(_ state: RelayState, logger: Logger) throws -> (String, String) {
         if let files {
             return (
                 String(decoding: try SettingsFile.contents(of: files.certificate), as: UTF8.self),
@@ -88,11 +96,6 @@ struct PushSettings {
             )
         }
         let identity = try state.pushServerIdentity(try serverNames(state), logger: logger)
-        logger.notice(
-            """
-            pushes come in under a certificate that the relay made; so that clients trust it: \
-            pttrelay push-server-certificate > relay.pem, then curl --cacert relay.pem
-            """)
         return (identity.certificatePEM, identity.privateKeyPEM)
     }
 

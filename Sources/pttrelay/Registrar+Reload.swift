@@ -3,10 +3,12 @@ import RelayProtocol
 import RelayServer
 import RelayStore
 
-/// What the configuration says of the floors of channels.
+/// What the configuration says of the floors of channels, and of their bursts.
 struct Floors: Sendable, Equatable {
     /// By the channels' names.
     var rules: [String: FloorRules] = [:]
+    /// What is kept of their bursts.
+    var retentions: [String: BurstRetention] = [:]
     /// Whether presses wait on every channel, whatever its rules say.
     var allHaveQueues = false
 
@@ -16,6 +18,11 @@ struct Floors: Sendable, Equatable {
         if allHaveQueues { rules.hasQueue = true }
         return rules
     }
+
+    /// What is kept of the bursts of one channel.
+    func retention(of channel: DisplayName) -> BurstRetention {
+        retentions[channel.text] ?? FloorSettings.standardRetention
+    }
 }
 
 extension Registrar {
@@ -24,16 +31,19 @@ extension Registrar {
     /// - Returns: What has changed, a sentence each.
     /// - Throws: what is wrong with a name, or with the records.
     func reload(channels names: [String], floors: Floors) async throws -> [String] {
-        guard let server = runningServer(floors) else { return [] }
+        guard let (server, wanted) = try reloaded(channels: names, floors: floors) else { return [] }
         var changes: [String] = []
-        let wanted = try servedChannels(named: names)
         for var channel in wanted {
             channel.rules = floors.rules(of: channel.name)
+            channel.retention = floors.retention(of: channel.name)
+            if await server.setRetention(channel.retention, of: channel.id) == true {
+                changes.append("'\(channel.name)' keeps \(channel.retention.words) from now on")
+            }
             switch await server.setRules(channel.rules, of: channel.id) {
             case false?: continue
             case true?:
                 changes.append(
-                    "the rules of '\(channel.name)' change as soon as nobody talks; its members connect again")
+                    "the rules of '\(channel.name)' change as soon as nobody talks; its members are told")
             case nil:
                 changes.append(
                     await server.serve(channel)

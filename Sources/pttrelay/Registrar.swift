@@ -54,15 +54,20 @@ actor Registrar {
     /// The relay has ended.
     func detach() { server = nil }
 
-    /// The relay, if it runs; from now on it has these floors.
-    func runningServer(_ floors: Floors) -> RelayServer? {
+    /// The relay, if it runs, and the channels that it is to serve, made if they are new: see `RelayState.channels(named:)`. From now on
+    /// it has these floors.
+    func reloaded(
+        channels names: [String], floors: Floors
+    ) throws -> (server: RelayServer, channels: [RelayChannelConfiguration])? {
+        guard let server else { return nil }
+        let channels = try state.channels(named: names)
         self.floors = floors
-        return server
+        return (server, channels)
     }
 
-    /// See `RelayState.channels(named:)`.
-    func servedChannels(named names: [String]) throws -> [RelayChannelConfiguration] {
-        try state.channels(named: names)
+    /// See `PushSettings.certificate`.
+    func pushCertificate(_ push: PushSettings) throws -> (String, String) {
+        try push.certificate(state, logger: logger)
     }
 
     // MARK: Enrolment
@@ -169,6 +174,7 @@ actor Registrar {
         let channel = try store.addChannel(name, isEndToEnd: true, isAdded: true, now: clock())
         var configuration = channel.configuration(token: nil)
         configuration.rules = floors.rules(of: channel.name)
+        configuration.retention = floors.retention(of: channel.name)
         if let server, await !server.serve(configuration) {
             throw RelayStateError(
                 description: "the channel is made, but the relay serves as many as it can; restart it with fewer others"

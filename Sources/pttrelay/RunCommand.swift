@@ -46,14 +46,16 @@ struct RunCommand: AsyncParsableCommand {
 
     func run() async throws {
         signal(SIGPIPE, SIG_IGN)
-        let level = logLevel
-        LoggingSystem.bootstrap { LineLogHandler(label: $0, level: level) }
-        let logger = Logger(label: "pttrelay")
         // Trapped before anybody can know that the relay runs: it must not end it.
         let hangUps = await UnixSignalsSequence(trapping: .sighup)
         let parts: Parts
+        let logger: Logger
         do {
-            parts = try await start(logger)
+            let settings = try relay.settings()
+            let (level, format) = (logLevel, settings.logFormat)
+            LoggingSystem.bootstrap { LineLogHandler(label: $0, level: level, format: format) }
+            logger = Logger(label: "pttrelay")
+            parts = try await start(settings, logger)
         } catch let error as SettingsError {
             Console.complain("pttrelay: \(error)")
             throw configurationMistake
@@ -82,19 +84,22 @@ struct RunCommand: AsyncParsableCommand {
                 })
             services.append(.init(service: endpoint))
         }
-        let relayService = RelayService(server: parts.server, drainTime: parts.settings.drainTime)
+        let ending = CurrentEnding(parts.settings.ending)
+        let relayService = RelayService(server: parts.server, ending: ending)
         services.append(.init(service: relayService, successTerminationBehavior: .gracefullyShutdownGroup))
         let pushes = try parts.pushes.map { try self.pushes($0, to: parts.server, readiness, logger) }
         if let pushes { services.append(.init(service: pushes)) }
         let path = relay.config
         let reloader = Reloader(
             started: parts.settings, channels: channels, allHaveQueues: hasFloorQueue, registrar: parts.registrar,
-            pushes: pushes, logger: logger, read: { try RelayOptions.settings(at: path) })
+            pushes: pushes, ending: ending, logger: logger, read: { try RelayOptions.settings(at: path) })
         services.append(.init(service: ReloadService(signals: hangUps, reloader: reloader)))
         let group = ServiceGroup(
             configuration: .init(
                 services: services, gracefulShutdownSignals: [.sigterm, .sigint],
-                logger: Logger(label: "pttrelay.services") { LineLogHandler(label: $0, level: .error) }))
+                logger: Logger(label: "pttrelay.services") {
+                    LineLogHandler(label: $0, level: .error, format: parts.settings.logFormat)
+                }))
         do {
             try await group.run()
             await parts.administration.stop()
@@ -136,13 +141,16 @@ struct RunCommand: AsyncParsableCommand {
         }
     }
 
-    private func start(_ logger: Logger) async throws -> Parts {
-        let settings = try relay.settings()
+    private func start(_ settings: RelaySettings, _ logger: Logger) async throws -> Parts {
         let directory = relay.stateDirectory(settings)
         let state = try RelayState.open(directory, logger: logger)
         var channels = try state.channels(named: self.channels + settings.channels)
-        let floors = Floors(rules: settings.floorRules, allHaveQueues: hasFloorQueue)
-        for index in channels.indices { channels[index].rules = floors.rules(of: channels[index].name) }
+        let floors = Floors(
+            rules: settings.floorRules, retentions: settings.retentions, allHaveQueues: hasFloorQueue)
+        for index in channels.indices {
+            channels[index].rules = floors.rules(of: channels[index].name)
+            channels[index].retention = floors.retention(of: channels[index].name)
+        }
         let listen = listen ?? settings.listen ?? ListenAddress.standard
         var configuration = RelayServerConfiguration(
             listenAddress: listen.address, listenPort: listen.port, identity: state.identity, channels: channels,
@@ -197,19 +205,5 @@ private final class Readiness: Sendable {
             return count == 0
         }
         if isReady { Console.say("ready") }
-    }
-}
-
-/// The relay in the form of the service group.
-private struct RelayService: Service {
-    let server: RelayServer
-    let drainTime: Duration
-
-    func run() async throws {
-        try await withGracefulShutdownHandler {
-            try await server.run()
-        } onGracefulShutdown: {
-            Task { await server.drain(for: drainTime) }
-        }
     }
 }

@@ -44,9 +44,10 @@ import Testing
         UInt64(welcomes[ids[member]]?.mediaKey?.epoch ?? 0) << 48 | UInt64(member + 1) << 32 | UInt64(number)
     }
 
-    private mutating func ask(_ member: Int, _ number: UInt32 = 1) -> [RelayCore.Action] {
+    private mutating func ask(_ member: Int, _ number: UInt32 = 1, priority: UInt8 = 0) -> [RelayCore.Action] {
         let request = ClientMessage.FloorRequest(
-            requestID: FloorRequestID(rawValue: number), priority: 0, keyID: keyID(member, number), mayQueue: true)
+            requestID: FloorRequestID(rawValue: number), priority: priority, keyID: keyID(member, number),
+            mayQueue: true)
         return core.handle(.message(ids[member], .floorRequest(request)), at: now)
     }
 
@@ -56,7 +57,7 @@ import Testing
         return core.media(header, bytes: [UInt8](repeating: 0, count: 100), from: ids[member], at: now).0
     }
 
-    private mutating func release(_ member: Int, last: UInt16) -> [RelayCore.Action] {
+    private mutating func release(_ member: Int, last: UInt16?) -> [RelayCore.Action] {
         let release = ClientMessage.FloorRelease(requestID: FloorRequestID(rawValue: 1), lastSequence: last)
         return core.handle(.message(ids[member], .floorRelease(release)), at: now)
     }
@@ -75,7 +76,7 @@ import Testing
         _ = ask(0)
         #expect(media(0, 1) == .forward(channel: 0))
         _ = ask(1)
-        let actions = core.handle(.drain, at: now)
+        let actions = core.handle(.drain(to: nil), at: now)
         #expect(closed(actions) == [ids[3], ids[4]])
         #expect(denials(actions) == [ids[1]: .noResources], "who waits is told")
         #expect(!core.isDrained)
@@ -95,56 +96,138 @@ import Testing
     }
 
     @Test mutating func `a relay where nobody talks is empty at once, and lets nobody in`() {
-        #expect(closed(core.handle(.drain, at: now)) == ids)
+        #expect(closed(core.handle(.drain(to: nil), at: now)) == ids)
         #expect(core.isDrained)
         #expect(closed(connect(0)) == [ids[0]])
-        #expect(core.handle(.drain, at: now).isEmpty)
+        #expect(core.handle(.drain(to: nil), at: now).isEmpty)
     }
 
     @Test mutating func `a talker that goes ends the wait`() {
         _ = ask(0)
         _ = media(0, 1)
-        _ = core.handle(.drain, at: now)
+        _ = core.handle(.drain(to: nil), at: now)
         _ = core.handle(.disconnected(ids[0]), at: now)
         now = now + RelayCore.farewellTime
         #expect(closed(core.handle(.deadline, at: now)) == [ids[1], ids[2]])
         #expect(core.isDrained)
     }
 
-    @Test mutating func `new rules hold once nobody talks, for members that come again`() {
+    @Test mutating func `members are told where to go on, and are sent there once they know`() {
+        let successor = RelayPlace("next.example:4433")!
+        let actions = core.handle(.drain(to: successor), at: now)
+        #expect(sent(actions, { $0 == .successor(successor) }) == Array(ids[0..<4]))
+        #expect(closed(actions) == [ids[4]], "who has not joined has nowhere to go")
+        #expect(core.nextDeadline == now + RelayCore.farewellTime)
+        now = now + RelayCore.farewellTime
+        #expect(closed(core.handle(.deadline, at: now)) == Array(ids[0..<4]))
+        #expect(core.isDrained)
+    }
+
+    @Test mutating func `an emergency is granted to the end`() {
+        _ = ask(0)
+        _ = media(0, 1)
+        _ = ask(1, priority: 255)
+        let actions = core.handle(.drain(to: nil), at: now)
+        #expect(denials(actions).isEmpty, "it waits for the end of the word")
+        let released = release(0, last: 1)
+        #expect(sent(released) { if case .floorGranted = $0 { true } else { false } } == [ids[1]])
+        _ = core.handle(.message(ids[1], .floorRelease(.init(requestID: .first, lastSequence: nil))), at: now)
+        let again = ask(2, priority: 255)
+        #expect(sent(again) { if case .floorGranted = $0 { true } else { false } } == [ids[2]])
+        now = now + RelayCore.farewellTime
+        #expect(closed(core.handle(.deadline, at: now)).isEmpty)
+        _ = core.handle(.disconnected(ids[2]), at: now)
+        now = now + RelayCore.farewellTime
+        #expect(closed(core.handle(.deadline, at: now)) == [ids[0], ids[1]])
+    }
+
+    // MARK: Rules
+
+    private func sent(_ actions: [RelayCore.Action], _ match: (ServerMessage) -> Bool) -> [ConnectionID] {
+        actions.flatMap { action -> [ConnectionID] in
+            if case .send(let message, let to) = action, match(message) { to } else { [] }
+        }
+    }
+
+    private func isRules(_ message: ServerMessage) -> Bool {
+        if case .floorRules = message { true } else { false }
+    }
+
+    @Test mutating func `new rules hold once nobody talks, and everybody is told`() {
         _ = ask(0)
         _ = media(0, 1)
         let rules = FloorRules(mode: .fullDuplex)
-        #expect(closed(core.handle(.setRules(rules, of: yard.id), at: now)).isEmpty)
+        #expect(sent(core.handle(.setRules(rules, of: yard.id), at: now), isRules).isEmpty)
         #expect(core.channels[0].floor.rules == yard.rules)
-        _ = release(0, last: 1)
-        now = now + RelayCore.farewellTime
-        let actions = core.handle(.deadline, at: now)
-        #expect(closed(actions) == [ids[0], ids[1], ids[2]], "the others' channel is as it was")
-        #expect(core.channels[0].floor.rules == rules)
-        connect(0)
-        join(0, yard)
-        #expect(welcomes[ids[0]]?.floorMode == .fullDuplex)
-        connect(1)
-        join(1, yard)
+        let actions = release(0, last: 1)
+        #expect(sent(actions, isRules) == Array(ids[0..<3]), "the others' channel is as it was")
+        #expect(closed(actions).isEmpty)
+        #expect(core.channels[0].configuration.rules == rules && core.channels[0].floor.rules == rules)
+        #expect(core.channels[0].store.limits.bursts == core.limits.burstStore.bursts * FloorRules.fullDuplexTalkers)
         for member in 0..<2 {
-            let isGranted = ask(member).contains { if case .send(.floorGranted, _) = $0 { true } else { false } }
+            let isGranted = ask(member, 2).contains { if case .send(.floorGranted, _) = $0 { true } else { false } }
             #expect(isGranted)
         }
-        #expect(core.memberCount(of: gate.id) == 1)
+        connect(4)
+        join(4, yard)
+        #expect(welcomes[ids[4]]?.floorMode == .fullDuplex)
     }
 
-    @Test mutating func `the rules that hold already send nobody away, and undo a change that waits`() {
-        #expect(closed(core.handle(.setRules(yard.rules, of: yard.id), at: now)).isEmpty)
+    @Test mutating func `new rules come between two bursts, and those who wait hear of them before their grants`() {
+        _ = ask(0)
+        _ = ask(1)
+        _ = ask(2)
+        _ = core.handle(.setRules(FloorRules(mode: .fullDuplex, hasQueue: true), of: yard.id), at: now)
+        let messages = release(0, last: nil).compactMap { action -> ServerMessage? in
+            if case .send(let message, _) = action { message } else { nil }
+        }
+        let told = messages.firstIndex(where: isRules)
+        let granted = messages.indices.filter { if case .floorGranted = messages[$0] { true } else { false } }
+        #expect(granted.count == 2)
+        #expect(told != nil && granted.allSatisfy { $0 > told! })
+    }
+
+    @Test mutating func `where nobody waits any more the first who waits talks, and the others are refused`() {
+        _ = ask(0)
+        _ = ask(1)
+        _ = ask(2)
+        _ = core.handle(.setRules(FloorRules(mode: .cutIn), of: yard.id), at: now)
+        let actions = release(0, last: nil)
+        #expect(sent(actions) { if case .floorGranted = $0 { true } else { false } } == [ids[1]])
+        #expect(denials(actions) == [ids[2]: .anotherClientHasPermission])
+        let isRevoked = actions.contains { if case .send(.floorRevoke, _) = $0 { true } else { false } }
+        #expect(!isRevoked)
+    }
+
+    @Test mutating func `the rules that hold already are no news, and undo a change that waits`() {
+        #expect(sent(core.handle(.setRules(yard.rules, of: yard.id), at: now), isRules).isEmpty)
         _ = ask(0)
         _ = media(0, 1)
         _ = core.handle(.setRules(FloorRules(mode: .cutIn), of: yard.id), at: now)
         _ = core.handle(.setRules(yard.rules, of: yard.id), at: now)
-        _ = release(0, last: 1)
-        now = now + RelayCore.farewellTime
-        #expect(closed(core.handle(.deadline, at: now)).isEmpty)
+        #expect(sent(release(0, last: 1), isRules).isEmpty)
         #expect(core.channels[0].floor.rules == yard.rules)
     }
+
+    @Test mutating func `a member whose rights change is told, and nobody else`() {
+        let member = core.channels[0].members[ids[1]]!.id
+        let actions = core.handle(.readmit(member, to: yard.id, as: .init(priority: 7)), at: now)
+        let rules = ServerMessage.FloorRules(
+            mode: .halfDuplex, hasQueue: true, preemptionStep: 0, isListenOnly: false, priority: 7)
+        #expect(actions == [.send(.floorRules(rules), to: [ids[1]])])
+        #expect(core.handle(.readmit(member, to: yard.id, as: .init(priority: 7)), at: now).isEmpty)
+        _ = ask(1)
+        let silenced = core.handle(.readmit(member, to: yard.id, as: .init(isListenOnly: true)), at: now)
+        #expect(sent(silenced, isRules) == [ids[1]])
+        #expect(sent(silenced) { if case .floorRevoke = $0 { true } else { false } } == [ids[1]])
+        // The others may be told something else than this one.
+        let changed = core.handle(.setRules(FloorRules(), of: yard.id), at: now)
+        #expect(Set(sent(changed, isRules)) == Set(ids[0..<3]))
+        let kinds = changed.filter { if case .send(.floorRules, _) = $0 { true } else { false } }
+        #expect(kinds.count == 2)
+    }
+
+    // MARK: Counted
 
     @Test mutating func `what happened on a floor is counted for its channel`() {
         _ = ask(0)
@@ -223,27 +306,5 @@ import Testing
             try await Task.sleep(for: .milliseconds(2))
         }
         throw TimedOut(description: "\(what) did not happen")
-    }
-}
-
-@Suite struct LatencyHistogramTests {
-    @Test func `each time falls into the first class that it does not exceed`() {
-        var histogram = LatencyHistogram()
-        for microseconds in [0, 25, 26, 1_000, 200_000] { histogram.count(.microseconds(microseconds)) }
-        histogram.count(.seconds(9))
-        histogram.count(.seconds(-1))
-        #expect(histogram.counts == [3, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 1])
-        #expect(histogram.total == 7)
-        #expect(histogram.sum == 9_201_051_000)
-    }
-
-    @Test func `a share's bound is the end of its class, and is not known beyond the last`() {
-        var histogram = LatencyHistogram()
-        #expect(histogram.bound(ofShare: 0.5) == nil)
-        for _ in 0..<99 { histogram.count(.microseconds(40)) }
-        histogram.count(.seconds(1))
-        #expect(histogram.bound(ofShare: 0.5) == 50)
-        #expect(histogram.bound(ofShare: 0.99) == 50)
-        #expect(histogram.bound(ofShare: 1) == nil)
     }
 }

@@ -37,6 +37,22 @@ import Testing
     }
 }
 
+extension FloorControlModelTests {
+    @Test func `rules that change at any time begin to hold between two bursts, and nobody is forgotten for it`() {
+        let seed = SeededGenerator.seed()
+        var world = FloorWorld(rules: FloorRules(), seed: seed)
+        world.otherRules = Self.rules
+        for _ in 0..<Self.steps { world.step() }
+        world.drain()
+        let model = world.model
+        #expect(world.machine.holders.isEmpty && model.onFloor.isEmpty, "seed \(seed)")
+        #expect(world.machine.waiting.isEmpty && model.pending.isEmpty, "seed \(seed)")
+        #expect(model.granted == model.ended, "seed \(seed)")
+        #expect(model.rules == world.machine.rules, "seed \(seed)")
+        #expect(model.ruleChanges > 20 && model.fromQueue > 20 && model.preempted > 20, "\(model)")
+    }
+}
+
 /// Members that press, talk, let go and vanish; a network that loses, doubles and reorders what they send.
 private struct FloorWorld {
     enum Message {
@@ -58,6 +74,8 @@ private struct FloorWorld {
     var sequences: [SSRC: UInt16] = [:]
     var lateDropped = 0
     var duplicates = 0
+    /// What the operator changes the rules to, now and then.
+    var otherRules: [FloorRules] = []
 
     init(rules: FloorRules, seed: UInt64) {
         self.seed = seed
@@ -110,6 +128,9 @@ private struct FloorWorld {
 
     /// Somebody does something.
     mutating func act() {
+        if !otherRules.isEmpty, random.chance(2), let rules = otherRules.randomElement(using: &random) {
+            model.observe(machine.handle(.rules(rules), at: now))
+        }
         guard let ssrc = Self.members.randomElement(using: &random) else { return }
         switch Int.random(in: 0..<100, using: &random) {
         case 0..<22:

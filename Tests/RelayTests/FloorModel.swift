@@ -9,7 +9,8 @@ typealias FloorRequest = FloorControlStateMachine.Request
 
 /// The floor as its members see it.
 struct FloorModel {
-    let rules: FloorRules
+    private(set) var rules: FloorRules
+    private(set) var ruleChanges = 0
     /// Who has the floor, and whether the burst is ending; and what has been forwarded of it.
     private(set) var onFloor: [FloorRequest: (isEnding: Bool, forwarded: Set<UInt16>)] = [:]
     /// Who asked and has neither the floor nor a refusal: when, and the place that it was told.
@@ -70,6 +71,11 @@ struct FloorModel {
                 #expect(burst != nil && summary.request.ssrc == ssrc, "a burst ends that was not granted")
                 #expect((last == nil) == (burst?.forwarded.isEmpty ?? false))
                 ended += 1
+            case .rules(let new):
+                #expect(onFloor.isEmpty, "the rules change while somebody talks")
+                #expect(new != rules, "the rules change to what they are")
+                rules = new
+                ruleChanges += 1
             }
         }
     }

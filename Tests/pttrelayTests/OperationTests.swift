@@ -35,9 +35,26 @@ import Testing
     }
 
     @Test func `how long an end may take is said in seconds`() throws {
-        #expect(try read("").drainTime == .seconds(10))
-        #expect(try read("[relay]\ndrain-time = \"0s\"").drainTime == .zero)
+        #expect(try read("").ending == RelayEnding(drainTime: .seconds(10), successor: nil))
+        #expect(try read("[relay]\ndrain-time = \"0s\"").ending.drainTime == .zero)
         #expect(throws: SettingsError.self) { _ = try read("[relay]\ndrain-time = \"2min\"") }
+    }
+
+    @Test(arguments: [
+        ("relay2.example:4433", "relay2.example"), ("192.0.2.7:1", "192.0.2.7"), ("[2001:db8::1]:65535", "2001:db8::1"),
+    ])
+    func `a successor is written as in a link`(written: String, host: String) throws {
+        let successor = try #require(try read("[relay]\nsuccessor = \"\(written)\"").ending.successor)
+        #expect(successor.host == host && successor.description == written)
+        for wrong in [host, "\(host):", "\(written)/x", "ptt://\(written)", "\(host):0", "\(host):65536"] {
+            #expect(throws: SettingsError.self, "\(wrong)") { _ = try read("[relay]\nsuccessor = \"\(wrong)\"") }
+        }
+    }
+
+    @Test func `the log is text unless it is asked for as JSON`() throws {
+        #expect(try read("").logFormat == .text)
+        #expect(try read("[relay]\nlog-format = \"json\"").logFormat == .json)
+        #expect(throws: SettingsError.self) { _ = try read("[relay]\nlog-format = \"xml\"") }
     }
 
     @Test func `a channel that is there twice is a mistake`() throws {
@@ -53,6 +70,7 @@ import Testing
             [relay]
             listen = "192.0.2.1:4433"
             host = "relay.example"
+            successor = "relay2.example:4433"
             [[channel]]
             name = "Yard"
             queue = true
@@ -66,6 +84,7 @@ import Testing
             """)
         let lines = CheckCommand.summary(settings, state: "/var/lib/pttrelay")
         #expect(lines.contains("listens on UDP 192.0.2.1:4433, in links as relay.example"))
+        #expect(lines.contains { $0.hasPrefix("sends its members to relay2.example:4433 when it ends") })
         #expect(lines.contains("serves 'Yard': half-duplex, with a queue, only an emergency takes the floor"))
         #expect(lines.contains("serves 'Gate': cut-in, a priority higher by 5 takes the floor"))
         #expect(lines.contains { $0.hasPrefix("warning: nobody may push") })
@@ -110,23 +129,24 @@ import Testing
         let relay = try await RunningRelay.start(try StateFolder()) { 1_000 }
         let text = Mutex("")
         let lines = Lines()
-        func make(_ started: RelaySettings) -> Reloader {
-            Reloader(
-                started: started, channels: ["Team"], allHaveQueues: false, registrar: relay.registrar, pushes: nil,
-                logger: Logger(label: "reload") { _ in lines },
-                read: {
-                    try SettingsFile.read(text: text.withLock { $0 }, file: "pttrelay.toml", RelaySettings.read)
-                })
-        }
-        let reloader = make(RelaySettings())
+        let ending = CurrentEnding(RelayEnding())
+        let reloader = Reloader(
+            started: RelaySettings(), channels: ["Team"], allHaveQueues: false, registrar: relay.registrar, pushes: nil,
+            ending: ending, logger: Logger(label: "reload") { _ in lines },
+            read: {
+                try SettingsFile.read(text: text.withLock { $0 }, file: "pttrelay.toml", RelaySettings.read)
+            })
         await reloader.reload()
         #expect(await relay.server.statistics?.channels.map(\.name.text) == ["Team"])
 
         text.withLock {
-            $0 = "[[channel]]\nname = \"Yard\"\nmode = \"cut-in\"\n[[channel]]\nname = \"Team\"\nqueue = true"
+            $0 =
+                "[relay]\nsuccessor = \"b.example:1\"\ndrain-time = \"3s\"\n"
+                + "[[channel]]\nname = \"Yard\"\nmode = \"cut-in\"\n[[channel]]\nname = \"Team\"\nqueue = true"
         }
         await reloader.reload()
         #expect(await relay.server.statistics?.channels.map(\.name.text) == ["Team", "Yard"])
+        #expect(ending.get() == RelayEnding(drainTime: .seconds(3), successor: RelayPlace("b.example:1")))
         #expect(lines.all.contains { $0.contains("the rules of 'Team' change") })
         #expect(lines.all.contains { $0.contains("'Yard' is served now") })
         guard case .invitation = try await relay.ask(.invite(channel: "Yard", terms: nil, key: nil)) else {
@@ -137,6 +157,7 @@ import Testing
         text.withLock { $0 = "[[channel]]\nname = \"Gate\"\nmode = \"loud\"" }
         await reloader.reload()
         #expect(await relay.server.statistics?.channels.map(\.name.text) == ["Team", "Yard"])
+        #expect(ending.get().successor != nil)
         #expect(lines.all.contains { $0.contains("is not taken over") })
 
         lines.clear()
@@ -148,15 +169,54 @@ import Testing
         await relay.stop()
     }
 
+    @Test func `a certificate that cannot be used leaves everything as it was`() async throws {
+        let relay = try await RunningRelay.start(try StateFolder()) { 1_000 }
+        let folder = try StateFolder()
+        let path = folder.path + "/push.pem"
+        func write(_ text: String) throws {
+            let file = try #require(fopen(path, "w"))
+            fputs(text, file)
+            fclose(file)
+        }
+        let identity = try Identity(generating: "localhost")
+        try write(identity.certificatePEM + identity.privateKeyPEM)
+        let endpoint = try PushEndpoint(
+            configuration: PushEndpointConfiguration(
+                listenAddress: "127.0.0.1", listenPort: 0, certificatePEM: identity.certificatePEM,
+                privateKeyPEM: identity.privateKeyPEM, clients: []),
+            logger: Logger(label: "push") { _ in SwiftLogNoOpLogHandler() }, deliver: { _ in .shutDown })
+        let successor = Mutex("a.example:1")
+        let lines = Lines()
+        let ending = CurrentEnding(RelayEnding())
+        let reloader = Reloader(
+            started: RelaySettings(), channels: ["Team"], allHaveQueues: false, registrar: relay.registrar,
+            pushes: endpoint, ending: ending, logger: Logger(label: "reload") { _ in lines },
+            read: {
+                let successor = successor.withLock { $0 }
+                return try SettingsFile.read(
+                    text: "[relay]\nsuccessor = \"\(successor)\"\n[push]\ncertificate = \"\(path)\"\nkey = \"\(path)\"",
+                    file: "pttrelay.toml", RelaySettings.read)
+            })
+        await reloader.reload()
+        #expect(ending.get().successor == RelayPlace("a.example:1"), "\(lines.all)")
+        successor.withLock { $0 = "b.example:1" }
+        try write(identity.certificatePEM + (try Identity(generating: "other")).privateKeyPEM)
+        await reloader.reload()
+        #expect(lines.all.contains { $0.contains("is not taken over") })
+        #expect(ending.get().successor == RelayPlace("a.example:1"))
+        await relay.stop()
+    }
+
     @Test func `what needs a restart is told by its name`() throws {
         let old = try read("[push]\nlisten = \"127.0.0.1:1\"")
         #expect(Reloader.needRestart(old, old).isEmpty)
         let new = try read(
-            "[relay]\nlisten = \"127.0.0.1:2\"\nhost = \"a\"\nstate = \"/s\"\ndrain-time = \"1s\"\nworkers = 16\nretry-after = \"1s\"\n"
+            "[relay]\nlisten = \"127.0.0.1:2\"\nhost = \"a\"\nstate = \"/s\"\ndrain-time = \"1s\"\nretry-after = \"1s\"\n"
+                + "log-format = \"json\"\nworkers = 16\n"
                 + "[limits]\nconnections = 9\n[operator]\n[push]\nlisten = \"127.0.0.1:3\"")
         #expect(
             Reloader.needRestart(old, new) == [
-                "[relay] listen", "[relay] host", "[relay] state", "the time limits in [relay]", "[relay] drain-time",
+                "[relay] listen", "[relay] host", "[relay] state", "the time limits in [relay]", "[relay] log-format",
                 "[relay] workers", "[limits]", "[operator]", "[push] listen",
             ])
         #expect(Reloader.needRestart(old, RelaySettings()) == ["[push]"])
