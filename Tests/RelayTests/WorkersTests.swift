@@ -20,7 +20,7 @@ extension RelayServer {
     private static let members = 10
 
     private func relay(
-        port: UInt16 = 0, like other: TestRelay? = nil, workers: Int = Self.workers
+        port: UInt16 = 0, like other: TestRelay? = nil, workers: Int = WorkersTests.workers
     ) async throws -> TestRelay {
         try await TestRelay(
             port: port, channel: other?.channel, keys: other?.configuration.transportKeys ?? .generate()
