@@ -80,11 +80,11 @@ import Testing
 
     @Test mutating func `what was said before comes first, in order, and what comes meanwhile behind it`() {
         join()
-        #expect(fetches.map(\.first) == [nil])
+        #expect(fetches.map { $0.first } == [nil])
         for sequence in 100..<120 as Range<UInt16> { live(sequence) }
         #expect(heard.isEmpty)
         answer(0..<60, isWhole: false)
-        #expect(fetches.map(\.first) == [nil, 60])
+        #expect(fetches.map { $0.first } == [nil, 60])
         #expect(heard == Array(0..<60))
         live(120)
         answer(60..<121, isWhole: true)
@@ -165,7 +165,7 @@ import Testing
         told = []
         now = now + .seconds(4)
         join()
-        #expect(fetches.map(\.first) == [30])
+        #expect(fetches.map { $0.first } == [30])
         answer(30..<80, isWhole: true)
         live(80)
         #expect(heard == Array(30...80))
