@@ -101,7 +101,7 @@ struct BurstQueries: Sendable {
             if let index = queries.firstIndex(where: { $0.id == id }) { queries[index].request = request }
             return []
         case .listed(let list):
-            guard let index = index(of: list.id), queries[index].burst == nil else { return [] }
+            guard let index = place(of: list.id), queries[index].burst == nil else { return [] }
             return answer(index, .list(list.bursts))
         case .packets(let request, let packets, let isWhole, let isEnd):
             return took(packets, of: request, isWhole: isWhole, isEnd: isEnd, at: now)
@@ -113,7 +113,7 @@ struct BurstQueries: Sendable {
         }
     }
 
-    private func index(of request: BurstRequestID) -> Int? { queries.firstIndex { $0.request == request } }
+    private func place(of request: BurstRequestID) -> Int? { queries.firstIndex { $0.request == request } }
 
     private mutating func answer(_ index: Int, _ answer: Answer) -> [Action] {
         [.answer(queries.remove(at: index).id, answer)]
@@ -128,7 +128,7 @@ struct BurstQueries: Sendable {
     private mutating func took(
         _ packets: [[UInt8]], of request: BurstRequestID, isWhole: Bool, isEnd: Bool, at now: Instant
     ) -> [Action] {
-        guard let index = index(of: request), let burst = queries[index].burst else { return [] }
+        guard let index = place(of: request), let burst = queries[index].burst else { return [] }
         let hasRoom = queries[index].take(packets)
         queries[index].deadline = now + Self.answerTime
         guard isEnd || !hasRoom else { return [] }
@@ -141,7 +141,7 @@ struct BurstQueries: Sendable {
     }
 
     private mutating func refused(_ refusal: ServerMessage.BurstRefused, at now: Instant) -> [Action] {
-        guard let index = index(of: refusal.id) else { return [] }
+        guard let index = place(of: refusal.id) else { return [] }
         if refusal.cause == .tooMuch, queries[index].retries < Self.retriesMaximum {
             queries[index].retries += 1
             queries[index].request = nil

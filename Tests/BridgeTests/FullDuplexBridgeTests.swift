@@ -26,17 +26,20 @@ import Testing
         return bridge
     }
 
-    /// The numbers of the bursts that begin with these actions.
-    private func begun(_ actions: [BridgeStateMachine.Action]) -> [TalkBurst?] {
-        actions.compactMap { if case .beginReception(_, let burst) = $0 { .some(burst) } else { nil } }
+    /// The number of the burst that begins with these actions.
+    private func begun(_ actions: [BridgeStateMachine.Action]) throws -> TalkBurst {
+        let burst = actions.lazy.compactMap { action -> TalkBurst? in
+            if case .beginReception(_, let burst) = action { burst } else { nil }
+        }.first
+        return try #require(burst)
     }
 
     @Test func whoTalksBesideOthersIsHeardBesideThemEachAsABurstOfTheirOwn() throws {
         var bridge = shared()
-        let first = try #require(begun(bridge.handle(.link(.floorTaken(by: ann)))).first ?? nil)
+        let first = try begun(bridge.handle(.link(.floorTaken(by: ann))))
         #expect(bridge.handle(.link(.burstBegan(ann))) == [])
         let actions = bridge.handle(.link(.floorTaken(by: bob)))
-        let second = try #require(begun(actions).first ?? nil)
+        let second = try begun(actions)
         #expect(actions == [.beginReception(participant(bob), second)] && second != first)
         for sequence in UInt16(0)..<5 {
             #expect(bridge.handle(.link(.frame(frame(ann, sequence)))) == [.play(frame(ann, sequence), of: first)])
@@ -49,14 +52,14 @@ import Testing
         #expect(bridge.handle(.link(.floorIdle)) == [])
         #expect(bridge.handle(.link(.burstEnded(bob, .completed, ReceptionReport()))) == [.endReception(second)])
         // The next burst is another one.
-        let third = try #require(begun(bridge.handle(.link(.floorTaken(by: ann)))).first ?? nil)
+        let third = try begun(bridge.handle(.link(.floorTaken(by: ann))))
         #expect(third != first && third != second)
     }
 
     @Test func aFloorThatIsNotUsedEndsWithoutThoseBesideIt() throws {
         var bridge = shared()
-        let first = try #require(begun(bridge.handle(.link(.floorTaken(by: ann)))).first ?? nil)
-        let second = try #require(begun(bridge.handle(.link(.floorTaken(by: bob)))).first ?? nil)
+        let first = try begun(bridge.handle(.link(.floorTaken(by: ann))))
+        let second = try begun(bridge.handle(.link(.floorTaken(by: bob))))
         _ = bridge.handle(.link(.frame(frame(bob, 0))))
         #expect(bridge.handle(.link(.floorReleased(by: ann))) == [.endReception(first)])
         #expect(bridge.handle(.link(.frame(frame(ann, 9)))) == [], "nobody is shown who said it")
