@@ -86,4 +86,5 @@ bench: deps release test-programs
 	Benchmarks/loss
 	Benchmarks/power
 	Benchmarks/load
+	Benchmarks/returning
 	Benchmarks/cycles

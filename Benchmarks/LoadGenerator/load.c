@@ -24,7 +24,7 @@ const struct protocol *protocol;
 struct target target;
 struct member *all_members;
 int member_count;
-bool reports_together;
+bool reports_together, members_return;
 
 enum { step_ns = 2000000, steps_per_turn = 50, warm_up_s = 3, samples_max = 60000000 };
 static uint64_t window_start = UINT64_MAX, window_end = UINT64_MAX, delivered, bad;
@@ -50,7 +50,7 @@ static double percentile(double share) {
     return samples[index < sample_count ? index : sample_count - 1] / 1e3;
 }
 
-static void read_channels(void) {
+void read_channels(void) {
     target.keys = calloc((size_t)target.channels, sizeof *target.keys);
     for (int i = 0; i < target.channels; i++) {
         char id[64], token[160];
@@ -73,6 +73,7 @@ static double own_processor_seconds(void) {
 }
 
 int main(int count, char **arguments) {
+    if (count > 1 && !strcmp(arguments[1], "returning")) return returning(count, arguments);
     if (count < 9) fail("usage: load relay|mumble|bare ADDRESS:PORT PID LISTENERS CHANNELS PACKETS/S VOICE-BYTES SECONDS [together]");
     signal(SIGPIPE, SIG_IGN);
     struct rlimit files;

@@ -10,6 +10,8 @@
 struct member {
     int number, channel, udp;
     bool talks, joined;
+    // When it heard something first (CLOCK_MONOTONIC, ns); 0: it has not.
+    uint64_t heard_at;
     // What the protocol keeps of it: struct quic_member or struct mumble_member.
     void *state;
 };
@@ -45,6 +47,27 @@ extern int member_count;
 // Members tell that they hear for so long at most, as clients do; one phase for all, or one each.
 extern bool reports_together;
 
+// Members of a relay whose connection ends connect again, as clients do; otherwise that ends the run.
+extern bool members_return;
+// How a member of a relay has returned: its connection ended at `lost_at`, and it was welcomed again at `back_at`, 0: not yet.
+struct absence {
+    uint64_t lost_at, back_at;
+    int attempts;
+    bool early;
+};
+struct absence absence_of(const struct member *member);
+// Whether it has what it takes to return with early data.
+bool has_ticket(const struct member *member);
+// Sends something that a relay which has forgotten it answers with a reset.
+void knock(struct member *member);
+// The floor is asked for again, without waiting; whether it is granted.
+void ask_for_floor(struct member *talker);
+bool has_floor(const struct member *talker);
+
+// load returning …: see returning.c.
+int returning(int count, char **arguments);
+// Reads the channels of a relay from standard input, a line each.
+void read_channels(void);
 _Noreturn void fail(const char *what);
 uint64_t now_realtime(void);
 uint64_t now_monotonic(void);

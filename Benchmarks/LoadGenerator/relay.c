@@ -34,7 +34,19 @@ struct quic_member {
     uint16_t sequence, epoch;
     uint64_t key_id, counter, next_report;
     gnutls_aead_cipher_hd_t mac;
+    // What it returns with, from its last connection.
+    gnutls_datum_t ticket;
+    ngtcp2_transport_params remembered;
+    uint8_t address_token[256];
+    size_t address_token_length;
+    bool early;
+    uint64_t dial_at;
+    struct absence absence;
 };
+
+// The waits of a client before it tries again, in ms; the last one repeats.
+static const int waits_ms[] = {250, 500, 1000, 2000, 4000, 8000, 15000, 30000};
+enum { waits_count = sizeof waits_ms / sizeof *waits_ms };
 
 static uint64_t quic_time(void) { return now_monotonic(); }
 
@@ -109,6 +121,7 @@ static void welcomed(struct quic_member *q, const uint8_t *at, const uint8_t *en
                 if (inner.number == 1) q->epoch = (uint16_t)inner.value;
     }
     q->member->joined = true;
+    if (q->absence.lost_at && !q->absence.back_at) q->absence.back_at = now_monotonic();
 }
 
 static void message_came(struct quic_member *q, const uint8_t *at, size_t length) {
@@ -142,18 +155,50 @@ static int new_id(ngtcp2_conn *conn, ngtcp2_cid *id, uint8_t *token, size_t leng
     gnutls_rnd(GNUTLS_RND_NONCE, token, NGTCP2_STATELESS_RESET_TOKENLEN);
     return 0;
 }
-static int handshaken(ngtcp2_conn *conn, void *user) {
-    struct quic_member *q = user;
+static void open_control_stream(struct quic_member *q) {
+    if (ngtcp2_conn_open_bidi_stream(q->conn, &q->stream, NULL)) fail("no stream");
+}
+static void ask_to_join(struct quic_member *q) {
     uint8_t body[256], *end = body;
     char name[32];
-    if (ngtcp2_conn_open_bidi_stream(conn, &q->stream, NULL)) fail("no stream");
+    open_control_stream(q);
     int length = snprintf(name, sizeof name, "load %d", q->member->number);
     end = put_bytes(end, 1, target.keys[q->member->channel].id, 16);
     end = put_bytes(end, 2, target.keys[q->member->channel].token, target.keys[q->member->channel].token_length);
     end = put_bytes(end, 3, name, (size_t)length);
     end = put_number(end, 4, 1);
     send_message(q, 1, body, (size_t)(end - body));
+}
+static int handshaken(ngtcp2_conn *conn, void *user) {
+    struct quic_member *q = user;
+    if (!q->early) {
+        ask_to_join(q);
+    } else if (!(gnutls_session_get_flags(q->tls) & GNUTLS_SFLAGS_EARLY_DATA)) {
+        // Refused: the same is said again.
+        q->early = false;
+        if (ngtcp2_conn_early_data_rejected(conn)) return NGTCP2_ERR_CALLBACK_FAILURE;
+        q->taken = 0;
+        open_control_stream(q);
+    }
     q->handshaken = true;
+    return 0;
+}
+static int ticket_came(gnutls_session_t tls, unsigned kind, unsigned when, unsigned incoming, const gnutls_datum_t *message) {
+    (void)kind, (void)when, (void)message;
+    struct quic_member *q = ((ngtcp2_crypto_conn_ref *)gnutls_session_get_ptr(tls))->user_data;
+    if (!incoming) return 0;
+    gnutls_free(q->ticket.data);
+    q->ticket.data = NULL;
+    if (gnutls_session_get_data2(tls, &q->ticket)) fail("the ticket cannot be read");
+    q->remembered = *ngtcp2_conn_get_remote_transport_params(q->conn);
+    return 0;
+}
+static int address_token_came(ngtcp2_conn *conn, const ngtcp2_vec *token, void *user) {
+    (void)conn;
+    struct quic_member *q = user;
+    if (token->len > sizeof q->address_token) return 0;
+    memcpy(q->address_token, token->base, token->len);
+    q->address_token_length = token->len;
     return 0;
 }
 static int stream_data(ngtcp2_conn *conn, uint32_t flags, int64_t stream, uint64_t offset, const uint8_t *data,
@@ -187,6 +232,32 @@ static ngtcp2_path path_of(struct quic_member *q) {
     return (ngtcp2_path){{(struct sockaddr *)&q->local, sizeof q->local}, {(struct sockaddr *)&q->remote, sizeof q->remote}, NULL};
 }
 
+// The connection is over: it is begun anew after a while, if members return.
+static void lose(struct quic_member *q, const char *why) {
+    if (!members_return) {
+        fprintf(stderr, "load: member %d: %s\n", q->member->number, why);
+        exit(1);
+    }
+    uint64_t now = quic_time();
+    ngtcp2_conn_del(q->conn);
+    gnutls_deinit(q->tls);
+    q->conn = NULL;
+    q->tls = NULL;
+    free(q->in);
+    q->in = NULL;
+    q->in_length = q->in_capacity = q->written = q->taken = 0;
+    q->stream = -1;
+    q->handshaken = q->granted = q->early = false;
+    q->next_report = q->counter = q->received = 0;
+    if (q->mac) gnutls_aead_cipher_deinit(q->mac);
+    q->mac = NULL;
+    q->member->joined = false;
+    q->member->heard_at = 0;
+    if (!q->absence.lost_at || q->absence.back_at) q->absence = (struct absence){.lost_at = now};
+    int wait = q->absence.attempts < waits_count ? q->absence.attempts : waits_count - 1;
+    q->dial_at = now + (uint64_t)waits_ms[wait] * 1000000u;
+}
+
 static void flush(struct quic_member *q) {
     uint8_t packet[1452];
     ngtcp2_path_storage storage;
@@ -194,16 +265,13 @@ static void flush(struct quic_member *q) {
     ngtcp2_path_storage_zero(&storage);
     for (;;) {
         ngtcp2_vec vector = {q->out + q->taken, q->written - q->taken};
-        bool any = q->handshaken && vector.len > 0;
+        bool any = q->stream >= 0 && vector.len > 0;
         ngtcp2_ssize taken = -1;
         ngtcp2_ssize length = ngtcp2_conn_writev_stream(
             q->conn, &storage.path, &info, packet, sizeof packet, &taken, 0, any ? q->stream : -1, &vector, any, quic_time());
         if (taken > 0) q->taken += (size_t)taken;
         if (length == 0) break;
-        if (length < 0) {
-            fprintf(stderr, "load: member %d: %s\n", q->member->number, ngtcp2_strerror((int)length));
-            exit(1);
-        }
+        if (length < 0) return lose(q, ngtcp2_strerror((int)length));
         if (send(q->member->udp, packet, (size_t)length, 0) < 0 && errno != ECONNREFUSED) fail("send");
     }
     ngtcp2_conn_update_pkt_tx_time(q->conn, quic_time());
@@ -230,24 +298,17 @@ static void make_identity(struct quic_member *q) {
     gnutls_x509_privkey_deinit(key);
 }
 
-static void connect_member(struct member *member) {
+static void dial(struct quic_member *q) {
     static const gnutls_datum_t alpn = {(uint8_t *)"pttd/1", 6};
-    struct quic_member *q = calloc(1, sizeof *q);
-    member->state = q;
-    q->member = member;
-    q->stream = -1;
-    q->reference = (ngtcp2_crypto_conn_ref){conn_of, q};
-    socklen_t length = sizeof q->local;
-    getsockname(member->udp, (struct sockaddr *)&q->local, &length);
-    getpeername(member->udp, (struct sockaddr *)&q->remote, &length);
-    make_identity(q);
-    if (gnutls_init(&q->tls, GNUTLS_CLIENT | GNUTLS_FORCE_CLIENT_CERT) ||
+    q->absence.attempts++;
+    if (gnutls_init(&q->tls, GNUTLS_CLIENT | GNUTLS_FORCE_CLIENT_CERT | GNUTLS_ENABLE_EARLY_DATA | GNUTLS_NO_END_OF_EARLY_DATA) ||
         gnutls_priority_set_direct(q->tls, "NORMAL:-VERS-ALL:+VERS-TLS1.3:%DISABLE_TLS13_COMPAT_MODE", NULL) ||
         gnutls_credentials_set(q->tls, GNUTLS_CRD_CERTIFICATE, q->credentials) ||
         gnutls_alpn_set_protocols(q->tls, &alpn, 1, GNUTLS_ALPN_MANDATORY) ||
         ngtcp2_crypto_gnutls_configure_client_session(q->tls))
         fail("TLS");
     gnutls_session_set_ptr(q->tls, &q->reference);
+    gnutls_handshake_set_hook_function(q->tls, GNUTLS_HANDSHAKE_NEW_SESSION_TICKET, GNUTLS_HOOK_POST, ticket_came);
     ngtcp2_callbacks callbacks = {
         .client_initial = ngtcp2_crypto_client_initial_cb,
         .recv_crypto_data = ngtcp2_crypto_recv_crypto_data_cb,
@@ -264,12 +325,16 @@ static void connect_member(struct member *member) {
         .delete_crypto_cipher_ctx = ngtcp2_crypto_delete_crypto_cipher_ctx_cb,
         .get_path_challenge_data = ngtcp2_crypto_get_path_challenge_data_cb,
         .version_negotiation = ngtcp2_crypto_version_negotiation_cb,
+        .recv_new_token = address_token_came,
     };
     ngtcp2_settings settings;
     ngtcp2_transport_params parameters;
     ngtcp2_settings_default(&settings);
     ngtcp2_transport_params_default(&parameters);
     settings.initial_ts = quic_time();
+    settings.token = (ngtcp2_vec){q->address_token, q->address_token_length};
+    // What pttd expects of a relay that it knows.
+    if (q->absence.lost_at) settings.initial_rtt = 100 * NGTCP2_MILLISECONDS;
     settings.no_pmtud = 1;
     // A window of 64 KiB at least, as pttd has: two of these.
     settings.max_tx_udp_payload_size = 32768;
@@ -292,6 +357,47 @@ static void connect_member(struct member *member) {
     ((ngtcp2_transport_params *)ngtcp2_conn_get_local_transport_params(q->conn))->grease_quic_bit = 0;
     ngtcp2_conn_set_tls_native_handle(q->conn, q->tls);
     ngtcp2_conn_set_keep_alive_timeout(q->conn, 20 * NGTCP2_SECONDS);
+    if (q->ticket.size && !gnutls_session_set_data(q->tls, q->ticket.data, q->ticket.size)) {
+        ngtcp2_conn_set_early_remote_transport_params(q->conn, &q->remembered);
+        q->early = true;
+        ask_to_join(q);
+    }
+    flush(q);
+}
+
+static void connect_member(struct member *member) {
+    struct quic_member *q = calloc(1, sizeof *q);
+    member->state = q;
+    q->member = member;
+    q->stream = -1;
+    q->reference = (ngtcp2_crypto_conn_ref){conn_of, q};
+    socklen_t length = sizeof q->local;
+    getsockname(member->udp, (struct sockaddr *)&q->local, &length);
+    getpeername(member->udp, (struct sockaddr *)&q->remote, &length);
+    make_identity(q);
+    dial(q);
+}
+
+struct absence absence_of(const struct member *member) {
+    struct quic_member *q = member->state;
+    struct absence absence = q->absence;
+    absence.early = q->early;
+    return absence;
+}
+
+bool has_ticket(const struct member *member) { return ((struct quic_member *)member->state)->ticket.size > 0; }
+
+static void report(struct quic_member *q) {
+    uint8_t body[64], *end = put_fixed(body, 1, &q->talker_ssrc, 4);
+    end = put_number(end, 2, q->received);
+    end = put_number(end, 4, q->highest);
+    send_message(q, 5, body, (size_t)(end - body));
+}
+
+void knock(struct member *member) {
+    struct quic_member *q = member->state;
+    if (!q->conn || !member->joined) return;
+    report(q);
     flush(q);
 }
 
@@ -299,14 +405,15 @@ static void tend(struct member *member) {
     struct quic_member *q = member->state;
     if (!q) return;
     uint64_t now = quic_time();
+    if (!q->conn) {
+        if (now >= q->dial_at) dial(q);
+        return;
+    }
     bool due = ngtcp2_conn_get_expiry(q->conn) <= now;
-    if (due && ngtcp2_conn_handle_expiry(q->conn, now)) fail("a connection to the relay timed out");
+    if (due && ngtcp2_conn_handle_expiry(q->conn, now)) return lose(q, "the connection to the relay timed out");
     if (q->next_report && now >= q->next_report) {
         q->next_report += report_interval_s * 1000000000ull;
-        uint8_t body[64], *end = put_fixed(body, 1, &q->talker_ssrc, 4);
-        end = put_number(end, 2, q->received);
-        end = put_number(end, 4, q->highest);
-        send_message(q, 5, body, (size_t)(end - body));
+        report(q);
     }
     flush(q);
 }
@@ -354,18 +461,19 @@ static void packet(struct member *member, const uint8_t *bytes, size_t length, u
         q->highest = (uint32_t)(bytes[2] << 8 | bytes[3]);
         q->received++;
         memcpy(&sent, bytes + voice, sizeof sent);
+        if (!member->heard_at) member->heard_at = now_monotonic();
         return heard(member, sent, stamped);
     }
+    if (!q->conn) return;
     ngtcp2_path path = path_of(q);
     ngtcp2_pkt_info info = {0};
     int status = ngtcp2_conn_read_pkt(q->conn, &path, &info, bytes, length, quic_time());
-    if (status) {
-        fprintf(stderr, "load: member %d: %s\n", member->number, ngtcp2_strerror(status));
-        exit(1);
-    }
+    if (status) lose(q, ngtcp2_strerror(status));
 }
 
-static void begin(struct member *talker) {
+bool has_floor(const struct member *talker) { return ((struct quic_member *)talker->state)->granted; }
+
+void ask_for_floor(struct member *talker) {
     struct quic_member *q = talker->state;
     uint8_t body[64];
     gnutls_rnd(GNUTLS_RND_NONCE, &q->key_id, sizeof q->key_id);
@@ -373,6 +481,12 @@ static void begin(struct member *talker) {
     uint8_t *end = put_number(body, 1, 1);
     end = put_fixed(end, 3, &q->key_id, 8);
     send_message(q, 3, body, (size_t)(end - body));
+    flush(q);
+}
+
+static void begin(struct member *talker) {
+    struct quic_member *q = talker->state;
+    ask_for_floor(talker);
     for (uint64_t deadline = now_monotonic() + 20000000000ull; !q->granted;) {
         flush(q);
         drain(talker);
@@ -384,6 +498,7 @@ static void begin(struct member *talker) {
 
 static void talk(struct member *talker, size_t length, uint64_t sent) {
     struct quic_member *q = talker->state;
+    if (!q->conn) return;
     uint8_t datagram[2048] = {0x80, q->counter ? 111 : 128 | 111}, key[8], number[8], packet[1452];
     datagram[2] = (uint8_t)(q->sequence >> 8);
     datagram[3] = (uint8_t)q->sequence++;

@@ -118,6 +118,8 @@ public struct QUICServerOptions: Sendable {
     /// The number that the first two bytes of every connection id carry, so that packets can be steered to the
     /// worker that has the connection.
     public var worker: UInt16
+    /// What this endpoint shares with others on the same port; nil: it is alone.
+    public var group: QUICServerGroup?
 
     /// A server's options; all but the keys have defaults that suit a relay.
     public init(
@@ -155,6 +157,9 @@ public struct QUICConfiguration: Sendable {
     public var streamSendBuffer = 65_536
     /// Streams that the peer may have open at once.
     public var maximumPeerStreams = 16
+    /// So many packets of the peer are acknowledged at once; fewer after 25 ms. A packet that shows a gap is acknowledged
+    /// at once whatever stands here.
+    public var acknowledgementThreshold = 2
     /// Datagrams that wait for the congestion window; the oldest is dropped for a new one. Beyond the window, room for a
     /// gap of 2 s with a packet every 5 ms.
     public var datagramSendQueue = 512

@@ -7,8 +7,10 @@ import Logging
 import MonotonicTime
 
 extension QUICEndpoint {
-    /// Batches that one socket may fill in a turn.
-    private static let batchesPerTurn = 4
+    /// Packets of one socket that a turn looks at, before other work on the loop has its turn.
+    private static let packetsPerTurn = 4 * PacketReceiver.batch
+    /// Beginnings of connections have so long in a turn; the first of them is looked at in any case.
+    private static let newcomersTime: Duration = .milliseconds(1)
     /// A packet that could be a stateless reset must stay longer than ours, or two endpoints could go on for ever
     /// (RFC 9000, section 10.3.3).
     private static let resetLength = 40
@@ -16,15 +18,29 @@ extension QUICEndpoint {
     private static let addressTokenLifetime: UInt64 = 86_400_000_000_000
 
     func receive(from socket: UDPSocket) {
-        for _ in 0..<Self.batchesPerTurn {
+        var handled = 0
+        while handled < Self.packetsPerTurn {
             let count = receiver.receive(from: socket)
+            let waiting = newcomers.count
             for index in 0..<count {
                 handle(receiver.packet(index, on: socket), on: socket)
                 // The owner may have closed the endpoint on hearing of a foreign packet.
                 if isClosed { return }
             }
             if count < PacketReceiver.batch { return }
+            // To take those out is nearly nothing.
+            handled += count - (newcomers.count - waiting)
         }
+    }
+
+    /// Looks at those who begin connections, while there is time.
+    func receiveNewcomers() {
+        guard newcomers.count > 0 else { return }
+        let end = Instant.now + Self.newcomersTime
+        repeat {
+            guard let next = newcomers.takeFirst() else { return }
+            next.withPacket { handleLongHeader($0, on: next.socket, isNewcomer: true) }
+        } while !isClosed && Instant.now < end
     }
 
     private func handle(_ packet: PacketReceiver.Packet, on socket: UDPSocket) {
@@ -69,7 +85,10 @@ extension QUICEndpoint {
         }
     }
 
-    private func handleLongHeader(_ packet: PacketReceiver.Packet, on socket: UDPSocket) {
+    /// - Parameter isNewcomer: Whether it has waited with those who begin connections.
+    private func handleLongHeader(
+        _ packet: PacketReceiver.Packet, on socket: UDPSocket, isNewcomer: Bool = false
+    ) {
         var header = ngtcp2_version_cid()
         let bytes = packet.bytes.assumingMemoryBound(to: UInt8.self)
         let status = ngtcp2_pkt_decode_version_cid(&header, bytes.baseAddress, bytes.count, ConnectionID.ownLength)
@@ -87,8 +106,10 @@ extension QUICEndpoint {
         }
         if status == NGTCP2_ERR_VERSION_NEGOTIATION {
             sendVersionNegotiation(header, packet, on: socket)
-        } else {
+        } else if isNewcomer {
             accept(packet, options, on: socket)
+        } else if !newcomers.keep(packet, on: socket) {
+            statistics.refusedForLoad += 1
         }
     }
 
@@ -114,7 +135,7 @@ extension QUICEndpoint {
         case .unproven: break
         case .forged: return sendInvalidToken(header, packet, on: socket)
         }
-        switch admission.judge(address, isProven: isProven, at: .now) {
+        switch admission.admit(address, isProven: isProven, at: .now) {
         case .admitted: break
         case .mustProveAddress: return sendRetry(header, packet, options, on: socket)
         case .refused:
@@ -128,11 +149,11 @@ extension QUICEndpoint {
         } catch {
             logger.error("cannot accept a connection", metadata: ["error": "\(error)", "peer": "\(address)"])
             for id in connection.ids { routes[id] = nil }
+            admission.ended(address, wasComplete: false)
             return
         }
         if let id = ConnectionID(header.dcid) { connection.register(id) }
         connection.admittedFrom = address
-        admission.began(address)
         adopt(connection)
         connection.receive(packet, on: socket)
     }

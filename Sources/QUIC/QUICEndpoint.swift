@@ -45,6 +45,9 @@ public final class QUICEndpoint: @unchecked Sendable {
     /// Rounds of "tell the owner, send" within one turn, before other work on the loop has its turn.
     private static let roundsPerTurn = 8
 
+    /// Stateless resets, which are shorter than what they answer. After a crash, thousands have to hear that it has forgotten them.
+    private static let resetsPerSecond: Int64 = 1_000
+
     /// Connections that are sent to before arrivals are looked at again: what thousands are told at once must not hold up
     /// the media of others.
     static let flushesPerRound = 64
@@ -64,7 +67,8 @@ public final class QUICEndpoint: @unchecked Sendable {
     let credentials: TLSCredentials
     let sender = PacketSender()
     let receiver = PacketReceiver()
-    let replayGuard = ReplayGuard()
+    /// Who begins a connection, and has not been looked at.
+    var newcomers = Newcomers()
     /// Counts changes of where connections' foreign packets go.
     private var paths: UInt64 = 0
     var sockets: [UDPSocket] = []
@@ -83,9 +87,9 @@ public final class QUICEndpoint: @unchecked Sendable {
     private var timerWatch: EventLoop.Watch?
     private var armed: Instant?
     let localSecret: [UInt8]
-    var resetBudget = RateLimit(perSecond: 100)
+    var resetBudget = RateLimit(perSecond: resetsPerSecond)
     /// Who may begin a connection; a client takes none.
-    var admission: Admission
+    let admission: QUICServerGroup
 
     /// An endpoint on `address`, bound and listening from now on. Called on the loop.
     ///
@@ -106,7 +110,8 @@ public final class QUICEndpoint: @unchecked Sendable {
         self.configuration = configuration
         self.logger = logger
         self.reusePort = reusePort
-        admission = Admission(configuration.server ?? QUICServerOptions(keys: .generate()))
+        admission =
+            configuration.server?.group ?? QUICServerGroup(configuration.server ?? QUICServerOptions(keys: .generate()))
         credentials = try TLSCredentials(identity: configuration.identity)
         localSecret = configuration.server?.keys.tokenKey ?? ServerKeys.generate().tokenKey
         timer = timerfd_create(CLOCK_MONOTONIC, Int32(TFD_NONBLOCK) | Int32(TFD_CLOEXEC))
@@ -188,6 +193,7 @@ public final class QUICEndpoint: @unchecked Sendable {
         Glibc.close(timer)
         for socket in sockets { socket.watch?.cancel() }
         sockets = []
+        newcomers = Newcomers()
         routes = [:]
         farewells = []
     }
@@ -200,6 +206,7 @@ public final class QUICEndpoint: @unchecked Sendable {
         inTurn = true
         turnBegan = .now
         body()
+        receiveNewcomers()
         var rounds = 0
         repeat {
             deliverEvents()
@@ -209,7 +216,7 @@ public final class QUICEndpoint: @unchecked Sendable {
         sender.send()
         inTurn = false
         guard !isClosed else { return }
-        if !eventful.isEmpty || (!dirty.isEmpty && sender.blocked == nil) { scheduleTurn() }
+        if !eventful.isEmpty || newcomers.count > 0 || (!dirty.isEmpty && sender.blocked == nil) { scheduleTurn() }
         armTimer()
     }
 

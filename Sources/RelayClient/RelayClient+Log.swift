@@ -52,8 +52,8 @@ extension RelayClient {
         case .floorQueued(let burst, let position):
             logger.info(
                 "waiting for the floor", metadata: ["burst": "\(burst.number)", "position": "\(position)", "t": time])
-        case .members, .memberJoined, .memberLeft, .floorQueueOffered, .floorOutlook, .floorTaken, .floorIdle, .frame,
-            .listenerLoss:
+        case .members, .memberJoined, .memberLeft, .floorQueueOffered, .floorOutlook, .talkersAllowed, .floorTaken,
+            .floorReleased, .floorIdle, .frame, .listenerLoss:
             break
         }
     }

@@ -24,6 +24,7 @@ extension RelayClientCore {
         case .mediaKey(let key):
             guard invitation.mediaKey == nil else { return foreignKey(at: now) }
             session?.renew(key, at: now)
+            keyring.add(key)
             return []
         case .floorQueuePosition(let place):
             return speak(.queued(place.requestID, position: place.position), at: now)
@@ -31,8 +32,10 @@ extension RelayClientCore {
             floor?.change(to: rules)
             // What was told before of the floor does not hold for either.
             let outlook = floor?.outlook.map { Action.tell(.floorOutlook($0)) }
-            return [.tell(.floorQueueOffered(rules.hasQueue))] + (outlook.map { [$0] } ?? [])
+            return [.tell(.floorQueueOffered(rules.hasQueue))] + hearAsManyAsMayTalk() + (outlook.map { [$0] } ?? [])
         case .listenerLoss(let percent): return [.tell(.listenerLoss(percent: percent))]
+        case .burstList(let list): return query(.listed(list), at: now)
+        case .burstRefused(let refusal): return burstRefused(refusal, at: now)
         case .welcome, .pushWelcome, .joinRefused, .pushRegistered, .pushRefused, .push, .successor:
             return unexpected("a second answer to the join", at: now)
         }
@@ -55,5 +58,12 @@ extension RelayClientCore {
         floor = view
         guard let after = view.outlook, after != before else { return [] }
         return [.tell(.floorOutlook(after))]
+    }
+
+    /// The channel's rules may be others now.
+    private mutating func hearAsManyAsMayTalk() -> [Action] {
+        guard let maximum = floor?.talkersMaximum, maximum != downlink.talkersMaximum else { return [] }
+        downlink.talkersMaximum = maximum
+        return [.tell(.talkersAllowed(maximum))]
     }
 }

@@ -30,6 +30,13 @@ public struct RelayClientCore {
     /// Whose the floor is, while the link is ready.
     var floor: FloorView?
     var members = MemberList()
+    /// The keys that were in force, over connections.
+    var keyring = MediaKeyring()
+    var queries = BurstQueries()
+    /// Of this connection.
+    var lastBurstRequest = BurstRequestID(rawValue: 0)
+    /// This member, once the relay said who it is.
+    private(set) var ownID: MemberID?
     private var places: RelayPlaces
 
     /// A client that is not started.
@@ -76,7 +83,7 @@ public struct RelayClientCore {
 
     /// When `.deadline` must be delivered, at the latest; `nil` when there is nothing to wait for.
     public var nextDeadline: Instant? {
-        [link.nextDeadline, uplink.nextDeadline, downlink.nextDeadline].compactMap(\.self).min()
+        [link.nextDeadline, uplink.nextDeadline, downlink.nextDeadline, queries.nextDeadline].compactMap(\.self).min()
     }
 
     /// Takes an event and says what is to be done.
@@ -100,6 +107,10 @@ public struct RelayClientCore {
         case .mediaLost(let number): return repair(.lost(datagram: number), at: now)
         case .repaired(let request, let packets, let isEnd):
             return receiveRepaired(packets, request: request, isEnd: isEnd, at: now)
+        case .burst(let request, let packets, let isWhole, let isEnd):
+            return receiveBurst(packets, request: request, isWhole: isWhole, isEnd: isEnd, at: now)
+        case .listBursts(let id): return listBursts(id, at: now)
+        case .fetchBurst(let id, let burst): return fetchBurst(id, burst, at: now)
         case .begin(let id, let priority):
             // Who speaks does not wait for the time of the next attempt.
             return steer(.wanted, at: now) + speak(.begin(id, priority: priority), at: now)
@@ -110,6 +121,7 @@ public struct RelayClientCore {
         case .unregisterPushes(let token): return push(.unregister(token), at: now)
         case .deadline:
             return steer(.deadline, at: now) + speak(.deadline, at: now) + listen(.deadline, at: now)
+                + query(.deadline, at: now)
         }
     }
 
@@ -134,16 +146,20 @@ public struct RelayClientCore {
                 if wasReady { actions.append(.send(.leave)) }
                 session = nil
                 floor = nil
+                // Who leaves the channel can open nothing of it any more.
+                keyring = MediaKeyring()
+                actions += query(.linkLost, at: now)
                 actions.append(.close(.none))
             case .close(let code):
                 session = nil
                 floor = nil
+                actions += query(.linkLost, at: now)
                 actions.append(.close(code))
             case .linkLost:
                 lostAt = now
                 actions +=
                     repair(.linkLost, at: now) + speak(.linkLost, at: now) + listen(.linkLost, at: now)
-                    + push(.linkLost, at: now)
+                    + push(.linkLost, at: now) + query(.linkLost, at: now)
                 members = MemberList()
             case .tell(let state):
                 switch state {
@@ -213,14 +229,21 @@ public struct RelayClientCore {
         }
         do throws(CryptographyError) {
             session = try MediaSession(
-                ssrc: welcome.ssrc, downlinkKey: welcome.downlinkKey, mediaKey: mediaKey, at: now)
+                ssrc: welcome.ssrc, downlinkKey: welcome.downlinkKey, mediaKey: mediaKey, earlierKey: keyring.newest,
+                at: now)
         } catch {
             return steer(.connectionEnded(.system("\(error)")), at: now)
         }
         // All listeners of a burst begin to hear it at once; their reports are spread by the number that the relay drew for each.
         let spread = DownlinkStateMachine.reportInterval / 2
         downlink.firstReport = spread + spread * Int(welcome.ssrc.rawValue & 0xFFFF) / 65_536
-        floor = FloorView(welcome)
+        let view = FloorView(welcome)
+        floor = view
+        downlink.talkersMaximum = view.talkersMaximum
+        keyring.add(mediaKey)
+        ownID = welcome.memberID
+        lastBurstRequest = BurstRequestID(rawValue: 0)
+        downlink.offersLateEntry = welcome.offersLateEntry
         members = MemberList()
         for member in welcome.members { members.remember(member) }
         let own = RelayMember(id: welcome.memberID.description, name: displayName.text)
@@ -228,14 +251,17 @@ public struct RelayClientCore {
         var actions = steer(.welcomed(channelName: welcome.channelName.text), at: now)
         actions.append(.tell(.members([own] + others, own: own)))
         actions.append(.tell(.floorQueueOffered(welcome.hasFloorQueue)))
+        actions.append(.tell(.talkersAllowed(view.talkersMaximum)))
         actions += speak(.linkReady, at: now) + push(.linkReady, at: now)
-        if let outlook = floor?.outlook { actions.append(.tell(.floorOutlook(outlook))) }
-        // What was said while the link was lost is not lost. A burst that was heard before goes on from where it is.
+        if let outlook = view.outlook { actions.append(.tell(.floorOutlook(outlook))) }
+        // What was said while the link was lost is not lost: a relay that gives the beginning of a burst gives that to everybody. Else a
+        // burst that was heard before goes on from where it is.
         let wasHere = lostAt.map { now - $0 <= Self.shortAbsence } ?? false
         lostAt = nil
         let announced = announcedKeyIDs
         for taken in (welcome.floor.map { [$0] } ?? []) + welcome.moreFloors {
-            actions += floorTaken(taken, isLate: !wasHere || announced.contains(taken.keyID), at: now)
+            let isLate = downlink.offersLateEntry || !wasHere || announced.contains(taken.keyID)
+            actions += floorTaken(taken, isLate: isLate, at: now)
         }
         return actions
     }

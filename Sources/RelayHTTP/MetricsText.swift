@@ -95,6 +95,14 @@ public enum MetricsText {
             "repair_requests_total", "Requests for lost packets.",
             [(["result": "answered"], counters.repairsAnswered), (["result": "refused"], counters.repairsRefused)]
                 .map { ($0.0, Double($0.1)) })
+        text.gauge("kept_bytes", "Memory of bursts that are kept.", Double(relay.keptBytes))
+        text.counter(
+            "media_packets_replayed_total", "Copies of kept bursts given to who asks, or comes late.",
+            counters.packetsReplayed)
+        text.counter(
+            "burst_requests_total", "Requests for kept bursts, and for the list of them.",
+            [(["result": "answered"], counters.burstsAnswered), (["result": "refused"], counters.burstsRefused)]
+                .map { ($0.0, Double($0.1)) })
         text.counter("listeners_stopped_total", "Listeners that did not report.", counters.listenersStopped)
         text.histogram(
             "forward_seconds",

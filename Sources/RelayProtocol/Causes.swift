@@ -90,6 +90,20 @@ public enum PushRefusal: Int, Sendable, Hashable, CaseIterable {
     case other = 255
 }
 
+/// Why a relay gives no burst, or no list of them. A number this version does not know reads as `other`.
+public enum BurstRefusal: Int, Sendable, Hashable, CaseIterable {
+    /// The client is no member of the channel.
+    case notAMember = 1
+    /// The relay does not have that burst, or not any more.
+    case notKept = 2
+    /// The member, or all of them, ask for too much at a time.
+    case tooMuch = 3
+    /// On this channel nothing is kept.
+    case off = 4
+    /// Something else; the phrase tells.
+    case other = 255
+}
+
 /// What became of a push at the client. A number this version does not know reads as `other`.
 public enum PushOutcome: Int, Sendable, Hashable, CaseIterable {
     /// It was taken.

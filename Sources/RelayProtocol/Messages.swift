@@ -40,6 +40,10 @@ public enum ClientMessage: Sendable, Hashable {
     case mediaRepair([UInt8])
     /// Packets of a talker did not come: send them again.
     case repairRequest(RepairRequest)
+    /// Which bursts are kept?
+    case burstListRequest(BurstRequestID)
+    /// Give me a burst that is kept, or the beginning of one that goes on.
+    case burstRequest(BurstRequest)
 
     /// Asks to enter a channel.
     public struct Join: Sendable, Hashable {
@@ -159,6 +163,10 @@ public enum ServerMessage: Sendable, Hashable {
     case floorQueuePosition(FloorQueuePosition)
     /// How much of your burst the listener with the worst reception is missing, in percent.
     case listenerLoss(percent: Int)
+    /// These bursts are kept.
+    case burstList(BurstList)
+    /// There is no list, or no burst.
+    case burstRefused(BurstRefused)
     /// The relay is going down: join there, where a relay of the same key is, when the connection has ended.
     case successor(RelayPlace)
     /// What was told of the floor has changed.
@@ -194,6 +202,10 @@ public enum ServerMessage: Sendable, Hashable {
         public var preemptionStep: UInt8 = 0
         /// Who talks beside `floor`, at most `RelayProtocolLimits.talkersMaximum` less 1.
         public var moreFloors: [FloorTaken] = []
+        /// Whether the relay answers requests for bursts: for the beginning of one that goes on, at least.
+        public var offersLateEntry = false
+        /// How many bursts it keeps when they are over, and for how long after their end.
+        public var retention = BurstRetention.off
 
         /// An answer with all it tells. `members` beyond the maximum are a programming error.
         public init(

@@ -51,6 +51,13 @@ extension ServerMessage {
             self = .listenerLoss(
                 percent: try valid(
                     (0...100).contains(loss.percent) ? Int(loss.percent) : nil, "percent", "is above 100"))
+        case .burstList(let list): self = .burstList(try BurstList(list))
+        case .burstRefused(let refused):
+            self = .burstRefused(
+                BurstRefused(
+                    id: try burstRequestID(refused.requestID),
+                    cause: BurstRefusal(rawValue: refused.cause.rawValue) ?? .other, phrase: phrase(refused.phrase),
+                    retryAfter: .milliseconds(refused.retryAfterMs)))
         case .successor(let place): self = .successor(try RelayPlace(place))
         case .floorRules(let rules): self = .floorRules(try FloorRules(rules))
         case nil: throw .unknownKind
@@ -94,6 +101,12 @@ extension ServerMessage {
         case .push(let push): wire.push = push.wire
         case .floorQueuePosition(let position): wire.floorQueuePosition = position.wire
         case .listenerLoss(let percent): wire.listenerLoss.percent = UInt32(min(max(0, percent), 100))
+        case .burstList(let list): wire.burstList = list.wire
+        case .burstRefused(let refused):
+            wire.burstRefused.requestID = refused.id.rawValue
+            wire.burstRefused.cause = .init(rawValue: refused.cause.rawValue) ?? .other
+            wire.burstRefused.phrase = phrase(refused.phrase)
+            wire.burstRefused.retryAfterMs = refused.retryAfter.wireMilliseconds
         case .successor(let place): wire.successor = place.wire
         case .floorRules(let rules): wire.floorRules = rules.wire
         }
@@ -137,6 +150,8 @@ extension ServerMessage.Welcome {
             throw .invalidField("more_floors", reason: "has \(wire.moreFloors.count) entries, more than \(moreMaximum)")
         }
         for taken in wire.moreFloors { moreFloors.append(try ServerMessage.FloorTaken(taken)) }
+        offersLateEntry = wire.lateEntry
+        retention = try BurstRetention(wire)
     }
 
     fileprivate var wire: Pttd_Relay_V1_Welcome {
@@ -155,6 +170,9 @@ extension ServerMessage.Welcome {
         wire.floorPriority = UInt32(floorPriority)
         wire.preemptionStep = UInt32(preemptionStep)
         wire.moreFloors = moreFloors.prefix(RelayProtocolLimits.talkersMaximum - 1).map(\.wire)
+        wire.lateEntry = offersLateEntry
+        wire.keptBursts = UInt32(retention.bursts)
+        wire.keptTimeMs = retention.time.wireMilliseconds
         return wire
     }
 }

@@ -29,6 +29,12 @@ public struct LatencyHistogram: Sendable, Equatable {
         counts[index] += 1
     }
 
+    /// Adds what another one counted.
+    mutating func add(_ other: LatencyHistogram) {
+        for index in counts.indices { counts[index] += other.counts[index] }
+        sum &+= other.sum
+    }
+
     /// A time, in microseconds, that at least this share of what was counted did not exceed: the end of its class. `nil` when nothing
     /// was counted, or when it is beyond the last bound.
     public func bound(ofShare share: Double) -> Int64? {

@@ -69,15 +69,20 @@ struct TalkerLoss: Sendable, Equatable {
     mutating func update(worst: Double, interval: Duration, at now: Instant) -> Int? {
         guard isDue(interval, at: now) else { return nil }
         updatedAt = now
+        let percent = percent(worst: worst)
+        guard percent != told else { return nil }
+        told = percent
+        return percent
+    }
+
+    /// What does not arrive, 0…100, when the worst listener misses `worst` of what the relay forwards.
+    mutating func percent(worst: Double) -> Int {
         if packets > 0 {
             let recent = Double(repaired) / Double(packets)
             share = share.map { $0 + (recent - $0) * ListenerReception.weight } ?? recent
             (packets, repaired) = (0, 0)
         }
         // It arrives when it is lost on neither way.
-        let percent = Int((100 * (1 - (1 - (share ?? 0)) * (1 - worst))).rounded())
-        guard percent != told else { return nil }
-        told = percent
-        return percent
+        return Int((100 * (1 - (1 - (share ?? 0)) * (1 - worst))).rounded())
     }
 }

@@ -28,7 +28,16 @@ extension RelayChannel {
         guard let index = speakers.firstIndex(where: { $0.ssrc == ssrc }) else {
             preconditionFailure("a floor that was not granted ends")
         }
-        speakers.remove(at: index)
+        let speaker = speakers.remove(at: index)
+        guard let id = member(of: ssrc)?.connection, speaker.bytes > 0 else { return }
+        members[id]?.lossOfLastBurst = speaker.loss
+    }
+
+    /// How much the listener with the worst reception misses of what that source said last, 0…1.
+    func worstLoss(of ssrc: SSRC) -> Double {
+        var worst = 0.0
+        for member in members.values where !member.isSilent { worst = max(worst, member.reception.loss(of: ssrc) ?? 0) }
+        return worst
     }
 
     /// A packet of a talker is forwarded for the first time.

@@ -11,6 +11,8 @@ struct RelayChannel: Sendable {
         let name: DisplayName
         let ssrc: SSRC
         let downlinkKey: DownlinkKey
+        /// How the others are told of it, as that goes on a control stream: made once, and not for each of them.
+        let announcement: [UInt8]
         /// Whom it comes before when it asks for the floor: 255 before everyone, from its invitation.
         var priority: UInt8 = 0
         /// Whether it may not talk, from its invitation.
@@ -30,7 +32,15 @@ struct RelayChannel: Sendable {
         var lastRepairID: UInt32 = 0
         var repairRequests: MessageBucket?
         var repairBytes: MessageBucket?
+        /// The last request for kept bursts or their list, and how many more may come; made with the first.
+        var lastBurstRequest = BurstRequestID(rawValue: 0)
+        var burstRequests: MessageBucket?
+        var burstBytes: MessageBucket?
         var reception = ListenerReception()
+        /// Of its own last burst; nil: it has been told.
+        var lossOfLastBurst: TalkerLoss?
+        /// The percentage of loss that it was told last, and goes by.
+        var toldLoss = 0
 
         init(
             connection: ConnectionID, id: MemberID, name: DisplayName, ssrc: SSRC, downlinkKey: DownlinkKey,
@@ -42,6 +52,7 @@ struct RelayChannel: Sendable {
             self.ssrc = ssrc
             self.downlinkKey = downlinkKey
             self.reportedAt = reportedAt
+            announcement = ServerMessage.memberJoined(.init(id: id, displayName: name, ssrc: ssrc)).framed()
         }
 
         var asMessage: ServerMessage.Member { .init(id: id, displayName: name, ssrc: ssrc) }
@@ -62,6 +73,8 @@ struct RelayChannel: Sendable {
     var pushConnectionOfMember: [MemberID: ConnectionID] = [:]
     /// What was said last.
     var store: BurstStore
+    /// Who came and went, and is not told of yet.
+    var news = RosterNews()
     private(set) var nextReportCheck = Instant.zero
     /// Who was granted the floor, kept apart from `floor` to check it.
     var speakers: [Speaker] = []
@@ -74,23 +87,26 @@ struct RelayChannel: Sendable {
         configuration: RelayChannelConfiguration, mediaKey: MediaKey, timers: FloorControlStateMachine.Timers,
         store: BurstStore.Limits = .init()
     ) {
-        self.store = BurstStore(limits: Self.limits(store, configuration.rules))
+        self.store = BurstStore(limits: Self.limits(store, configuration))
         self.configuration = configuration
         self.mediaKey = mediaKey
         floor = FloorControlStateMachine(timers: timers, rules: configuration.rules)
     }
 
     /// Each of those who may talk at once has as many bursts.
-    private static func limits(_ limits: BurstStore.Limits, _ rules: FloorRules) -> BurstStore.Limits {
+    private static func limits(
+        _ limits: BurstStore.Limits, _ configuration: RelayChannelConfiguration
+    ) -> BurstStore.Limits {
         var limits = limits
-        limits.bursts *= rules.talkersMaximum
+        limits.bursts *= configuration.rules.talkersMaximum
+        limits.retention = configuration.retention
         return limits
     }
 
     /// The floor's rules are these from now on.
     mutating func adopt(_ rules: FloorRules, store limits: BurstStore.Limits) {
         configuration.rules = rules
-        store.limits = Self.limits(limits, rules)
+        store.limits = Self.limits(limits, configuration)
     }
 
     var name: DisplayName { configuration.name }
@@ -111,6 +127,7 @@ struct RelayChannel: Sendable {
         floor = FloorControlStateMachine(timers: floor.timers, rules: floor.rules)
         speakers = []
         store.removeAll()
+        news = RosterNews()
         closesAt = nil
     }
 

@@ -60,6 +60,7 @@ extension RelayCore {
                 actions += [.close(id, .goingDown, Self.goingDown)] + remove(id, at: now)
             }
             for member in channels[number].members.values { sources.remove(member.ssrc) }
+            changeStore(number) { $0.removeAll() }
             channels[number].clear()
         }
         return actions

@@ -18,8 +18,8 @@ enum EarlyJoin: Sendable, Equatable {
 struct EarlyWelcome: Sendable, Equatable {
     let channel: Int
     let member: RelayChannel.Member
-    /// What was told of the channel; what has changed since is told after the handshake.
-    let members: [MemberID: ServerMessage.Member]
+    /// Who was there, on which connection; what has changed since is told after the handshake.
+    let members: [MemberID: ConnectionID]
     let floors: [ServerMessage.FloorTaken]
     let rules: ServerMessage.FloorRules
     let mediaKey: MediaKey?
@@ -42,7 +42,7 @@ extension RelayCore {
         connections[id]?.state = .greeted(
             .welcomed(
                 EarlyWelcome(
-                    channel: number, member: member, members: channel.membersAsMessages(but: memberID),
+                    channel: number, member: member, members: channel.connectionOfMember,
                     floors: channel.floorsTaken(for: memberID), rules: channel.rules(for: member),
                     mediaKey: channel.offeredMediaKey)))
         return welcome(member, channel: number)
@@ -81,13 +81,16 @@ extension RelayCore {
     private func news(
         since welcome: EarlyWelcome, rules: ServerMessage.FloorRules, channel: RelayChannel
     ) -> [Action] {
-        let id = welcome.member.connection
-        let members = channel.membersAsMessages(but: welcome.member.id)
-        var messages: [ServerMessage] = []
-        for member in welcome.members.keys where members[member] == nil { messages.append(.memberLeft(member)) }
-        for (member, message) in members where welcome.members[member] != message {
-            messages.append(.memberJoined(message))
+        let (id, own) = (welcome.member.connection, welcome.member.id)
+        var roster = MessageSeries()
+        for member in welcome.members.keys where member != own && channel.connectionOfMember[member] == nil {
+            roster.append(ServerMessage.memberLeft(member).framed())
         }
+        for (member, connection) in channel.connectionOfMember
+        where member != own && welcome.members[member] != connection {
+            if let other = channel.members[connection] { roster.append(other.announcement) }
+        }
+        var messages: [ServerMessage] = []
         if let key = channel.offeredMediaKey, key != welcome.mediaKey { messages.append(.mediaKey(key)) }
         if rules != welcome.rules { messages.append(.floorRules(rules)) }
         let floors = channel.floorsTaken(for: welcome.member.id)
@@ -95,14 +98,7 @@ extension RelayCore {
             messages.append(.floorIdle(.init(ssrc: ended.ssrc, lastSequence: nil)))
         }
         for taken in floors where !welcome.floors.contains(taken) { messages.append(.floorTaken(taken)) }
-        return messages.map { .send($0, to: [id]) }
-    }
-}
-
-extension RelayChannel {
-    fileprivate func membersAsMessages(but member: MemberID) -> [MemberID: ServerMessage.Member] {
-        var result: [MemberID: ServerMessage.Member] = [:]
-        for other in members.values where other.id != member { result[other.id] = other.asMessage }
-        return result
+        let told = messages.map { Action.send($0, to: [id]) }
+        return roster.count == 0 ? told : [.sendSeries(roster, to: [.init(id)])] + told
     }
 }

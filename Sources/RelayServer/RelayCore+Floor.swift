@@ -97,7 +97,9 @@ extension RelayCore {
             guard !others.isEmpty else { return [] }
             let taken = ServerMessage.FloorTaken(
                 talker: member.id, ssrc: request.ssrc, keyID: request.keyID, priority: request.priority)
-            return [.send(.floorTaken(taken), to: others)]
+            // Its name comes before its voice.
+            let news = channels[number].news.concerns(member.id) ? tellNews(channel: number, at: now) : []
+            return news + [.send(.floorTaken(taken), to: others)]
         case .deny(let request, let holder):
             let talker = channels[number].member(of: holder)?.name.text ?? "another member"
             let isFull = channels[number].floor.rules.talkersMaximum > 1
@@ -120,6 +122,7 @@ extension RelayCore {
             let note = Action.note(.burstEnded(channel: name, burst))
             channels[number].counters.note(burst)
             channels[number].noteIdle(of: ssrc)
+            changeStore(number) { $0.end(ssrc, at: now) }
             if channels[number].closesAt != nil { channels[number].closesAt = now + Self.farewellTime }
             if let id = channels[number].member(of: ssrc)?.connection {
                 channels[number].members[id]?.nextReminder = now + Self.reminderInterval
@@ -169,9 +172,11 @@ extension RelayCore {
         guard let member = channels[number].member(of: request.ssrc) else { return [] }
         channels[number].members[member.connection]?.nextReminder = nil
         // Asked again, it is the same one.
+        var loss: [Action] = []
         if member.grantedRequest != request.requestID {
             channels[number].members[member.connection]?.grantedRequest = request.requestID
             channels[number].counters.grants += 1
+            loss = tellLossOfLastBurst(to: member.connection, channel: number)
         }
         let granted = ServerMessage.FloorGranted(
             requestID: request.requestID, duration: talkTime, priority: request.priority)
@@ -179,7 +184,7 @@ extension RelayCore {
             .send(.floorGranted(granted), to: [member.connection]),
             .note(
                 .floorGranted(channel: channels[number].name, member: member.id, requestID: request.requestID)),
-        ]
+        ] + loss
     }
 
     private mutating func revoke(
@@ -228,6 +233,8 @@ extension RelayChannel {
         welcome.floor = floors.first
         welcome.moreFloors = Array(floors.dropFirst())
         welcome.floorRules = rules(for: member)
+        welcome.offersLateEntry = true
+        welcome.retention = store.limits.retention
     }
 
     /// What the floor is like for a member.
@@ -239,7 +246,8 @@ extension RelayChannel {
             case .cutIn: .cutIn
             }
         return ServerMessage.FloorRules(
-            mode: mode, hasQueue: floor.rules.queues, preemptionStep: floor.rules.preemptionStep.map { max(1, $0) } ?? 0,
+            mode: mode, hasQueue: floor.rules.queues,
+            preemptionStep: floor.rules.preemptionStep.map { max(1, $0) } ?? 0,
             isListenOnly: member.isListenOnly, priority: min(member.priority, FloorRules.emergency - 1))
     }
 }

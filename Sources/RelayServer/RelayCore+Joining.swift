@@ -81,14 +81,15 @@ extension RelayCore {
             actions.append(.close(older, .replaced, "the member joined on another connection"))
             actions += takeOut(former, channel: number, at: now)
         }
-        let others = channels[number].everyone
         actions += greeting(self)
         actions.append(.startMedia(id, channel: number, key: member.downlinkKey, ssrc: member.ssrc))
         connections[id]?.state = .member(channel: number)
         waitNoMore(for: id)
         channels[number].members[id] = member
         channels[number].connectionOfMember[member.id] = id
-        if !others.isEmpty { actions.append(.send(.memberJoined(member.asMessage), to: others)) }
+        actions += announce(
+            .memberJoined(member.asMessage), framed: member.announcement, of: member.id, besides: id, channel: number,
+            at: now)
         actions.append(
             .note(
                 .memberJoined(
@@ -102,19 +103,24 @@ extension RelayCore {
         let channel = channels[number]
         // The talkers first, so that a listener who comes late knows the names of those who talk. Its own older connection is
         // still there while it is welcomed early.
-        let others = channel.members.values.filter { $0.id != member.id }.sorted {
-            (channel.isSpeaking($0.ssrc) ? 0 : 1, $0.connection) < (channel.isSpeaking($1.ssrc) ? 0 : 1, $1.connection)
-        }.map(\.asMessage)
+        let talkers = channel.speakers.compactMap { channel.member(of: $0.ssrc)?.connection }
+        var first: [ServerMessage.Member] = []
+        var further = MessageSeries()
+        for id in talkers + channel.everyone.filter({ !talkers.contains($0) }) {
+            guard let other = channel.members[id], other.id != member.id else { continue }
+            if first.count < RelayProtocolLimits.welcomeMembersMaximum {
+                first.append(other.asMessage)
+            } else {
+                further.append(other.announcement)
+            }
+        }
         var welcome = ServerMessage.Welcome(
             ssrc: member.ssrc, downlinkKey: member.downlinkKey, mediaKey: channel.offeredMediaKey,
-            channelName: channel.name, members: Array(others.prefix(RelayProtocolLimits.welcomeMembersMaximum)),
-            floor: nil, memberID: member.id, talkTimeLimit: channel.floor.timers.talkTimeLimit)
+            channelName: channel.name, members: first, floor: nil, memberID: member.id,
+            talkTimeLimit: channel.floor.timers.talkTimeLimit)
         channel.tellFloor(in: &welcome, to: member)
-        var actions: [Action] = [.send(.welcome(welcome), to: [member.connection])]
-        for other in others.dropFirst(RelayProtocolLimits.welcomeMembersMaximum) {
-            actions.append(.send(.memberJoined(other), to: [member.connection]))
-        }
-        return actions
+        let welcomed = Action.send(.welcome(welcome), to: [member.connection])
+        return further.count == 0 ? [welcomed] : [welcomed, .sendSeries(further, to: [.init(member.connection)])]
     }
 
     mutating func refuse(

@@ -26,8 +26,11 @@ extension RelayCore {
         case .forward(let isFirst, let endsBurst):
             counters.packetsForwarded += 1
             channels[number].noteForwarded(ssrc, bytes: bytes.count, isRepaired: isRepaired)
-            channels[number].store.keep(
-                bytes, of: member.id, ssrc: ssrc, keyID: packet.keyID, sequence: packet.sequence, at: now)
+            changeStore(number) {
+                $0.keep(
+                    bytes, of: member.id, named: member.name, ssrc: ssrc, keyID: packet.keyID,
+                    sequence: packet.sequence, at: now)
+            }
             var actions = isFirst ? firstPacket(packet, channel: number, at: now) : []
             if now >= channels[number].nextReportCheck {
                 let silent = channels[number].stopSilentListeners(

@@ -48,7 +48,7 @@ extension RelayCore {
         if isTaken {
             packets = channels[number].store.packets(
                 ssrc: request.ssrc, keyID: request.keyID, ranges: request.ranges, byteLimit: limits.repairBytes)
-            isTaken = bytes.take(packets.reduce(0) { $0 + $1.count }, at: now)
+            isTaken = bytes.take(max(limits.repairBytesMinimum, packets.reduce(0) { $0 + $1.count }), at: now)
         }
         member.repairRequests = requests
         member.repairBytes = bytes
@@ -74,15 +74,23 @@ extension RelayCore {
             channels[number].speakers[speaker].loss.isDue(limits.listenerLossInterval, at: now),
             let talker = channels[number].member(of: report.ssrc)
         else { return actions }
-        var worst = 0.0
-        for member in channels[number].members.values where !member.isSilent {
-            worst = max(worst, member.reception.loss(of: report.ssrc) ?? 0)
-        }
+        let worst = channels[number].worstLoss(of: report.ssrc)
         guard
             let percent = channels[number].speakers[speaker].loss.update(
                 worst: worst, interval: limits.listenerLossInterval, at: now)
         else { return actions }
+        channels[number].members[talker.connection]?.toldLoss = percent
         return actions + [.send(.listenerLoss(percent: percent), to: [talker.connection])]
+    }
+
+    /// A short burst is over before listeners have reported on it: what its talker has not heard of it, it hears with its next one.
+    mutating func tellLossOfLastBurst(to id: ConnectionID, channel number: Int) -> [Action] {
+        guard let talker = channels[number].members[id], var loss = talker.lossOfLastBurst else { return [] }
+        channels[number].members[id]?.lossOfLastBurst = nil
+        let percent = loss.percent(worst: channels[number].worstLoss(of: talker.ssrc))
+        guard percent != talker.toldLoss else { return [] }
+        channels[number].members[id]?.toldLoss = percent
+        return [.send(.listenerLoss(percent: percent), to: [id])]
     }
 }
 
@@ -91,7 +99,7 @@ extension RelayCore.Action {
     var isMediaSwitch: Bool {
         switch self {
         case .startMedia, .stopMedia: true
-        case .send, .close, .enrol, .forward, .answerRepair, .note: false
+        case .send, .sendSeries, .close, .enrol, .forward, .answerRepair, .answerBurst, .note: false
         }
     }
 }

@@ -49,6 +49,10 @@ public struct RelayCore: Sendable {
     public internal(set) var isDraining = false
     let acceptsPushes: Bool
     var pushes: PushRegistry
+    /// What the bursts that are kept take in memory, of all channels.
+    var keptBytes = 0
+    /// What of them may still be given to members who ask.
+    var burstBytes: MessageBucket
 
     /// A relay without members. Each channel gets a fresh media key of a random epoch.
     ///
@@ -68,6 +72,8 @@ public struct RelayCore: Sendable {
         self.roster = roster
         self.acceptsPushes = acceptsPushes
         pushes = PushRegistry(limits: limits, startedAt: startedAt)
+        burstBytes = MessageBucket(
+            depth: limits.burstBytesOfAll, perSecond: limits.burstBytesOfAllPerSecond, at: startedAt)
         self.random = random
         self.channels = []
         for configuration in channels.prefix(limits.channels) where channelNumbers[configuration.id] == nil {
@@ -88,6 +94,7 @@ public struct RelayCore: Sendable {
         for channel in channels {
             if let due = channel.floor.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
             if let due = channel.store.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
+            if let due = channel.news.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
         }
         if isDraining, let due = nextClosing, due < next ?? Instant(nanoseconds: .max) { next = due }
         // Looked for after every message: thousands may be joining, so they are not walked through.
@@ -125,6 +132,9 @@ public struct RelayCore: Sendable {
             return readmit(member, to: channel, as: membership, at: now)
         case .renewMediaKey(let channel): return renewMediaKey(of: channel, at: now)
         case .setRules(let rules, let channel): return setRules(rules, of: channel, at: now)
+        case .setRetention(let retention, let channel):
+            setRetention(retention, of: channel, at: now)
+            return []
         case .drain(let successor): return drain(to: successor, at: now)
         case .shutDown: return shutDown()
         case .deadline: return deadline(at: now)
@@ -185,6 +195,12 @@ public struct RelayCore: Sendable {
         case (.member, .mediaRepair(let packet)): return repaired(packet, from: id, at: now)
         case (.member(let channel), .repairRequest(let request)):
             return answer(request, from: id, channel: channel, at: now)
+        case (.member(let channel), .burstListRequest(let request)):
+            return listBursts(request, for: id, channel: channel, at: now)
+        case (.member(let channel), .burstRequest(let request)):
+            return giveBurst(request, to: id, channel: channel, at: now)
+        case (.pushOnly, .burstListRequest(let request)): return refuseBursts(request, .notAMember, to: id)
+        case (.pushOnly, .burstRequest(let request)): return refuseBursts(request.id, .notAMember, to: id)
         case (.member, .join), (.pushOnly, .join):
             return violation(id, "a second join on one connection", at: now)
         case (.member, .pushRegister), (.member, .pushUnregister), (.member, .pushReceipt),
@@ -216,8 +232,7 @@ public struct RelayCore: Sendable {
         guard case .member(let number) = connection.state else { return [] }
         guard let member = channels[number].members[id] else { return [] }
         var actions = takeOut(member, channel: number, at: now)
-        let others = channels[number].everyone
-        if !others.isEmpty { actions.append(.send(.memberLeft(member.id), to: others)) }
+        actions += announce(.memberLeft(member.id), of: member.id, besides: id, channel: number, at: now)
         actions.append(.note(.memberLeft(channel: channels[number].name, member: member.id)))
         return actions
     }
@@ -238,6 +253,7 @@ public struct RelayCore: Sendable {
         connections = [:]
         pending = [:]
         for number in channels.indices { channels[number].clear() }
+        keptBytes = 0
         return ids.map { .close($0, .goingDown, Self.goingDown) }
     }
 
@@ -247,7 +263,10 @@ public struct RelayCore: Sendable {
             if let due = channels[number].floor.nextDeadline, due <= now {
                 actions += apply(.deadline, channel: number, at: now)
             }
-            channels[number].store.expire(at: now)
+            changeStore(number) { $0.expire(at: now) }
+            if let due = channels[number].news.nextDeadline, due <= now {
+                actions += tellNews(channel: number, at: now)
+            }
         }
         for id in pending.filter({ $0.value <= now }).keys.sorted() {
             if connections[id]?.state == .refused {

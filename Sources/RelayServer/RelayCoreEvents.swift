@@ -38,6 +38,8 @@ extension RelayCore {
         case renewMediaKey(ChannelID)
         /// The channel gets other rules as soon as nobody talks on it.
         case setRules(FloorRules, of: ChannelID)
+        /// Of the channel's bursts other ones are kept from now on.
+        case setRetention(BurstRetention, of: ChannelID)
         /// The relay is to go down as soon as nobody talks any more; its members are to go on there.
         case drain(to: RelayPlace?)
         /// The relay is going down.
@@ -50,6 +52,8 @@ extension RelayCore {
     public enum Action: Sendable, Equatable {
         /// Send a control message to each of the connections.
         case send(ServerMessage, to: [ConnectionID])
+        /// Send control messages, to some of the connections without the first ones.
+        case sendSeries(MessageSeries, to: [MessageSeries.Recipient])
         /// Close a connection; `disconnected` need not follow.
         case close(ConnectionID, RelayCloseCode, String)
         /// See whether the invitation makes the client a member, write it down, and answer with `Event.enrolled`.
@@ -62,6 +66,8 @@ extension RelayCore {
         case forward([UInt8], channel: Int, except: ConnectionID)
         /// Open a stream to a connection and send this on it, to its end.
         case answerRepair(ConnectionID, [UInt8])
+        /// The same in answer to a request for a burst, which is to be refused when the connection takes no more now.
+        case answerBurst(ConnectionID, BurstRequestID, [UInt8])
         /// Tell the log.
         case note(RelayMilestone)
     }

@@ -22,6 +22,19 @@ extension RelayServer {
         engine?.handle(.readmit(member, to: channel, as: membership))
     }
 
+    /// Keeps other bursts of a channel from now on; members read it when they join again.
+    ///
+    /// - Returns: Whether that is something else than before; `nil`: it does not run, or has no such channel.
+    @discardableResult
+    public func setRetention(_ retention: BurstRetention, of channel: ChannelID) -> Bool? {
+        guard let engine, let known = engine.core.channelConfigurations.first(where: { $0.id == channel }) else {
+            return nil
+        }
+        guard known.retention != retention else { return false }
+        engine.handle(.setRetention(retention, of: channel))
+        return true
+    }
+
     /// Serves one more channel, or one that nobody has joined with another configuration.
     ///
     /// - Returns: Whether it is served so; false at the limit of channels, or when members are on it.

@@ -27,9 +27,19 @@ public struct RelayServerConfiguration: Sendable {
     public var enrol: (@Sendable (ConnectionID, RelayEnrolment) -> Void)?
     /// Whether clients can register push tokens: whether somebody is going to call `RelayServer.push`.
     public var acceptsPushes = false
+    /// Threads that have a socket on the port and a share of the connections each, 1 to `workersMaximum`. With one, everything is
+    /// on the relay's own loop. See `workers(forProcessors:)`.
+    public var workers = 1
     /// Secrets of the transport; keep them across restarts (`RelayTransportKeys.bytes`), so that clients learn of a
     /// restart with their next packet.
     public var transportKeys: RelayTransportKeys
+
+    /// See `workers`.
+    public static let workersMaximum = 16
+
+    /// The number of workers that suits a machine of so many processors: all but one, which the kernel's part of the work and the rest
+    /// of the machine have, and 4 at most. So one on a machine with two, where a second thread would only cost wake-ups.
+    public static func workers(forProcessors count: Int) -> Int { max(1, min(count - 1, 4)) }
 
     /// The port of a relay when nothing else is said.
     public static let defaultPort: UInt16 = 4_433
@@ -124,25 +134,31 @@ public actor RelayServer {
         guard let address = SocketAddress(configuration.listenAddress, port: configuration.listenPort) else {
             throw .badAddress(configuration.listenAddress)
         }
-        let endpoint: QUICEndpoint
-        do {
-            endpoint = try QUICEndpoint(
-                loop: loop, bind: address, configuration: RelayEngine.transport(configuration), logger: logger)
-        } catch {
-            throw .listen("\(address)", error)
-        }
-        let engine = RelayEngine(endpoint: endpoint, configuration: configuration, logger: logger)
+        let engine = try makeEngine(address)
         engine.milestoneHandler = milestoneHandler
         engine.drainedHandler = { [weak self] in self?.assumeIsolated { $0.endDrains() } }
-        endpoint.delegate = engine
         self.engine = engine
         logger.info(
             "relay listens",
             metadata: [
-                "address": "\(endpoint.localAddress)", "channels": "\(configuration.channels.count)",
-                "key": "\(configuration.identity.pin)",
+                "address": "\(engine.endpoint.localAddress)", "channels": "\(configuration.channels.count)",
+                "workers": "\(engine.workers.count)", "key": "\(configuration.identity.pin)",
             ])
-        return endpoint.localAddress.port
+        return engine.endpoint.localAddress.port
+    }
+
+    private func makeEngine(_ address: SocketAddress) throws(RelayServerError) -> RelayEngine {
+        let count = max(1, min(configuration.workers, RelayServerConfiguration.workersMaximum))
+        do {
+            return try RelayEngine(on: loop, at: address, workers: count, configuration: configuration, logger: logger)
+        } catch {
+            guard count > 1 else { throw error }
+            // What only several workers need may be what is missing.
+            let engine = try RelayEngine(
+                on: loop, at: address, workers: 1, configuration: configuration, logger: logger)
+            logger.warning("the relay runs on one thread only", metadata: ["why": "\(error)"])
+            return engine
+        }
     }
 
     /// Runs until the task is cancelled or `stop` is called; starts before, unless `start` was called.
@@ -171,7 +187,7 @@ public actor RelayServer {
     /// Ends it: members are told that the relay goes down. `start` or `run` begins anew, with new media keys.
     public func stop() {
         if let engine {
-            lastCounters = engine.core.counters
+            lastCounters = engine.counters
             // Who was removed stays out, and channels that were added stay, when it starts again.
             configuration.roster = engine.core.roster
             configuration.channels = engine.core.channelConfigurations
@@ -254,7 +270,7 @@ public actor RelayServer {
     public var isServing: Bool { engine.map { !$0.core.isDraining } ?? false }
 
     /// What was counted since the start.
-    public var counters: RelayCounters { engine?.core.counters ?? lastCounters }
+    public var counters: RelayCounters { engine?.counters ?? lastCounters }
 
     /// The members that are connected to `channel`.
     public func memberCount(of channel: ChannelID) -> Int { engine?.core.memberCount(of: channel) ?? 0 }

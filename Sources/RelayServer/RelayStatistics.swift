@@ -20,6 +20,8 @@ public struct RelayStatistics: Sendable, Equatable {
     public var isDraining: Bool
     /// The channels, in the order they came.
     public var channels: [Channel]
+    /// What the bursts that are kept take in memory.
+    public var keptBytes = 0
 
     /// What came to the port.
     public struct Transport: Sendable, Equatable {

@@ -21,7 +21,7 @@ struct Pttctl: AsyncParsableCommand {
         version: PTTBus.version,
         subcommands: [
             Status.self, Monitor.self, Enrol.self, Join.self, Leave.self, Channel.self, Talk.self, Replay.self,
-            Mode.self,
+            History.self, Mode.self,
             Inhibit.self,
             AccessoryCommand.self, ProfileCommand.self,
         ], defaultSubcommand: Status.self)

@@ -51,11 +51,16 @@ struct CheckCommand: AsyncParsableCommand {
         var lines = [
             "listens on UDP \(listen.text), in links as \(settings.host ?? listen.invitationHost)",
             "keeps its state in \(state)",
+            settings.workers == 1 ? "works on one thread" : "works on \(settings.workers) threads",
         ]
         if let successor = settings.ending.successor {
-            lines.append("sends its members to \(successor) when it ends: a relay with the same state has to be there then")
+            lines.append(
+                "sends its members to \(successor) when it ends: a relay with the same state has to be there then")
         }
-        lines += settings.channels.map { "serves '\($0)': \(floor(settings.floorRules[$0] ?? FloorRules()))" }
+        for name in settings.channels {
+            lines.append("serves '\(name)': \(floor(settings.floorRules[name] ?? FloorRules()))")
+            lines.append("keeps \((settings.retentions[name] ?? FloorSettings.standardRetention).words) of '\(name)'")
+        }
         if settings.channels.isEmpty { lines.append("serves the channels of its last start, or of the command line") }
         if let push = settings.push {
             lines.append("takes pushes on TCP \(push.listen.text), of \(push.clients.count) certificates")

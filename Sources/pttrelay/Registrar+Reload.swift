@@ -3,10 +3,12 @@ import RelayProtocol
 import RelayServer
 import RelayStore
 
-/// What the configuration says of the floors of channels.
+/// What the configuration says of the floors of channels, and of their bursts.
 struct Floors: Sendable, Equatable {
     /// By the channels' names.
     var rules: [String: FloorRules] = [:]
+    /// What is kept of their bursts.
+    var retentions: [String: BurstRetention] = [:]
     /// Whether presses wait on every channel, whatever its rules say.
     var allHaveQueues = false
 
@@ -15,6 +17,11 @@ struct Floors: Sendable, Equatable {
         var rules = rules[channel.text] ?? FloorRules()
         if allHaveQueues { rules.hasQueue = true }
         return rules
+    }
+
+    /// What is kept of the bursts of one channel.
+    func retention(of channel: DisplayName) -> BurstRetention {
+        retentions[channel.text] ?? FloorSettings.standardRetention
     }
 }
 
@@ -28,6 +35,10 @@ extension Registrar {
         var changes: [String] = []
         for var channel in wanted {
             channel.rules = floors.rules(of: channel.name)
+            channel.retention = floors.retention(of: channel.name)
+            if await server.setRetention(channel.retention, of: channel.id) == true {
+                changes.append("'\(channel.name)' keeps \(channel.retention.words) from now on")
+            }
             switch await server.setRules(channel.rules, of: channel.id) {
             case false?: continue
             case true?:

@@ -174,6 +174,7 @@ actor Registrar {
         let channel = try store.addChannel(name, isEndToEnd: true, isAdded: true, now: clock())
         var configuration = channel.configuration(token: nil)
         configuration.rules = floors.rules(of: channel.name)
+        configuration.retention = floors.retention(of: channel.name)
         if let server, await !server.serve(configuration) {
             throw RelayStateError(
                 description: "the channel is made, but the relay serves as many as it can; restart it with fewer others"

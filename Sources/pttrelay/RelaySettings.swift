@@ -18,6 +18,8 @@ struct RelaySettings {
     var channels: [String] = []
     /// Their floors' rules, by name.
     var floorRules: [String: FloorRules] = [:]
+    /// What is kept of their bursts, by name.
+    var retentions: [String: BurstRetention] = [:]
     var limits = RelayLimits()
     var timers = FloorControlStateMachine.Timers()
     /// The endpoint for pushes; nil: there is none.
@@ -26,6 +28,11 @@ struct RelaySettings {
     var operatorListen: ListenAddress?
     var ending = RelayEnding()
     var logFormat = LogFormat.text
+    /// Threads that have a share of the connections each.
+    var workers = Self.standardWorkers
+
+    /// As many as suit this machine.
+    static let standardWorkers = RelayServerConfiguration.workers(forProcessors: sysconf(Int32(_SC_NPROCESSORS_ONLN)))
 
     /// The file that is read when none is named, if it is there.
     static func defaultPath() -> String? {
@@ -63,6 +70,8 @@ struct RelaySettings {
             result.ending.successor = relay.optional("successor", place) ?? nil
             result.logFormat = relay.value(
                 "log-format", .oneOf(LogFormat.allCases.map { ($0.rawValue, $0) }), default: result.logFormat)
+            result.workers = relay.value(
+                "workers", .integer(in: 1...RelayServerConfiguration.workersMaximum), default: standardWorkers)
         }
         if let limits = root.table("limits") {
             result.limits.connections = limits.value(
@@ -71,6 +80,10 @@ struct RelaySettings {
                 "connections-per-address", .integer(in: 1...16_384), default: result.limits.connectionsPerAddress)
             result.limits.membersPerChannel = limits.value(
                 "members-per-channel", .integer(in: 2...10_000), default: result.limits.membersPerChannel)
+            result.limits.keptBytes =
+                megabyte
+                * limits.value(
+                    "keep-megabytes", .integer(in: 4...65_536), default: result.limits.keptBytes / megabyte)
         }
         for table in root.tables("channel", countMax: result.limits.channels) {
             let name = table.required("name", channelName)
@@ -78,6 +91,7 @@ struct RelaySettings {
                 table.problem("name", "is \"\(name)\" as that of an earlier channel", "give each channel one name")
             }
             result.floorRules[name] = FloorSettings.rules(table)
+            result.retentions[name] = FloorSettings.retention(table)
             result.channels.append(name)
         }
         result.push = root.table("push").map(PushSettings.read)
@@ -86,6 +100,8 @@ struct RelaySettings {
         }
         return result
     }
+
+    private static let megabyte = 1_024 * 1_024
 
     /// Only for this machine: there is no TLS.
     static let standardOperatorListen = ListenAddress(

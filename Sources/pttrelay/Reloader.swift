@@ -28,7 +28,8 @@ struct Reloader: Sendable {
             certificate = try await self.certificate(settings)
             changes = try await registrar.reload(
                 channels: channels + settings.channels,
-                floors: Floors(rules: settings.floorRules, allHaveQueues: allHaveQueues))
+                floors: Floors(
+                    rules: settings.floorRules, retentions: settings.retentions, allHaveQueues: allHaveQueues))
         } catch {
             logger.error("the configuration has a mistake, and is not taken over", metadata: ["why": "\(error)"])
             return
@@ -63,6 +64,7 @@ struct Reloader: Sendable {
         if old.state != new.state { names.append("[relay] state") }
         if old.timers != new.timers { names.append("the time limits in [relay]") }
         if old.logFormat != new.logFormat { names.append("[relay] log-format") }
+        if old.workers != new.workers { names.append("[relay] workers") }
         if old.limits != new.limits { names.append("[limits]") }
         if old.operatorListen != new.operatorListen { names.append("[operator]") }
         switch (old.push, new.push) {

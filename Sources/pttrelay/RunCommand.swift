@@ -145,14 +145,19 @@ struct RunCommand: AsyncParsableCommand {
         let directory = relay.stateDirectory(settings)
         let state = try RelayState.open(directory, logger: logger)
         var channels = try state.channels(named: self.channels + settings.channels)
-        let floors = Floors(rules: settings.floorRules, allHaveQueues: hasFloorQueue)
-        for index in channels.indices { channels[index].rules = floors.rules(of: channels[index].name) }
+        let floors = Floors(
+            rules: settings.floorRules, retentions: settings.retentions, allHaveQueues: hasFloorQueue)
+        for index in channels.indices {
+            channels[index].rules = floors.rules(of: channels[index].name)
+            channels[index].retention = floors.retention(of: channels[index].name)
+        }
         let listen = listen ?? settings.listen ?? ListenAddress.standard
         var configuration = RelayServerConfiguration(
             listenAddress: listen.address, listenPort: listen.port, identity: state.identity, channels: channels,
             transportKeys: state.transportKeys ?? .generate())
         configuration.limits = settings.limits
         configuration.timers = settings.timers
+        configuration.workers = settings.workers
         configuration.acceptsPushes = settings.push != nil
         configuration.roster = try state.roster()
         let registrar = try Registrar(state: state, logger: Logger(label: "pttrelay.members"))

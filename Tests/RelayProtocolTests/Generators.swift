@@ -75,6 +75,9 @@ extension SeededGenerator {
         welcome.preemptionStep = number()
         let more = Int.random(in: 0..<RelayProtocolLimits.talkersMaximum, using: &self)
         welcome.moreFloors = (0..<more).map { _ in taken() }
+        welcome.offersLateEntry = oneIn()
+        welcome.retention = BurstRetention(
+            bursts: Int.random(in: 0...RelayProtocolLimits.keptBurstsMaximum, using: &self), time: milliseconds())
         return welcome
     }
 
@@ -102,7 +105,19 @@ extension SeededGenerator {
             .mediaRepair(bytes(Int.random(in: RelayProtocolLimits.repairPacketByteCounts, using: &self))),
             .repairRequest(
                 .init(id: max(1, number()), ssrc: SSRC(rawValue: number()), keyID: number(), ranges: repairRanges())),
+            .burstListRequest(burstRequest()),
+            .burstRequest(.init(id: burstRequest(), burst: burst(), first: oneIn() ? nil : number())),
         ]
+    }
+
+    mutating func burstRequest() -> BurstRequestID { BurstRequestID(rawValue: max(1, number())) }
+
+    mutating func burst() -> BurstName { BurstName(ssrc: SSRC(rawValue: number()), keyID: number()) }
+
+    mutating func keptBurst() -> ServerMessage.KeptBurst {
+        .init(
+            burst: burst(), talker: memberID(), name: name(), age: milliseconds(), duration: milliseconds(),
+            packets: number(), isGoingOn: oneIn())
     }
 
     /// As many ranges, with as many packets, as one request may have.
@@ -119,6 +134,7 @@ extension SeededGenerator {
     mutating func serverMessages() -> [ServerMessage] {
         let limit = RelayProtocolLimits.welcomeMembersMaximum
         let count = oneIn(4) ? limit : Int.random(in: 0...limit, using: &self)
+        let bursts = Int.random(in: 0...RelayProtocolLimits.keptBurstsMaximum, using: &self)
         return [
             .welcome(welcome(count)),
             .joinRefused(
@@ -153,6 +169,11 @@ extension SeededGenerator {
             .floorQueuePosition(
                 .init(requestID: requestID(), position: Int.random(in: 1...Int(UInt32.max), using: &self))),
             .listenerLoss(percent: Int.random(in: 0...100, using: &self)),
+            .burstList(.init(id: burstRequest(), bursts: (0..<bursts).map { _ in keptBurst() })),
+            .burstRefused(
+                .init(
+                    id: burstRequest(), cause: BurstRefusal.allCases.randomElement(using: &self) ?? .other,
+                    phrase: phrase(), retryAfter: milliseconds())),
             .successor(place()),
             .floorRules(welcome(0).floorRules),
         ]

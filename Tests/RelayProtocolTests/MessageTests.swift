@@ -55,10 +55,35 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
         largest.isListenOnly = true
         largest.floorPriority = .max
         largest.preemptionStep = .max
+        largest.offersLateEntry = true
+        largest.retention = BurstRetention(
+            bursts: RelayProtocolLimits.keptBurstsMaximum, time: .milliseconds(UInt32.max))
         let welcome = ServerMessage.welcome(largest)
         let framed = welcome.framed()
         #expect(framed.count <= 4 + RelayProtocolLimits.messageByteCountMaximum)
         #expect(try ServerMessage(parsing: Array(framed.dropFirst(4))) == welcome)
+    }
+
+    @Test func `the longest list of bursts there can be fits into one message`() throws {
+        let name = try #require(DisplayName(String(repeating: "n", count: DisplayName.byteCountMaximum)))
+        let id = try #require(MemberID(bytes: [UInt8](repeating: 255, count: 16)))
+        let burst = ServerMessage.KeptBurst(
+            burst: BurstName(ssrc: SSRC(rawValue: .max), keyID: .max), talker: id, name: name,
+            age: .milliseconds(UInt32.max), duration: .milliseconds(UInt32.max), packets: .max, isGoingOn: true)
+        let list = ServerMessage.burstList(
+            .init(
+                id: BurstRequestID(rawValue: .max),
+                bursts: Array(repeating: burst, count: RelayProtocolLimits.keptBurstsMaximum)))
+        let framed = list.framed()
+        #expect(framed.count <= 4 + RelayProtocolLimits.messageByteCountMaximum)
+        #expect(try ServerMessage(parsing: Array(framed.dropFirst(4))) == list)
+    }
+
+    @Test func `nothing is kept where none are, or for no time, and more than may be is as many as may be`() {
+        #expect(BurstRetention(bursts: 0, time: .seconds(1)) == .off)
+        #expect(BurstRetention(bursts: 1, time: .zero) == .off)
+        #expect(BurstRetention(bursts: -1, time: .seconds(-1)) == .off)
+        #expect(BurstRetention(bursts: 65, time: .seconds(1)).bursts == RelayProtocolLimits.keptBurstsMaximum)
     }
 
     /// Serialized by protobuf's own Python library from the same fields.
@@ -127,6 +152,12 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
             $0.pushRegister.topic = String(repeating: "a", count: 256)
         },
         BadField("token") { $0.pushUnregister = .init() },
+        BadField("request_id") { $0.burstListRequest = .init() },
+        BadField("request_id") { $0.burstRequest.ssrc = 1 },
+        BadField("first") {
+            $0.burstRequest.requestID = 1
+            $0.burstRequest.first = 65_536
+        },
     ])
     func `a message of a member with a field that cannot be names the field`(
         bad: BadField<Pttd_Relay_V1_ClientMessage>
@@ -160,6 +191,14 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
         BadField("epoch") {
             $0.mediaKey.epoch = 65_536
             $0.mediaKey.baseKey = Data(repeating: 0, count: 16)
+        },
+        BadField("kept_bursts") { $0.welcome.keptBursts = 65 },
+        BadField("request_id") { $0.burstRefused = .init() },
+        BadField("request_id") { $0.burstList = .init() },
+        BadField("bursts") { $0.burstList.bursts = Array(repeating: .init(), count: 65) },
+        BadField("member_id") { $0.burstList.bursts = [.init()] },
+        BadField("display_name") {
+            $0.burstList.bursts = [.with { $0.memberID = Data(repeating: 1, count: 16) }]
         },
         BadField("member_id") { $0.memberJoined = .init() },
         BadField("display_name") {

@@ -1,4 +1,5 @@
-// What pttrelay.toml says about the floor of a channel.
+// What pttrelay.toml says about the floor of a channel, and about what is kept of its bursts.
+import RelayProtocol
 import RelayServer
 import Settings
 import Testing
@@ -29,7 +30,25 @@ import Testing
         #expect(settings.timers.retryAfter == .seconds(10))
     }
 
+    @Test func `what is kept of a channel's bursts is as it says`() throws {
+        let settings = try read(
+            "[limits]\nkeep-megabytes = 8\n[[channel]]\nname = \"A\"\n"
+                + "[[channel]]\nname = \"B\"\nkeep-bursts = 64\nkeep-time = \"24h\"\n"
+                + "[[channel]]\nname = \"C\"\nkeep-bursts = 0\n[[channel]]\nname = \"D\"\nkeep-time = \"0s\"\n")
+        #expect(settings.limits.keptBytes == 8 * 1_024 * 1_024)
+        #expect(settings.retentions["A"] == FloorSettings.standardRetention)
+        #expect(settings.retentions["B"] == BurstRetention(bursts: 64, time: .seconds(86_400)))
+        #expect(settings.retentions["C"] == .off && settings.retentions["D"] == .off)
+        let floors = Floors(retentions: settings.retentions)
+        #expect(floors.retention(of: DisplayName("C")!) == .off)
+        #expect(floors.retention(of: DisplayName("made later")!) == FloorSettings.standardRetention)
+        #expect(settings.retentions["B"]?.words == "the last 64 bursts for 1440min")
+    }
+
     @Test(arguments: [
+        ("[[channel]]\nname = \"A\"\nkeep-bursts = 65", "keep-bursts"),
+        ("[[channel]]\nname = \"A\"\nkeep-time = \"25h\"", "keep-time"),
+        ("[limits]\nkeep-megabytes = 1", "keep-megabytes"),
         ("[[channel]]\nname = \"A\"\nmode = \"duplex\"", "full-duplex"),
         ("[[channel]]\nname = \"A\"\npreemption-step = 0", "preemption-step"),
         ("[[channel]]\nname = \"A\"\npreemption-step = 255", "preemption-step"),

@@ -27,6 +27,13 @@ import Testing
         #expect(!other.isLoopback && other.text == "[::]:80")
     }
 
+    @Test func `the number of threads is this machine's, or as it is said`() throws {
+        #expect(1...4 ~= (try read("").workers))
+        #expect(try read("[relay]\nworkers = 3").workers == 3)
+        #expect(throws: SettingsError.self) { _ = try read("[relay]\nworkers = 0") }
+        #expect(throws: SettingsError.self) { _ = try read("[relay]\nworkers = 17") }
+    }
+
     @Test func `how long an end may take is said in seconds`() throws {
         #expect(try read("").ending == RelayEnding(drainTime: .seconds(10), successor: nil))
         #expect(try read("[relay]\ndrain-time = \"0s\"").ending.drainTime == .zero)
@@ -205,12 +212,12 @@ import Testing
         #expect(Reloader.needRestart(old, old).isEmpty)
         let new = try read(
             "[relay]\nlisten = \"127.0.0.1:2\"\nhost = \"a\"\nstate = \"/s\"\ndrain-time = \"1s\"\nretry-after = \"1s\"\n"
-                + "log-format = \"json\"\n"
+                + "log-format = \"json\"\nworkers = 16\n"
                 + "[limits]\nconnections = 9\n[operator]\n[push]\nlisten = \"127.0.0.1:3\"")
         #expect(
             Reloader.needRestart(old, new) == [
                 "[relay] listen", "[relay] host", "[relay] state", "the time limits in [relay]", "[relay] log-format",
-                "[limits]", "[operator]", "[push] listen",
+                "[relay] workers", "[limits]", "[operator]", "[push] listen",
             ])
         #expect(Reloader.needRestart(old, RelaySettings()) == ["[push]"])
     }

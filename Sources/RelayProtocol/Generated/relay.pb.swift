@@ -394,6 +394,65 @@ public nonisolated enum Pttd_Relay_V1_PushRefusal: SwiftProtobuf.Enum, Swift.Cas
 
 }
 
+/// Why there is no list, or no burst.
+public nonisolated enum Pttd_Relay_V1_BurstRefusal: SwiftProtobuf.Enum, Swift.CaseIterable {
+  public typealias RawValue = Int
+  case unspecified // = 0
+
+  /// The client is no member of the channel.
+  case notAMember // = 1
+
+  /// The relay does not have that burst, or not any more.
+  case notKept // = 2
+
+  /// The member, or all of them, ask for too much at a time.
+  case tooMuch // = 3
+
+  /// On this channel nothing is kept.
+  case off // = 4
+  case other // = 255
+  case UNRECOGNIZED(Int)
+
+  public init() {
+    self = .unspecified
+  }
+
+  public init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .notAMember
+    case 2: self = .notKept
+    case 3: self = .tooMuch
+    case 4: self = .off
+    case 255: self = .other
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .notAMember: return 1
+    case .notKept: return 2
+    case .tooMuch: return 3
+    case .off: return 4
+    case .other: return 255
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  public static let allCases: [Pttd_Relay_V1_BurstRefusal] = [
+    .unspecified,
+    .notAMember,
+    .notKept,
+    .tooMuch,
+    .off,
+    .other,
+  ]
+
+}
+
 /// What a client sends on the control stream. A relay ignores a message whose kind it does not know.
 public nonisolated struct Pttd_Relay_V1_ClientMessage: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
@@ -482,6 +541,22 @@ public nonisolated struct Pttd_Relay_V1_ClientMessage: Sendable {
     set {kind = .repairRequest(newValue)}
   }
 
+  public var burstListRequest: Pttd_Relay_V1_BurstListRequest {
+    get {
+      if case .burstListRequest(let v)? = kind {return v}
+      return Pttd_Relay_V1_BurstListRequest()
+    }
+    set {kind = .burstListRequest(newValue)}
+  }
+
+  public var burstRequest: Pttd_Relay_V1_BurstRequest {
+    get {
+      if case .burstRequest(let v)? = kind {return v}
+      return Pttd_Relay_V1_BurstRequest()
+    }
+    set {kind = .burstRequest(newValue)}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public nonisolated enum OneOf_Kind: Equatable, Sendable {
@@ -495,6 +570,8 @@ public nonisolated struct Pttd_Relay_V1_ClientMessage: Sendable {
     case pushReceipt(Pttd_Relay_V1_PushReceipt)
     case mediaRepair(Pttd_Relay_V1_MediaRepair)
     case repairRequest(Pttd_Relay_V1_RepairRequest)
+    case burstListRequest(Pttd_Relay_V1_BurstListRequest)
+    case burstRequest(Pttd_Relay_V1_BurstRequest)
 
   }
 
@@ -637,6 +714,22 @@ public nonisolated struct Pttd_Relay_V1_ServerMessage: Sendable {
     set {kind = .listenerLoss(newValue)}
   }
 
+  public var burstList: Pttd_Relay_V1_BurstList {
+    get {
+      if case .burstList(let v)? = kind {return v}
+      return Pttd_Relay_V1_BurstList()
+    }
+    set {kind = .burstList(newValue)}
+  }
+
+  public var burstRefused: Pttd_Relay_V1_BurstRefused {
+    get {
+      if case .burstRefused(let v)? = kind {return v}
+      return Pttd_Relay_V1_BurstRefused()
+    }
+    set {kind = .burstRefused(newValue)}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public nonisolated enum OneOf_Kind: Equatable, Sendable {
@@ -656,6 +749,8 @@ public nonisolated struct Pttd_Relay_V1_ServerMessage: Sendable {
     case push(Pttd_Relay_V1_Push)
     case floorQueuePosition(Pttd_Relay_V1_FloorQueuePosition)
     case listenerLoss(Pttd_Relay_V1_ListenerLoss)
+    case burstList(Pttd_Relay_V1_BurstList)
+    case burstRefused(Pttd_Relay_V1_BurstRefused)
 
   }
 
@@ -837,6 +932,54 @@ public nonisolated struct Pttd_Relay_V1_RepairRequest: Sendable {
   public init() {}
 }
 
+/// Which bursts does the relay keep? Answered by BurstList or BurstRefused.
+public nonisolated struct Pttd_Relay_V1_BurstListRequest: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// Names the request in its answer. Greater than that of every earlier BurstListRequest and BurstRequest of this connection.
+  public var requestID: UInt32 = 0
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// A burst that is kept, or one that goes on, from its beginning. Answered by BurstRefused, or on a bidirectional stream that the
+/// relay opens: 4 bytes of 0, request_id (4 bytes, network order), then packets as after a RepairRequest, as many as one answer holds.
+/// A length of 0 ends those where no more are kept; without it the client asks for the rest, from the number after the last on.
+public nonisolated struct Pttd_Relay_V1_BurstRequest: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// As in BurstListRequest.
+  public var requestID: UInt32 = 0
+
+  /// The talker.
+  public var ssrc: UInt32 = 0
+
+  /// The SFrame key id of the burst.
+  public var keyID: UInt64 = 0
+
+  /// The packets from this RTP sequence number on, 0 to 65535. Absent: from the first that is kept.
+  public var first: UInt32 {
+    get {_first ?? 0}
+    set {_first = newValue}
+  }
+  /// Returns true if `first` has been explicitly set.
+  public var hasFirst: Bool {self._first != nil}
+  /// Clears the value of `first`. Subsequent reads from it will return its default value.
+  public mutating func clearFirst() {self._first = nil}
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _first: UInt32? = nil
+}
+
 /// Pushes for this token are to come to this connection, until it ends or registers no more. The token is the
 /// client's own random bytes; whoever knows it can send pushes, within what the relay allows its HTTP clients.
 public nonisolated struct Pttd_Relay_V1_PushRegister: Sendable {
@@ -981,6 +1124,24 @@ public nonisolated struct Pttd_Relay_V1_Welcome: @unchecked Sendable {
   public var preemptionStep: UInt32 {
     get {_storage._preemptionStep}
     set {_uniqueStorage()._preemptionStep = newValue}
+  }
+
+  /// The relay answers BurstListRequest and BurstRequest.
+  public var lateEntry: Bool {
+    get {_storage._lateEntry}
+    set {_uniqueStorage()._lateEntry = newValue}
+  }
+
+  /// How many bursts it keeps when they are over, 0 to 64. 0: none, but for who comes late.
+  public var keptBursts: UInt32 {
+    get {_storage._keptBursts}
+    set {_uniqueStorage()._keptBursts = newValue}
+  }
+
+  /// For how long after its end it keeps one of those, in milliseconds.
+  public var keptTimeMs: UInt32 {
+    get {_storage._keptTimeMs}
+    set {_uniqueStorage()._keptTimeMs = newValue}
   }
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -1129,6 +1290,78 @@ public nonisolated struct Pttd_Relay_V1_ListenerLoss: Sendable {
 
   /// 0 to 100.
   public var percent: UInt32 = 0
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// The bursts that are kept.
+public nonisolated struct Pttd_Relay_V1_BurstList: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var requestID: UInt32 = 0
+
+  /// At most 64, the newest first.
+  public var bursts: [Pttd_Relay_V1_KeptBurst] = []
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// One burst that is kept.
+public nonisolated struct Pttd_Relay_V1_KeptBurst: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// Who said it.
+  public var memberID: Data = Data()
+
+  /// What the talker was called: 1 to 128 bytes of UTF-8 without control characters.
+  public var displayName: String = String()
+
+  /// The synchronization source of its packets.
+  public var ssrc: UInt32 = 0
+
+  /// The SFrame key id of its packets.
+  public var keyID: UInt64 = 0
+
+  /// How long ago its first packet came, in milliseconds.
+  public var ageMs: UInt32 = 0
+
+  /// From its first packet to its newest, in milliseconds.
+  public var durationMs: UInt32 = 0
+
+  /// How many packets of it are kept.
+  public var packets: UInt32 = 0
+
+  /// Its talker has the floor still.
+  public var isGoingOn: Bool = false
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// The answer to a BurstListRequest or BurstRequest that gives nothing.
+public nonisolated struct Pttd_Relay_V1_BurstRefused: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var requestID: UInt32 = 0
+
+  public var cause: Pttd_Relay_V1_BurstRefusal = .unspecified
+
+  /// For people, at most 256 bytes; may be empty.
+  public var phrase: String = String()
+
+  /// With TOO_MUCH: asking sooner is in vain.
+  public var retryAfterMs: UInt32 = 0
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1327,9 +1560,13 @@ nonisolated extension Pttd_Relay_V1_PushRefusal: SwiftProtobuf._ProtoNameProvidi
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PUSH_REFUSAL_UNSPECIFIED\0\u{1}PUSH_REFUSAL_TOO_MANY\0\u{1}PUSH_REFUSAL_MALFORMED\0\u{1}PUSH_REFUSAL_TAKEN\0\u{1}PUSH_REFUSAL_DEAD\0\u{1}PUSH_REFUSAL_RELAY_FULL\0\u{1}PUSH_REFUSAL_NO_ENDPOINT\0\u{2}y\u{3}PUSH_REFUSAL_OTHER\0")
 }
 
+nonisolated extension Pttd_Relay_V1_BurstRefusal: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0BURST_REFUSAL_UNSPECIFIED\0\u{1}BURST_REFUSAL_NOT_A_MEMBER\0\u{1}BURST_REFUSAL_NOT_KEPT\0\u{1}BURST_REFUSAL_TOO_MUCH\0\u{1}BURST_REFUSAL_OFF\0\u{2}{\u{3}BURST_REFUSAL_OTHER\0")
+}
+
 nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ClientMessage"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}join\0\u{1}leave\0\u{3}floor_request\0\u{3}floor_release\0\u{3}reception_report\0\u{3}push_register\0\u{3}push_unregister\0\u{3}push_receipt\0\u{3}media_repair\0\u{3}repair_request\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}join\0\u{1}leave\0\u{3}floor_request\0\u{3}floor_release\0\u{3}reception_report\0\u{3}push_register\0\u{3}push_unregister\0\u{3}push_receipt\0\u{3}media_repair\0\u{3}repair_request\0\u{4}(burst_list_request\0\u{3}burst_request\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1467,6 +1704,32 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
           self.kind = .repairRequest(v)
         }
       }()
+      case 50: try {
+        var v: Pttd_Relay_V1_BurstListRequest?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .burstListRequest(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .burstListRequest(v)
+        }
+      }()
+      case 51: try {
+        var v: Pttd_Relay_V1_BurstRequest?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .burstRequest(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .burstRequest(v)
+        }
+      }()
       default: break
       }
     }
@@ -1518,6 +1781,14 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
       guard case .repairRequest(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 10)
     }()
+    case .burstListRequest?: try {
+      guard case .burstListRequest(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 50)
+    }()
+    case .burstRequest?: try {
+      guard case .burstRequest(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 51)
+    }()
     case nil: break
     }
     try unknownFields.traverse(visitor: &visitor)
@@ -1532,7 +1803,7 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
 
 nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ServerMessage"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}welcome\0\u{3}join_refused\0\u{3}member_joined\0\u{3}member_left\0\u{3}floor_granted\0\u{3}floor_deny\0\u{3}floor_taken\0\u{3}floor_idle\0\u{3}floor_revoke\0\u{3}media_key\0\u{3}push_welcome\0\u{3}push_registered\0\u{3}push_refused\0\u{1}push\0\u{3}floor_queue_position\0\u{3}listener_loss\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}welcome\0\u{3}join_refused\0\u{3}member_joined\0\u{3}member_left\0\u{3}floor_granted\0\u{3}floor_deny\0\u{3}floor_taken\0\u{3}floor_idle\0\u{3}floor_revoke\0\u{3}media_key\0\u{3}push_welcome\0\u{3}push_registered\0\u{3}push_refused\0\u{1}push\0\u{3}floor_queue_position\0\u{3}listener_loss\0\u{4}\"burst_list\0\u{3}burst_refused\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1748,6 +2019,32 @@ nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftP
           self.kind = .listenerLoss(v)
         }
       }()
+      case 50: try {
+        var v: Pttd_Relay_V1_BurstList?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .burstList(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .burstList(v)
+        }
+      }()
+      case 51: try {
+        var v: Pttd_Relay_V1_BurstRefused?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .burstRefused(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .burstRefused(v)
+        }
+      }()
       default: break
       }
     }
@@ -1822,6 +2119,14 @@ nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftP
     case .listenerLoss?: try {
       guard case .listenerLoss(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 16)
+    }()
+    case .burstList?: try {
+      guard case .burstList(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 50)
+    }()
+    case .burstRefused?: try {
+      guard case .burstRefused(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 51)
     }()
     case nil: break
     }
@@ -2148,6 +2453,85 @@ nonisolated extension Pttd_Relay_V1_RepairRequest: SwiftProtobuf.Message, SwiftP
   }
 }
 
+nonisolated extension Pttd_Relay_V1_BurstListRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".BurstListRequest"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}request_id\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.requestID) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.requestID != 0 {
+      try visitor.visitSingularUInt32Field(value: self.requestID, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_BurstListRequest, rhs: Pttd_Relay_V1_BurstListRequest) -> Bool {
+    if lhs.requestID != rhs.requestID {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_BurstRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".BurstRequest"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}request_id\0\u{1}ssrc\0\u{3}key_id\0\u{1}first\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.requestID) }()
+      case 2: try { try decoder.decodeSingularFixed32Field(value: &self.ssrc) }()
+      case 3: try { try decoder.decodeSingularFixed64Field(value: &self.keyID) }()
+      case 4: try { try decoder.decodeSingularUInt32Field(value: &self._first) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.requestID != 0 {
+      try visitor.visitSingularUInt32Field(value: self.requestID, fieldNumber: 1)
+    }
+    if self.ssrc != 0 {
+      try visitor.visitSingularFixed32Field(value: self.ssrc, fieldNumber: 2)
+    }
+    if self.keyID != 0 {
+      try visitor.visitSingularFixed64Field(value: self.keyID, fieldNumber: 3)
+    }
+    try { if let v = self._first {
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 4)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_BurstRequest, rhs: Pttd_Relay_V1_BurstRequest) -> Bool {
+    if lhs.requestID != rhs.requestID {return false}
+    if lhs.ssrc != rhs.ssrc {return false}
+    if lhs.keyID != rhs.keyID {return false}
+    if lhs._first != rhs._first {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
 nonisolated extension Pttd_Relay_V1_PushRegister: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".PushRegister"
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}topic\0")
@@ -2250,7 +2634,7 @@ nonisolated extension Pttd_Relay_V1_PushReceipt: SwiftProtobuf.Message, SwiftPro
 
 nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Welcome"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}ssrc\0\u{3}downlink_key\0\u{3}media_key\0\u{3}channel_name\0\u{1}members\0\u{1}floor\0\u{3}member_id\0\u{3}talk_time_limit_ms\0\u{3}has_floor_queue\0\u{3}floor_mode\0\u{3}listen_only\0\u{3}floor_priority\0\u{3}more_floors\0\u{3}preemption_step\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}ssrc\0\u{3}downlink_key\0\u{3}media_key\0\u{3}channel_name\0\u{1}members\0\u{1}floor\0\u{3}member_id\0\u{3}talk_time_limit_ms\0\u{3}has_floor_queue\0\u{3}floor_mode\0\u{3}listen_only\0\u{3}floor_priority\0\u{3}more_floors\0\u{3}preemption_step\0\u{4}$late_entry\0\u{3}kept_bursts\0\u{3}kept_time_ms\0")
 
   fileprivate class _StorageClass {
     var _ssrc: UInt32 = 0
@@ -2267,6 +2651,9 @@ nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobu
     var _floorPriority: UInt32 = 0
     var _moreFloors: [Pttd_Relay_V1_FloorTaken] = []
     var _preemptionStep: UInt32 = 0
+    var _lateEntry: Bool = false
+    var _keptBursts: UInt32 = 0
+    var _keptTimeMs: UInt32 = 0
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -2291,6 +2678,9 @@ nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobu
       _floorPriority = source._floorPriority
       _moreFloors = source._moreFloors
       _preemptionStep = source._preemptionStep
+      _lateEntry = source._lateEntry
+      _keptBursts = source._keptBursts
+      _keptTimeMs = source._keptTimeMs
     }
   }
 
@@ -2323,6 +2713,9 @@ nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobu
         case 12: try { try decoder.decodeSingularUInt32Field(value: &_storage._floorPriority) }()
         case 13: try { try decoder.decodeRepeatedMessageField(value: &_storage._moreFloors) }()
         case 14: try { try decoder.decodeSingularUInt32Field(value: &_storage._preemptionStep) }()
+        case 50: try { try decoder.decodeSingularBoolField(value: &_storage._lateEntry) }()
+        case 51: try { try decoder.decodeSingularUInt32Field(value: &_storage._keptBursts) }()
+        case 52: try { try decoder.decodeSingularUInt32Field(value: &_storage._keptTimeMs) }()
         default: break
         }
       }
@@ -2377,6 +2770,15 @@ nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobu
       if _storage._preemptionStep != 0 {
         try visitor.visitSingularUInt32Field(value: _storage._preemptionStep, fieldNumber: 14)
       }
+      if _storage._lateEntry != false {
+        try visitor.visitSingularBoolField(value: _storage._lateEntry, fieldNumber: 50)
+      }
+      if _storage._keptBursts != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._keptBursts, fieldNumber: 51)
+      }
+      if _storage._keptTimeMs != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._keptTimeMs, fieldNumber: 52)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -2400,6 +2802,9 @@ nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobu
         if _storage._floorPriority != rhs_storage._floorPriority {return false}
         if _storage._moreFloors != rhs_storage._moreFloors {return false}
         if _storage._preemptionStep != rhs_storage._preemptionStep {return false}
+        if _storage._lateEntry != rhs_storage._lateEntry {return false}
+        if _storage._keptBursts != rhs_storage._keptBursts {return false}
+        if _storage._keptTimeMs != rhs_storage._keptTimeMs {return false}
         return true
       }
       if !storagesAreEqual {return false}
@@ -2698,6 +3103,151 @@ nonisolated extension Pttd_Relay_V1_ListenerLoss: SwiftProtobuf.Message, SwiftPr
 
   public static func ==(lhs: Pttd_Relay_V1_ListenerLoss, rhs: Pttd_Relay_V1_ListenerLoss) -> Bool {
     if lhs.percent != rhs.percent {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_BurstList: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".BurstList"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}request_id\0\u{1}bursts\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.requestID) }()
+      case 2: try { try decoder.decodeRepeatedMessageField(value: &self.bursts) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.requestID != 0 {
+      try visitor.visitSingularUInt32Field(value: self.requestID, fieldNumber: 1)
+    }
+    if !self.bursts.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.bursts, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_BurstList, rhs: Pttd_Relay_V1_BurstList) -> Bool {
+    if lhs.requestID != rhs.requestID {return false}
+    if lhs.bursts != rhs.bursts {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_KeptBurst: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".KeptBurst"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}member_id\0\u{3}display_name\0\u{1}ssrc\0\u{3}key_id\0\u{3}age_ms\0\u{3}duration_ms\0\u{1}packets\0\u{3}is_going_on\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBytesField(value: &self.memberID) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.displayName) }()
+      case 3: try { try decoder.decodeSingularFixed32Field(value: &self.ssrc) }()
+      case 4: try { try decoder.decodeSingularFixed64Field(value: &self.keyID) }()
+      case 5: try { try decoder.decodeSingularUInt32Field(value: &self.ageMs) }()
+      case 6: try { try decoder.decodeSingularUInt32Field(value: &self.durationMs) }()
+      case 7: try { try decoder.decodeSingularUInt32Field(value: &self.packets) }()
+      case 8: try { try decoder.decodeSingularBoolField(value: &self.isGoingOn) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.memberID.isEmpty {
+      try visitor.visitSingularBytesField(value: self.memberID, fieldNumber: 1)
+    }
+    if !self.displayName.isEmpty {
+      try visitor.visitSingularStringField(value: self.displayName, fieldNumber: 2)
+    }
+    if self.ssrc != 0 {
+      try visitor.visitSingularFixed32Field(value: self.ssrc, fieldNumber: 3)
+    }
+    if self.keyID != 0 {
+      try visitor.visitSingularFixed64Field(value: self.keyID, fieldNumber: 4)
+    }
+    if self.ageMs != 0 {
+      try visitor.visitSingularUInt32Field(value: self.ageMs, fieldNumber: 5)
+    }
+    if self.durationMs != 0 {
+      try visitor.visitSingularUInt32Field(value: self.durationMs, fieldNumber: 6)
+    }
+    if self.packets != 0 {
+      try visitor.visitSingularUInt32Field(value: self.packets, fieldNumber: 7)
+    }
+    if self.isGoingOn != false {
+      try visitor.visitSingularBoolField(value: self.isGoingOn, fieldNumber: 8)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_KeptBurst, rhs: Pttd_Relay_V1_KeptBurst) -> Bool {
+    if lhs.memberID != rhs.memberID {return false}
+    if lhs.displayName != rhs.displayName {return false}
+    if lhs.ssrc != rhs.ssrc {return false}
+    if lhs.keyID != rhs.keyID {return false}
+    if lhs.ageMs != rhs.ageMs {return false}
+    if lhs.durationMs != rhs.durationMs {return false}
+    if lhs.packets != rhs.packets {return false}
+    if lhs.isGoingOn != rhs.isGoingOn {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_BurstRefused: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".BurstRefused"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}request_id\0\u{1}cause\0\u{1}phrase\0\u{3}retry_after_ms\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.requestID) }()
+      case 2: try { try decoder.decodeSingularEnumField(value: &self.cause) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self.phrase) }()
+      case 4: try { try decoder.decodeSingularUInt32Field(value: &self.retryAfterMs) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.requestID != 0 {
+      try visitor.visitSingularUInt32Field(value: self.requestID, fieldNumber: 1)
+    }
+    if self.cause != .unspecified {
+      try visitor.visitSingularEnumField(value: self.cause, fieldNumber: 2)
+    }
+    if !self.phrase.isEmpty {
+      try visitor.visitSingularStringField(value: self.phrase, fieldNumber: 3)
+    }
+    if self.retryAfterMs != 0 {
+      try visitor.visitSingularUInt32Field(value: self.retryAfterMs, fieldNumber: 4)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_BurstRefused, rhs: Pttd_Relay_V1_BurstRefused) -> Bool {
+    if lhs.requestID != rhs.requestID {return false}
+    if lhs.cause != rhs.cause {return false}
+    if lhs.phrase != rhs.phrase {return false}
+    if lhs.retryAfterMs != rhs.retryAfterMs {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
