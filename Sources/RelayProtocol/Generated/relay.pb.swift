@@ -730,6 +730,22 @@ public nonisolated struct Pttd_Relay_V1_ServerMessage: Sendable {
     set {kind = .burstRefused(newValue)}
   }
 
+  public var successor: Pttd_Relay_V1_Successor {
+    get {
+      if case .successor(let v)? = kind {return v}
+      return Pttd_Relay_V1_Successor()
+    }
+    set {kind = .successor(newValue)}
+  }
+
+  public var floorRules: Pttd_Relay_V1_FloorRules {
+    get {
+      if case .floorRules(let v)? = kind {return v}
+      return Pttd_Relay_V1_FloorRules()
+    }
+    set {kind = .floorRules(newValue)}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public nonisolated enum OneOf_Kind: Equatable, Sendable {
@@ -751,6 +767,8 @@ public nonisolated struct Pttd_Relay_V1_ServerMessage: Sendable {
     case listenerLoss(Pttd_Relay_V1_ListenerLoss)
     case burstList(Pttd_Relay_V1_BurstList)
     case burstRefused(Pttd_Relay_V1_BurstRefused)
+    case successor(Pttd_Relay_V1_Successor)
+    case floorRules(Pttd_Relay_V1_FloorRules)
 
   }
 
@@ -1532,6 +1550,49 @@ public nonisolated struct Pttd_Relay_V1_Push: Sendable {
   public init() {}
 }
 
+/// The relay is going down, and another one with the same key takes its members: join there when this connection has ended.
+public nonisolated struct Pttd_Relay_V1_Successor: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// A name or an IP address as in a link, an IPv6 address without brackets; 1 to 253 bytes.
+  public var host: String = String()
+
+  /// The UDP port, 1 to 65535.
+  public var port: UInt32 = 0
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// What Welcome said of the floor and of this member's part in it is no longer so, but this is. Who talks goes on talking.
+public nonisolated struct Pttd_Relay_V1_FloorRules: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// As Welcome.floor_mode.
+  public var floorMode: Pttd_Relay_V1_FloorMode = .unspecified
+
+  /// As Welcome.has_floor_queue.
+  public var hasFloorQueue_p: Bool = false
+
+  /// As Welcome.preemption_step.
+  public var preemptionStep: UInt32 = 0
+
+  /// As Welcome.listen_only.
+  public var listenOnly: Bool = false
+
+  /// As Welcome.floor_priority.
+  public var floorPriority: UInt32 = 0
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
 // MARK: - Code below here is support for the SwiftProtobuf runtime.
 
 fileprivate nonisolated let _protobuf_package = "pttd.relay.v1"
@@ -1803,7 +1864,7 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
 
 nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ServerMessage"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}welcome\0\u{3}join_refused\0\u{3}member_joined\0\u{3}member_left\0\u{3}floor_granted\0\u{3}floor_deny\0\u{3}floor_taken\0\u{3}floor_idle\0\u{3}floor_revoke\0\u{3}media_key\0\u{3}push_welcome\0\u{3}push_registered\0\u{3}push_refused\0\u{1}push\0\u{3}floor_queue_position\0\u{3}listener_loss\0\u{4}\"burst_list\0\u{3}burst_refused\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}welcome\0\u{3}join_refused\0\u{3}member_joined\0\u{3}member_left\0\u{3}floor_granted\0\u{3}floor_deny\0\u{3}floor_taken\0\u{3}floor_idle\0\u{3}floor_revoke\0\u{3}media_key\0\u{3}push_welcome\0\u{3}push_registered\0\u{3}push_refused\0\u{1}push\0\u{3}floor_queue_position\0\u{3}listener_loss\0\u{4}\"burst_list\0\u{3}burst_refused\0\u{2}\u{13}successor\0\u{3}floor_rules\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2045,6 +2106,32 @@ nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftP
           self.kind = .burstRefused(v)
         }
       }()
+      case 70: try {
+        var v: Pttd_Relay_V1_Successor?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .successor(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .successor(v)
+        }
+      }()
+      case 71: try {
+        var v: Pttd_Relay_V1_FloorRules?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .floorRules(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .floorRules(v)
+        }
+      }()
       default: break
       }
     }
@@ -2127,6 +2214,14 @@ nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftP
     case .burstRefused?: try {
       guard case .burstRefused(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 51)
+    }()
+    case .successor?: try {
+      guard case .successor(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 70)
+    }()
+    case .floorRules?: try {
+      guard case .floorRules(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 71)
     }()
     case nil: break
     }
@@ -3562,6 +3657,91 @@ nonisolated extension Pttd_Relay_V1_Push: SwiftProtobuf.Message, SwiftProtobuf._
     if lhs.payload != rhs.payload {return false}
     if lhs.priority != rhs.priority {return false}
     if lhs.lifetimeMs != rhs.lifetimeMs {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_Successor: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".Successor"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}host\0\u{1}port\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.host) }()
+      case 2: try { try decoder.decodeSingularUInt32Field(value: &self.port) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.host.isEmpty {
+      try visitor.visitSingularStringField(value: self.host, fieldNumber: 1)
+    }
+    if self.port != 0 {
+      try visitor.visitSingularUInt32Field(value: self.port, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_Successor, rhs: Pttd_Relay_V1_Successor) -> Bool {
+    if lhs.host != rhs.host {return false}
+    if lhs.port != rhs.port {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_FloorRules: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".FloorRules"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}floor_mode\0\u{3}has_floor_queue\0\u{3}preemption_step\0\u{3}listen_only\0\u{3}floor_priority\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularEnumField(value: &self.floorMode) }()
+      case 2: try { try decoder.decodeSingularBoolField(value: &self.hasFloorQueue_p) }()
+      case 3: try { try decoder.decodeSingularUInt32Field(value: &self.preemptionStep) }()
+      case 4: try { try decoder.decodeSingularBoolField(value: &self.listenOnly) }()
+      case 5: try { try decoder.decodeSingularUInt32Field(value: &self.floorPriority) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.floorMode != .unspecified {
+      try visitor.visitSingularEnumField(value: self.floorMode, fieldNumber: 1)
+    }
+    if self.hasFloorQueue_p != false {
+      try visitor.visitSingularBoolField(value: self.hasFloorQueue_p, fieldNumber: 2)
+    }
+    if self.preemptionStep != 0 {
+      try visitor.visitSingularUInt32Field(value: self.preemptionStep, fieldNumber: 3)
+    }
+    if self.listenOnly != false {
+      try visitor.visitSingularBoolField(value: self.listenOnly, fieldNumber: 4)
+    }
+    if self.floorPriority != 0 {
+      try visitor.visitSingularUInt32Field(value: self.floorPriority, fieldNumber: 5)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_FloorRules, rhs: Pttd_Relay_V1_FloorRules) -> Bool {
+    if lhs.floorMode != rhs.floorMode {return false}
+    if lhs.hasFloorQueue_p != rhs.hasFloorQueue_p {return false}
+    if lhs.preemptionStep != rhs.preemptionStep {return false}
+    if lhs.listenOnly != rhs.listenOnly {return false}
+    if lhs.floorPriority != rhs.floorPriority {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
