@@ -36,7 +36,8 @@ import Testing
         }
         #expect(newcomers.count == 3)
         for number in 1...3 {
-            let next = try #require(newcomers.takeFirst())
+            let first = newcomers.takeFirst()
+            let next = try #require(first)
             var seen = 0
             next.withPacket { packet in
                 seen += 1
