@@ -4,7 +4,7 @@ import Glibc
 
 /// First packets of clients, in the order they came.
 ///
-/// A handshake costs as much as a thousand voice packets. When thousands return at once, what they send would fill the kernel's
+/// A handshake costs as much as hundreds of voice packets. When thousands return at once, what they send would fill the kernel's
 /// buffer, where it displaces what others say, while a few of them are answered: so it is taken out at once and kept here.
 struct Newcomers {
     /// Packets that wait at most; a client sends up to three before it waits for an answer.
