@@ -1,6 +1,7 @@
 // A burst heard from its start by who comes late, and bursts once more, over real sockets.
 import Cryptography
 import MonotonicTime
+import Reactor
 import RelayProtocol
 import TestSupport
 import Testing
