@@ -20,7 +20,7 @@ final class ALSACapture: CaptureSource {
     private let period: Duration
     private var pcm: ALSAPCM?
     /// Corked, a server captures nothing for it (I1).
-    private var resting = RestingStream()
+    private var resting = RestingStream(span: RestingStream.microphoneSpan)
     private var resampler: Resampler?
     /// What was read, as bytes of the device; and as mono at the device's rate.
     private let bytes: UnsafeMutableRawPointer

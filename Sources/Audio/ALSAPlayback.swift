@@ -23,7 +23,7 @@ final class ALSAPlayback: PlaybackSink {
     private let name: String
     private let period: Duration
     private var pcm: ALSAPCM?
-    private var resting = RestingStream()
+    private var resting = RestingStream(span: RestingStream.speakerSpan)
     private var resampler: Resampler?
     private let bytes: UnsafeMutableRawPointer
     private let native: UnsafeMutablePointer<Float>

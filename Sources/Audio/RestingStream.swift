@@ -6,22 +6,28 @@ import MonotonicTime
 /// soon is heard, or recorded, without waiting for a long one.
 ///
 /// It is not free: PulseAudio 16 woke 400 times a second for one on an idle device (13 ms of processor time in a second),
-/// and its plug-in here 1.3 times. PulseAudio and PipeWire suspend a device that is idle for 5 s; from then on the stream
-/// keeps nothing, and so it goes.
+/// and its plug-in here 1.3 times. PulseAudio and PipeWire suspend a device that is idle for 5 s, unless they are told not to:
+/// from then on the stream costs nothing, and keeps nothing.
 struct RestingStream: ~Copyable {
-    /// How long a stream rests.
-    static let span = Duration.seconds(5)
+    /// How long a microphone's stream rests: a desktop shows it as in use.
+    static let microphoneSpan = Duration.seconds(5)
+    /// How long a speaker's rests: a pause within a conversation.
+    static let speakerSpan = Duration.seconds(30)
 
+    private let span: Duration
     private var pcm: ALSAPCM?
     /// When it is to be closed; nil: none rests.
     private(set) var until: Instant?
+
+    /// Nothing rests yet; what will does so for `span`.
+    init(span: Duration) { self.span = span }
 
     /// Stops `stopped`, and keeps it instead of the one that rests. One that cannot be stopped is closed.
     mutating func keep(_ stopped: ALSAPCM, at now: Instant) {
         close()
         guard snd_pcm_drop(stopped.handle) >= 0 else { return stopped.close() }
         pcm = stopped
-        until = now + Self.span
+        until = now + span
     }
 
     /// Closes it. Nothing when there is none.

@@ -75,6 +75,20 @@ async def open_classic(devices):
     return process
 
 
+class KernelSink:
+    """What the controller says to the kernel. One that is switched off takes nothing (ENXIO), and nothing else comes of it: asyncio
+    would close the controller for it, and its adapter would be gone."""
+
+    def __init__(self, transport):
+        self.pipe = transport.sink.transport.get_extra_info('pipe')
+
+    def on_packet(self, packet):
+        try:
+            os.write(self.pipe.fileno(), packet)
+        except OSError as error:
+            log(f'the kernel took no packet of {len(packet)} bytes: {error.strerror}')
+
+
 async def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--socket', default='/run/vbt.sock')
@@ -88,7 +102,7 @@ async def main():
         classic()           # before there is a controller, whose commands the kernel wants answered at once
     transport = await open_transport('vhci')
     air = Air()
-    radio = Radio('kernel', host_source=transport.source, host_sink=transport.sink, link=air,
+    radio = Radio('kernel', host_source=transport.source, host_sink=KernelSink(transport), link=air,
                   public_address=hci.Address(options.address, hci.Address.PUBLIC_DEVICE_ADDRESS))
     made = [make(b, air, radio) for b in options.button]
     buttons = {name: button for name, button, _ in made}
