@@ -257,7 +257,7 @@ let package = Package(
         tests(
             "pttd", named: "pttd",
             [
-                "FakeBlueZ", "BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "RelayServer",
+                "FakeBlueZ", "BusTestSupport", "DBus", "Settings", "Audio", "RelayClient", "RelayProtocol", "RelayServer",
                 "Accessories", "Bridge",
                 "Calls", "ChannelService", "Recordings", "Cryptography", "PTTBus", "PushToTalkCore", "SystemUI",
                 "MonotonicTime",
