@@ -264,6 +264,65 @@ public nonisolated enum Pttd_Relay_V1_FloorDenyCause: SwiftProtobuf.Enum, Swift.
 
 }
 
+/// Why there is no list, or no burst.
+public nonisolated enum Pttd_Relay_V1_BurstRefusal: SwiftProtobuf.Enum, Swift.CaseIterable {
+  public typealias RawValue = Int
+  case unspecified // = 0
+
+  /// The client is no member of the channel.
+  case notAMember // = 1
+
+  /// The relay does not have that burst, or not any more.
+  case notKept // = 2
+
+  /// The member, or all of them, ask for too much at a time.
+  case tooMuch // = 3
+
+  /// On this channel nothing is kept.
+  case off // = 4
+  case other // = 255
+  case UNRECOGNIZED(Int)
+
+  public init() {
+    self = .unspecified
+  }
+
+  public init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .notAMember
+    case 2: self = .notKept
+    case 3: self = .tooMuch
+    case 4: self = .off
+    case 255: self = .other
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .notAMember: return 1
+    case .notKept: return 2
+    case .tooMuch: return 3
+    case .off: return 4
+    case .other: return 255
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  public static let allCases: [Pttd_Relay_V1_BurstRefusal] = [
+    .unspecified,
+    .notAMember,
+    .notKept,
+    .tooMuch,
+    .off,
+    .other,
+  ]
+
+}
+
 /// Causes of a FloorRevoke; numbers as in TS 24.380, clause 8.2.10.2.
 public nonisolated enum Pttd_Relay_V1_FloorRevokeCause: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
@@ -389,65 +448,6 @@ public nonisolated enum Pttd_Relay_V1_PushRefusal: SwiftProtobuf.Enum, Swift.Cas
     .dead,
     .relayFull,
     .noEndpoint,
-    .other,
-  ]
-
-}
-
-/// Why there is no list, or no burst.
-public nonisolated enum Pttd_Relay_V1_BurstRefusal: SwiftProtobuf.Enum, Swift.CaseIterable {
-  public typealias RawValue = Int
-  case unspecified // = 0
-
-  /// The client is no member of the channel.
-  case notAMember // = 1
-
-  /// The relay does not have that burst, or not any more.
-  case notKept // = 2
-
-  /// The member, or all of them, ask for too much at a time.
-  case tooMuch // = 3
-
-  /// On this channel nothing is kept.
-  case off // = 4
-  case other // = 255
-  case UNRECOGNIZED(Int)
-
-  public init() {
-    self = .unspecified
-  }
-
-  public init?(rawValue: Int) {
-    switch rawValue {
-    case 0: self = .unspecified
-    case 1: self = .notAMember
-    case 2: self = .notKept
-    case 3: self = .tooMuch
-    case 4: self = .off
-    case 255: self = .other
-    default: self = .UNRECOGNIZED(rawValue)
-    }
-  }
-
-  public var rawValue: Int {
-    switch self {
-    case .unspecified: return 0
-    case .notAMember: return 1
-    case .notKept: return 2
-    case .tooMuch: return 3
-    case .off: return 4
-    case .other: return 255
-    case .UNRECOGNIZED(let i): return i
-    }
-  }
-
-  // The compiler won't synthesize support with the UNRECOGNIZED case.
-  public static let allCases: [Pttd_Relay_V1_BurstRefusal] = [
-    .unspecified,
-    .notAMember,
-    .notKept,
-    .tooMuch,
-    .off,
     .other,
   ]
 
@@ -1613,16 +1613,16 @@ nonisolated extension Pttd_Relay_V1_FloorDenyCause: SwiftProtobuf._ProtoNameProv
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0FLOOR_DENY_CAUSE_UNSPECIFIED\0\u{1}FLOOR_DENY_CAUSE_ANOTHER_CLIENT_HAS_PERMISSION\0\u{1}FLOOR_DENY_CAUSE_INTERNAL_ERROR\0\u{1}FLOOR_DENY_CAUSE_ONLY_ONE_PARTICIPANT\0\u{1}FLOOR_DENY_CAUSE_RETRY_AFTER_NOT_EXPIRED\0\u{1}FLOOR_DENY_CAUSE_RECEIVE_ONLY\0\u{1}FLOOR_DENY_CAUSE_NO_RESOURCES\0\u{1}FLOOR_DENY_CAUSE_QUEUE_FULL\0\u{2}x\u{3}FLOOR_DENY_CAUSE_OTHER\0")
 }
 
+nonisolated extension Pttd_Relay_V1_BurstRefusal: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0BURST_REFUSAL_UNSPECIFIED\0\u{1}BURST_REFUSAL_NOT_A_MEMBER\0\u{1}BURST_REFUSAL_NOT_KEPT\0\u{1}BURST_REFUSAL_TOO_MUCH\0\u{1}BURST_REFUSAL_OFF\0\u{2}{\u{3}BURST_REFUSAL_OTHER\0")
+}
+
 nonisolated extension Pttd_Relay_V1_FloorRevokeCause: SwiftProtobuf._ProtoNameProviding {
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0FLOOR_REVOKE_CAUSE_UNSPECIFIED\0\u{1}FLOOR_REVOKE_CAUSE_ONLY_ONE_PARTICIPANT\0\u{1}FLOOR_REVOKE_CAUSE_MEDIA_BURST_TOO_LONG\0\u{1}FLOOR_REVOKE_CAUSE_NO_PERMISSION\0\u{1}FLOOR_REVOKE_CAUSE_PREEMPTED\0\u{2}\u{2}FLOOR_REVOKE_CAUSE_NO_RESOURCES\0\u{2}y\u{3}FLOOR_REVOKE_CAUSE_OTHER\0")
 }
 
 nonisolated extension Pttd_Relay_V1_PushRefusal: SwiftProtobuf._ProtoNameProviding {
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PUSH_REFUSAL_UNSPECIFIED\0\u{1}PUSH_REFUSAL_TOO_MANY\0\u{1}PUSH_REFUSAL_MALFORMED\0\u{1}PUSH_REFUSAL_TAKEN\0\u{1}PUSH_REFUSAL_DEAD\0\u{1}PUSH_REFUSAL_RELAY_FULL\0\u{1}PUSH_REFUSAL_NO_ENDPOINT\0\u{2}y\u{3}PUSH_REFUSAL_OTHER\0")
-}
-
-nonisolated extension Pttd_Relay_V1_BurstRefusal: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0BURST_REFUSAL_UNSPECIFIED\0\u{1}BURST_REFUSAL_NOT_A_MEMBER\0\u{1}BURST_REFUSAL_NOT_KEPT\0\u{1}BURST_REFUSAL_TOO_MUCH\0\u{1}BURST_REFUSAL_OFF\0\u{2}{\u{3}BURST_REFUSAL_OTHER\0")
 }
 
 nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
