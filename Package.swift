@@ -35,7 +35,6 @@ func tests(
 let log = Target.Dependency.product(name: "Logging", package: "swift-log")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
-let signals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 let protobuf = Target.Dependency.product(name: "SwiftProtobuf", package: "swift-protobuf")
 let hummingbird = Target.Dependency.product(name: "HummingbirdCore", package: "hummingbird")
 let hummingbirdHTTP2 = Target.Dependency.product(name: "HummingbirdHTTP2", package: "hummingbird")
@@ -170,7 +169,7 @@ let package = Package(
             [
                 "RelayServer", "RelayHTTP", "RelayStore", "RelayProtocol", "QUIC", "Cryptography", "Settings",
                 "Reactor",
-                "Logs", "Terminal", "MonotonicTime", "CQREncode", arguments, lifecycle, signals, log,
+                "Logs", "Terminal", "MonotonicTime", "CQREncode", arguments, lifecycle, log,
             ]),
 
         // Not a product: what forwarding costs (Benchmarks/RelayForward).

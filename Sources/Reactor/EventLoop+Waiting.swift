@@ -17,7 +17,7 @@ extension EventLoop {
 }
 
 /// Where one thread waits for what another brings.
-private final class Meeting<T: Sendable>: @unchecked Sendable {
+final class Meeting<T: Sendable>: @unchecked Sendable {
     private let semaphore = UnsafeMutablePointer<sem_t>.allocate(capacity: 1)
     /// Written before the semaphore is raised, and read after it.
     private var value: T?

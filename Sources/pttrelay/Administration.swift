@@ -2,16 +2,18 @@
 import ArgumentParser
 import Logging
 import Logs
+import Reactor
 import RelayProtocol
 import Settings
 import Terminal
 
 extension RelayOptions {
     /// Does what `requests` ask one after another; errors are told on standard error and end the program.
-    func administer(_ body: (Administration) async throws -> Void) async throws {
+    func administer(_ body: @escaping @Sendable (Administration) async throws -> Void) throws {
         do {
             let settings = try settings()
-            try await body(Administration(directory: stateDirectory(settings), host: host ?? settings.host))
+            let administration = Administration(directory: stateDirectory(settings), host: host ?? settings.host)
+            try EventLoop.runProgram(named: "pttrelay") { _ in try await body(administration) }
         } catch let exit as ExitCode {
             throw exit
         } catch let error as ValidationError {

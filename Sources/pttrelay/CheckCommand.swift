@@ -9,7 +9,7 @@ import Settings
 import Terminal
 
 /// Checks the configuration.
-struct CheckCommand: AsyncParsableCommand {
+struct CheckCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "check", abstract: "Check the configuration, and say what it comes to.",
         discussion: """
@@ -19,7 +19,7 @@ struct CheckCommand: AsyncParsableCommand {
 
     @OptionGroup var relay: RelayOptions
 
-    func run() async throws {
+    func run() throws {
         do {
             let settings = try relay.settings()
             let path = relay.config ?? RelaySettings.defaultPath()

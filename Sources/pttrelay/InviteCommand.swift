@@ -8,7 +8,7 @@ import RelayStore
 import Terminal
 
 /// Prints an invitation link.
-struct InviteCommand: AsyncParsableCommand {
+struct InviteCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "invite", abstract: "Print an invitation to a channel: a link and, in a terminal, its QR code.",
         discussion: """
@@ -85,8 +85,8 @@ struct InviteCommand: AsyncParsableCommand {
         return .init(lifetime: expires, uses: uses, priority: priority, isListenOnly: listenOnly)
     }
 
-    func run() async throws {
-        try await relay.administer { administration in
+    func run() throws {
+        try relay.administer { administration in
             if list { return try await printList(administration) }
             let earlier = try mediaKeyOfEarlierLink()
             let origin: AdministrationRequest.MediaKeyOrigin? =

@@ -5,7 +5,7 @@ import RelayServer
 import Terminal
 
 /// Lists a channel's members.
-struct MembersCommand: AsyncParsableCommand {
+struct MembersCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "members", abstract: "List the members of a channel.",
         discussion: "A member is a device that has enrolled with an invitation. 'on' is one that is connected now.")
@@ -14,8 +14,8 @@ struct MembersCommand: AsyncParsableCommand {
     @OptionGroup var relay: RelayOptions
     @Flag(help: "Those who were removed, too.") var all = false
 
-    func run() async throws {
-        try await relay.administer { administration in
+    func run() throws {
+        try relay.administer { administration in
             var rows = [["MEMBER", "NAME", "STATE", "PRIORITY", "INVITATION", "ENROLLED"]]
             var next: String?
             repeat {
@@ -38,7 +38,7 @@ struct MembersCommand: AsyncParsableCommand {
 }
 
 /// Removes a member, or withdraws an invitation.
-struct RevokeCommand: AsyncParsableCommand {
+struct RevokeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "revoke", abstract: "Remove a member from a channel, or withdraw an invitation.",
         discussion: """
@@ -59,8 +59,8 @@ struct RevokeCommand: AsyncParsableCommand {
         }
     }
 
-    func run() async throws {
-        try await relay.administer { administration in
+    func run() throws {
+        try relay.administer { administration in
             if let invitation {
                 _ = try await administration.ask(.withdraw(channel: channel, invitation: invitation))
                 return Console.say("invitation \(invitation) is withdrawn; who enrolled with it stays")
@@ -95,7 +95,7 @@ struct RevokeCommand: AsyncParsableCommand {
 }
 
 /// Lets a member that was removed in again, or changes what one may do.
-struct ReadmitCommand: AsyncParsableCommand {
+struct ReadmitCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "readmit", abstract: "Let a removed member in again, or change what a member may do.",
         discussion: "The device needs no new link: it is known by its key. It joins again when its user joins.")
@@ -113,8 +113,8 @@ struct ReadmitCommand: AsyncParsableCommand {
         }
     }
 
-    func run() async throws {
-        try await relay.administer { administration in
+    func run() throws {
+        try relay.administer { administration in
             let request = AdministrationRequest.readmit(
                 channel: channel, member: member, priority: priority, isListenOnly: listenOnly)
             guard case .member(let line) = try await administration.ask(request) else { return }
@@ -126,14 +126,14 @@ struct ReadmitCommand: AsyncParsableCommand {
 }
 
 /// Lists the channels.
-struct ChannelsCommand: AsyncParsableCommand {
+struct ChannelsCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "channels", abstract: "List the channels with the number of their members.")
 
     @OptionGroup var relay: RelayOptions
 
-    func run() async throws {
-        try await relay.administer { administration in
+    func run() throws {
+        try relay.administer { administration in
             guard case .channels(let channels) = try await administration.ask(.channels) else { return }
             var rows = [["CHANNEL", "MEMBERS", "ON", "INVITATIONS", "MEDIA KEY"]]
             rows += channels.map {

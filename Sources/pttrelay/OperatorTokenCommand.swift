@@ -4,7 +4,7 @@ import RelayHTTP
 import Terminal
 
 /// Prints the token that the relay made.
-struct OperatorTokenCommand: AsyncParsableCommand {
+struct OperatorTokenCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "operator-token", abstract: "Print what opens the operator's page and metrics.",
         discussion: """
@@ -14,7 +14,7 @@ struct OperatorTokenCommand: AsyncParsableCommand {
 
     @OptionGroup var relay: RelayOptions
 
-    func run() async throws {
+    func run() throws {
         do {
             let directory = relay.stateDirectory(try relay.settings())
             guard let token = try RelayState.existingOperatorToken(directory) else {

@@ -5,7 +5,7 @@ import RelayProtocol
 
 /// The command line of `pttrelay`.
 @main
-struct PTTRelay: AsyncParsableCommand {
+struct PTTRelay: ParsableCommand {
     /// The same as `PTTBus.version`; a relay links no D-Bus.
     static let version = "0.1.0"
 

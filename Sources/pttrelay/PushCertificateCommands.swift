@@ -5,7 +5,7 @@ import RelayProtocol
 import Terminal
 
 /// Makes a client's certificate.
-struct PushCertificateCommand: AsyncParsableCommand {
+struct PushCertificateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "push-certificate", abstract: "Make a certificate for a program that sends pushes.",
         discussion: """
@@ -26,7 +26,7 @@ struct PushCertificateCommand: AsyncParsableCommand {
         })
     var topics: [PushTopic]
 
-    func run() async throws {
+    func run() throws {
         let identity: Identity
         do {
             identity = try Identity(generating: topics[0].text)
@@ -49,7 +49,7 @@ struct PushCertificateCommand: AsyncParsableCommand {
 }
 
 /// Prints the certificate that the relay made for itself.
-struct PushServerCertificateCommand: AsyncParsableCommand {
+struct PushServerCertificateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "push-server-certificate",
         abstract: "Print the certificate by which programs that send pushes know the relay.",
@@ -59,7 +59,7 @@ struct PushServerCertificateCommand: AsyncParsableCommand {
 
     @OptionGroup var relay: RelayOptions
 
-    func run() async throws {
+    func run() throws {
         do {
             let directory = relay.stateDirectory(try relay.settings())
             _ = try RelayState.existingIdentity(directory)

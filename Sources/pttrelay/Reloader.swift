@@ -2,7 +2,6 @@
 import Logging
 import RelayHTTP
 import ServiceLifecycle
-import UnixSignals
 
 /// Reads the configuration again.
 struct Reloader: Sendable {
@@ -79,10 +78,10 @@ struct Reloader: Sendable {
 
 /// Waits for SIGHUP, in the form of the service group.
 struct ReloadService: Service {
-    let signals: UnixSignalsSequence
+    let hangUps: AsyncStream<Void>
     let reloader: Reloader
 
     func run() async {
-        for await _ in signals.cancelOnGracefulShutdown() { await reloader.reload() }
+        for await _ in hangUps.cancelOnGracefulShutdown() { await reloader.reload() }
     }
 }

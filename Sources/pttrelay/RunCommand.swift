@@ -4,6 +4,7 @@ import Cryptography
 import Glibc
 import Logging
 import Logs
+import Reactor
 import RelayHTTP
 import RelayProtocol
 import RelayServer
@@ -12,10 +13,9 @@ import ServiceLifecycle
 import Settings
 import Synchronization
 import Terminal
-import UnixSignals
 
 /// Serves channels until SIGTERM or SIGINT.
-struct RunCommand: AsyncParsableCommand {
+struct RunCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "run", abstract: "Serve channels until stopped.",
         discussion: """
@@ -44,10 +44,17 @@ struct RunCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("How much to log.", valueName: "level"))
     var logLevel: Logger.Level = .info
 
-    func run() async throws {
+    /// What ends it, or has it read its configuration again.
+    private static let signals = [SIGHUP, SIGTERM, SIGINT]
+
+    func run() throws {
         signal(SIGPIPE, SIG_IGN)
-        // Trapped before anybody can know that the relay runs: it must not end it.
-        let hangUps = await UnixSignalsSequence(trapping: .sighup)
+        // Before the first thread starts.
+        SignalWatch.hold(Self.signals)
+        try EventLoop.runProgram(named: "pttrelay") { try await serve(on: $0) }
+    }
+
+    private func serve(on loop: EventLoop) async throws {
         let parts: Parts
         let logger: Logger
         do {
@@ -93,15 +100,22 @@ struct RunCommand: AsyncParsableCommand {
         let reloader = Reloader(
             started: parts.settings, channels: channels, allHaveQueues: hasFloorQueue, registrar: parts.registrar,
             pushes: pushes, ending: ending, logger: logger, read: { try RelayOptions.settings(at: path) })
-        services.append(.init(service: ReloadService(signals: hangUps, reloader: reloader)))
+        let (hangUps, hangUp) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+        services.append(.init(service: ReloadService(hangUps: hangUps, reloader: reloader)))
         let group = ServiceGroup(
             configuration: .init(
-                services: services, gracefulShutdownSignals: [.sigterm, .sigint],
+                services: services,
                 logger: Logger(label: "pttrelay.services") {
                     LineLogHandler(label: $0, level: .error, format: parts.settings.logFormat)
                 }))
         do {
+            let signals = try await loop.run {
+                try SignalWatch(Self.signals, on: loop) { signal in
+                    if signal == SIGHUP { hangUp.yield() } else { Task { await group.triggerGracefulShutdown() } }
+                }
+            }
             try await group.run()
+            try await loop.run { signals.cancel() }
             await parts.administration.stop()
             await parts.registrar.detach()
         } catch let error as PushEndpointError {

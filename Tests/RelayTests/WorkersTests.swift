@@ -107,11 +107,16 @@ extension RelayServer {
         let alice = try await TestClient.joined("Alice", relay)
         for burst in 1...4 {
             try await network.rebind()
-            let (before, said) = (bob.recorder.events.count, alice.recorder.events.count)
+            // What he says tells of his new port; the relay cannot know of it before.
+            let asked = bob.recorder.events.count
+            try await bob.talk(burst, frames: 3)
+            let before = try await bob.transmissionEnd(from: asked).2
+            let said = alice.recorder.events.count
             try await alice.talk(burst, frames: 10)
             #expect(try await alice.transmissionEnd(from: said).0 == .completed)
-            let (end, report, _) = try await bob.heardEnd(from: before)
-            #expect(end == .completed && report.lost == 0, "what went to the old port comes again")
+            let (end, report, index) = try await bob.heardEnd(from: before)
+            #expect(end == .completed && report.lost == 0)
+            #expect(bob.heard(from: before, to: index) == (0..<10).map { TestClient.payload(burst, $0) })
         }
         #expect(bob.recorder.events.count { if case .state(.ready) = $0 { true } else { false } } == 1)
         await relay.server.stop()
