@@ -33,7 +33,8 @@ enum JSONLine {
             let text = String(value)
             return String(repeating: "0", count: max(0, count - text.count)) + text
         }
-        let date = "\(digits(Int(parts.tm_year) + 1_900, 4))-\(digits(Int(parts.tm_mon) + 1, 2))-\(digits(Int(parts.tm_mday), 2))"
+        let (year, month) = (digits(Int(parts.tm_year) + 1_900, 4), digits(Int(parts.tm_mon) + 1, 2))
+        let date = "\(year)-\(month)-\(digits(Int(parts.tm_mday), 2))"
         let time = "\(digits(Int(parts.tm_hour), 2)):\(digits(Int(parts.tm_min), 2)):\(digits(Int(parts.tm_sec), 2))"
         return "\(date)T\(time).\(digits(now.tv_nsec / 1_000, 6))Z"
     }

@@ -33,7 +33,10 @@ import Testing
     @Test func `as JSON an event is one object, whatever is in it`() throws {
         let text = line(.json) {
             $0.warning(
-                "bad \"name\"", metadata: ["name": "x\n{\u{1b}\u{85}\\é", "list": ["a", .stringConvertible(2)], "in": ["b": "c"]])
+                "bad \"name\"",
+                metadata: [
+                    "name": "x\n{\u{1b}\u{85}\\é", "list": ["a", .stringConvertible(2)], "in": ["b": "c"],
+                ])
         }
         #expect(text.split(separator: "\n", omittingEmptySubsequences: false).count == 2)
         let journal = text.drop { $0 != "{" }

@@ -38,7 +38,8 @@ guard relayThreads.count == workers else {
 }
 
 private let heard = Atomic<Int>(0)
-private let granted = Atomic<Bool>(false)
+/// Members that clients have been told of, themselves included; each client's are counted.
+private let known = Atomic<Int>(0)
 private let loop = try EventLoop(name: "clients")
 private var clients: [RelayClient] = []
 for number in 0...listeners {
@@ -46,7 +47,12 @@ for number in 0...listeners {
     let client = RelayClient(
         invitation: link, identity: try Identity(generating: name.text), displayName: name, loop: loop, logger: quiet)
     await client.setEventHandler { event in
-        if case .frame = event { heard.add(1, ordering: .relaxed) }
+        switch event {
+        case .frame: heard.add(1, ordering: .relaxed)
+        case .members(let members, _): known.add(members.count, ordering: .relaxed)
+        case .memberJoined: known.add(1, ordering: .relaxed)
+        default: break
+        }
     }
     await client.join()
     clients.append(client)
@@ -86,7 +92,8 @@ private func wait(_ what: String, until condition: () async -> Bool) async throw
     }
 }
 
-try await wait("joining") { await server.memberCount(of: channel.id) == listeners + 1 }
+// Who has come is told together when many do, some time later.
+try await wait("joining") { known.load(ordering: .relaxed) == (listeners + 1) * (listeners + 1) }
 private let talker = clients[0]
 await talker.beginBurst(priority: 0)
 

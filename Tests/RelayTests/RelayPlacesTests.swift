@@ -108,14 +108,19 @@ import Testing
     @Test func `what has another key is no successor, and says nothing of the relay`() throws {
         var core = try sentAway()
         let actions = core.handle(.connectionEnded(.wrongRelayKey), at: now + .seconds(1))
-        #expect(!actions.contains { if case .tell(.state(.unavailable(.wrongRelayKey, _))) = $0 { true } else { false } })
+        let isTold = actions.contains {
+            if case .tell(.state(.unavailable(.wrongRelayKey, _))) = $0 { true } else { false }
+        }
+        #expect(!isTold)
         _ = core.handle(.deadline, at: now + .seconds(3))
         #expect(core.relay.place == Self.home)
     }
 
     // MARK: Over sockets
 
-    @Test(.timeLimit(.minutes(1))) func `members go on at the relay that is named, and find it again there`() async throws {
+    @Test(.timeLimit(.minutes(1))) func `members go on at the relay that is named, and find it again there`()
+        async throws
+    {
         let keys = RelayTransportKeys.generate()
         let relay = try await TestRelay(keys: keys)
         let next = try await TestRelay(channel: relay.channel, keys: keys)
