@@ -35,7 +35,6 @@ func tests(
 let log = Target.Dependency.product(name: "Logging", package: "swift-log")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
-let signals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 let protobuf = Target.Dependency.product(name: "SwiftProtobuf", package: "swift-protobuf")
 let hummingbird = Target.Dependency.product(name: "HummingbirdCore", package: "hummingbird")
 let hummingbirdHTTP2 = Target.Dependency.product(name: "HummingbirdHTTP2", package: "hummingbird")
@@ -45,6 +44,7 @@ let nio: [Target.Dependency] = [
     .product(name: "NIOTLS", package: "swift-nio"), .product(name: "NIOSSL", package: "swift-nio-ssl"),
     .product(name: "HTTPTypes", package: "swift-http-types"),
 ]
+let sqlite = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
 let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collections")
 
 let package = Package(
@@ -66,6 +66,8 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0", traits: []),
+        // What the relay keeps of its members.
+        .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
     ],
     targets: [
         // Floor 0: C libraries, and the few macros and variadics that Swift cannot see.
@@ -83,6 +85,7 @@ let package = Package(
         system("CEvdev", "libevdev", apt: ["libevdev-dev"]),
         system("CUdev", "libudev", apt: ["libudev-dev"]),
         system("CGnuTLS", "gnutls", apt: ["libgnutls28-dev"]),
+        system("CQREncode", "libqrencode", apt: ["libqrencode-dev"]),
         system("CNgtcp2", "libngtcp2", apt: ["libngtcp2-dev", "libngtcp2-crypto-gnutls-dev"]),
 
         // Floor 1: what every room may stand on.
@@ -126,6 +129,8 @@ let package = Package(
             "RelayServer",
             ["CLinux", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
 
+        room("RelayStore", ["RelayProtocol", "Cryptography", sqlite]),
+
         // Floor 5
         room(
             "Bridge",
@@ -142,7 +147,7 @@ let package = Package(
                 "RelayServer", "RelayProtocol", "Cryptography", "MonotonicTime", hummingbird, hummingbirdHTTP2,
                 lifecycle,
                 log,
-            ] + nio),
+            ] + nio, resources: [.embedInCode("Page")]),
 
         // Floor 6: arguments, configuration, assembly.
         executable(
@@ -162,8 +167,9 @@ let package = Package(
         executable(
             "pttrelay",
             [
-                "RelayServer", "RelayHTTP", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Reactor", "Logs",
-                "Terminal", arguments, lifecycle, signals, log,
+                "RelayServer", "RelayHTTP", "RelayStore", "RelayProtocol", "QUIC", "Cryptography", "Settings",
+                "Reactor",
+                "Logs", "Terminal", "MonotonicTime", "CQREncode", arguments, lifecycle, log,
             ]),
 
         // Not a product: what forwarding costs (Benchmarks/RelayForward).
@@ -207,6 +213,12 @@ let package = Package(
         .executableTarget(
             name: "AudioProbe", dependencies: ["Audio", "CAllocationCounter", "MonotonicTime", log],
             path: "Tests/AudioProbe", swiftSettings: swiftSettings),
+        .executableTarget(
+            name: "RelayProbe",
+            dependencies: [
+                "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "Reactor", "MonotonicTime", "CLinux",
+                "CAllocationCounter", log,
+            ], path: "Tests/RelayProbe", swiftSettings: swiftSettings),
         tests(
             "Accessories", named: "Accessories",
             [
@@ -230,12 +242,21 @@ let package = Package(
                 "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "MonotonicTime", "Reactor", lifecycle,
                 log,
             ]),
+        tests("RelayStore", named: "RelayStore", ["RelayProtocol", "Cryptography", sqlite]),
+        // Not a product: writes to a relay's records until it is killed.
+        .executableTarget(
+            name: "records-writer", dependencies: ["RelayStore", "RelayProtocol", "Cryptography"],
+            path: "Tests/Support/records-writer", swiftSettings: swiftSettings),
         tests(
-            "pttrelay", named: "pttrelay", ["RelayHTTP", "RelayProtocol", "Cryptography", "Settings"]),
+            "pttrelay", named: "pttrelay",
+            [
+                "RelayHTTP", "RelayStore", "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "Settings",
+                "Logs", "MonotonicTime", "Reactor", log,
+            ]),
         tests(
             "pttd", named: "pttd",
             [
-                "FakeBlueZ", "BusTestSupport", "DBus", "Settings", "Audio", "RelayProtocol", "RelayServer",
+                "FakeBlueZ", "BusTestSupport", "DBus", "Settings", "Audio", "RelayClient", "RelayProtocol", "RelayServer",
                 "Accessories", "Bridge",
                 "Calls", "ChannelService", "Recordings", "Cryptography", "PTTBus", "PushToTalkCore", "SystemUI",
                 "MonotonicTime",

@@ -59,13 +59,16 @@ public struct ReceivedPacket: Equatable, Sendable {
     public var receivedAt: Instant
     /// Whether it was asked for again: when it came says nothing about the network's delay.
     public var isRepaired: Bool
+    /// Whether it was said before this end came, and fetched: more of it follows than the speaker takes at once.
+    public var isLate: Bool
 
     /// A packet of these parts.
     public init(
         sequence: UInt16, timestamp: UInt32, marker: Bool, payload: [UInt8], receivedAt: Instant,
-        isRepaired: Bool = false
+        isRepaired: Bool = false, isLate: Bool = false
     ) {
         self.isRepaired = isRepaired
+        self.isLate = isLate
         self.sequence = sequence
         self.timestamp = timestamp
         self.marker = marker

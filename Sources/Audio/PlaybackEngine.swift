@@ -83,11 +83,11 @@ public struct PlaybackStatistics: Sendable, Equatable, BitwiseCopyable {
 public enum PlaybackEvent: Sendable {
     /// The device is open; `took` is how long opening lasted.
     case prepared(took: Duration)
-    /// A burst's first sample was handed to the device. It is (or was) at the speaker at `firstSampleAt`, which is the
+    /// A burst's first sample was handed to the device, on a voice. It is (or was) at the speaker at `firstSampleAt`, which is the
     /// device's own `delay` after the handing over; its packet was received at `receivedAt`.
-    case began(burst: UInt32, firstSampleAt: Instant, delay: Duration, receivedAt: Instant)
+    case began(voice: Int, burst: UInt32, firstSampleAt: Instant, delay: Duration, receivedAt: Instant)
     /// The burst's last sample was handed to the device, and leaves the speaker at `lastSampleAt`.
-    case ended(burst: UInt32, PlaybackEnd, PlaybackStatistics, lastSampleAt: Instant)
+    case ended(voice: Int, burst: UInt32, PlaybackEnd, PlaybackStatistics, lastSampleAt: Instant)
     /// The tone's first sample is at the speaker at `firstSampleAt`.
     case toneBegan(Tone, firstSampleAt: Instant)
     /// The tone's last sample leaves the speaker at `lastSampleAt`.
@@ -97,7 +97,8 @@ public enum PlaybackEvent: Sendable {
     case failed(AudioError)
 }
 
-/// A jitter buffer, an Opus decoder, tones and a speaker on a thread of their own.
+/// Voices, tones and a speaker on a thread of their own. Each voice is a jitter buffer and an Opus decoder; what sounds on several at
+/// once is mixed.
 ///
 /// The thread sleeps, and the device stands still, while nothing plays. Commands return at once and are called from one
 /// thread at a time (the owner's loop). Watch `descriptor` for reading and call `drain` then.
@@ -108,6 +109,9 @@ public enum PlaybackEvent: Sendable {
 ///     speaker.enqueue(packet)                   // for each received packet
 ///     speaker.end(lastSequence: 4711)           // when the talker's end is announced
 public final class PlaybackEngine: Sendable {
+    /// How many are heard at once: as many as a relay lets talk.
+    public static let voicesMax = 4
+
     /// The speaker.
     public let device: AudioDevice
     private let worker: PlaybackWorker
@@ -122,7 +126,9 @@ public final class PlaybackEngine: Sendable {
     {
         self.device = device
         self.logger = logger
-        let speech = try SpeechRenderer(configuration.jitter, decoder: OpusDecoder())
+        // All are made before they are needed: the thread allocates nothing.
+        var speech: [SpeechRenderer] = []
+        for _ in 0..<Self.voicesMax { speech.append(try SpeechRenderer(configuration.jitter, decoder: OpusDecoder())) }
         do throws(AudioFault) {
             let sink = try makePlaybackSink(device, configuration: configuration)
             worker = try PlaybackWorker(sink: sink, speech: speech, configuration: configuration)
@@ -153,14 +159,26 @@ public final class PlaybackEngine: Sendable {
     /// Opens and configures the device, so that the first burst finds it ready. `prepared` or `failed` follows.
     public func prepare() { worker.rings.command(.prepare) }
 
-    /// Takes a received packet.
+    /// Takes a received packet of who is heard on a voice (0 ..< `voicesMax`).
     ///
     /// - Returns: `false` when it was dropped, being longer than an Opus packet or the engine being overrun; counted.
     @discardableResult
-    public func enqueue(_ packet: ReceivedPacket) -> Bool { worker.rings.enqueue(packet) }
+    public func enqueue(_ packet: ReceivedPacket, voice: Int = 0) -> Bool {
+        worker.rings.enqueue(packet, voice: Self.checked(voice))
+    }
 
-    /// Says that the talker's burst ends with `lastSequence`: once that was played, or is overdue, the burst is over.
-    public func end(lastSequence: UInt16) { worker.rings.command(.end(lastSequence: lastSequence)) }
+    /// Says that the burst on a voice ends with `lastSequence`: once that was played, or is overdue, the burst is over.
+    public func end(lastSequence: UInt16, voice: Int = 0) {
+        worker.rings.command(.end(voice: Self.checked(voice), lastSequence: lastSequence))
+    }
+
+    /// Discards all speech of a voice that was not handed to the device yet.
+    public func flush(voice: Int) { worker.rings.command(.flushVoice(Self.checked(voice))) }
+
+    private static func checked(_ voice: Int) -> UInt8 {
+        precondition((0..<voicesMax).contains(voice), "there is no voice \(voice)")
+        return UInt8(voice)
+    }
 
     /// Discards all speech and tones that were not handed to the device yet.
     public func flush() { worker.rings.command(.flush) }
@@ -215,19 +233,20 @@ public final class PlaybackEngine: Sendable {
         switch event {
         case .prepared(let took):
             logger.debug("speaker prepared", metadata: ["device": "\(device)", "took_ms": "\(took.milliseconds)"])
-        case .began(let burst, let first, let delay, let receivedAt):
+        case .began(let voice, let burst, let first, let delay, let receivedAt):
             logger.info(
                 "playback began",
                 metadata: [
-                    "t": "\(first.nanoseconds)", "burst": "\(burst)", "device_delay_ms": "\(delay.milliseconds)",
+                    "t": "\(first.nanoseconds)", "voice": "\(voice)", "burst": "\(burst)",
+                    "device_delay_ms": "\(delay.milliseconds)",
                     "after_packet_ms": "\((first - receivedAt).milliseconds)",
                     "jitter_wait_ms": "\((first - receivedAt - delay).milliseconds)",
                 ])
-        case .ended(let burst, let reason, let counts, let last):
+        case .ended(let voice, let burst, let reason, let counts, let last):
             logger.info(
                 "playback ended",
                 metadata: [
-                    "t": "\(last.nanoseconds)", "burst": "\(burst)", "reason": "\(reason)",
+                    "t": "\(last.nanoseconds)", "voice": "\(voice)", "burst": "\(burst)", "reason": "\(reason)",
                     "played": "\(counts.played)", "lost": "\(counts.lost)", "late": "\(counts.late)",
                     "repaired": "\(counts.repaired)", "awaited_gaps": "\(counts.awaitedGaps)",
                     "accelerated_ms": "\(counts.acceleratedSamples * 1000 / audioClockRate)",

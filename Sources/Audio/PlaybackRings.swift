@@ -4,9 +4,10 @@ import Synchronization
 
 /// What the owner puts into the playback ring. A packet's payload is the slot's.
 enum PlaybackCommand: BitwiseCopyable {
-    case packet(sequence: UInt16, timestamp: UInt32, marker: Bool, receivedAt: Int64, isRepaired: Bool)
-    case end(lastSequence: UInt16)
+    case packet(voice: UInt8, sequence: UInt16, timestamp: UInt32, marker: Bool, receivedAt: Int64, isRepaired: Bool)
+    case end(voice: UInt8, lastSequence: UInt16)
     case flush
+    case flushVoice(UInt8)
     case play(Tone)
     case prepare
 }
@@ -16,6 +17,7 @@ struct PlaybackSlot: BitwiseCopyable {
     enum Kind: UInt8, BitwiseCopyable { case prepared, began, ended, toneBegan, toneEnded, lost, resumed, failed }
 
     var kind: Kind
+    var voice: UInt8 = 0
     var tone = Tone.micOn
     var end = PlaybackEnd.complete.rawValue
     var fault = AudioFault(.open, 0)
@@ -32,10 +34,12 @@ struct PlaybackSlot: BitwiseCopyable {
         case .prepared: .prepared(took: .nanoseconds(span))
         case .began:
             .began(
-                burst: burst, firstSampleAt: time, delay: .nanoseconds(span),
+                voice: Int(voice), burst: burst, firstSampleAt: time, delay: .nanoseconds(span),
                 receivedAt: Instant(nanoseconds: receivedAt))
         case .ended:
-            .ended(burst: burst, PlaybackEnd(rawValue: end) ?? .deviceFailed, counts, lastSampleAt: time)
+            .ended(
+                voice: Int(voice), burst: burst, PlaybackEnd(rawValue: end) ?? .deviceFailed, counts, lastSampleAt: time
+            )
         case .toneBegan: .toneBegan(tone, firstSampleAt: time)
         case .toneEnded: .toneEnded(tone, lastSampleAt: time)
         case .lost, .resumed: nil
@@ -47,8 +51,8 @@ struct PlaybackSlot: BitwiseCopyable {
 /// Two rings, two descriptors and the counts. Nothing in it blocks, allocates or locks.
 final class PlaybackRings: Sendable {
     /// Packets and commands that wait for the thread: it takes them with every block, and later only while it opens a
-    /// device. As many packets as a repaired gap of 2 s and held speech of 1 s bring at once.
-    static let commandsMax = 320
+    /// device. As many packets as a repaired gap of 2 s and held speech of 1 s bring at once, twice: rarely more than two talk.
+    static let commandsMax = 640
     /// Slots that packets leave free for commands.
     private static let commandsReserve = 8
     private static let eventsMax = 64
@@ -82,9 +86,9 @@ final class PlaybackRings: Sendable {
 
     // MARK: The owner's side
 
-    func enqueue(_ packet: ReceivedPacket) -> Bool {
+    func enqueue(_ packet: ReceivedPacket, voice: UInt8) -> Bool {
         let command = PlaybackCommand.packet(
-            sequence: packet.sequence, timestamp: packet.timestamp, marker: packet.marker,
+            voice: voice, sequence: packet.sequence, timestamp: packet.timestamp, marker: packet.marker,
             receivedAt: packet.receivedAt.nanoseconds, isRepaired: packet.isRepaired)
         let taken = packet.payload.withUnsafeBytes { commands.push(command, $0, reserve: Self.commandsReserve) }
         if !taken { refused.add(1, ordering: .relaxed) }

@@ -4,54 +4,61 @@ import MonotonicTime
 /// The sound of a speaker, without the speaker. Confined to the playback thread; allocates nothing after `init`.
 final class PlaybackSound {
     private let rings: PlaybackRings
-    private let speech: SpeechRenderer
+    private let voices: [PlaybackVoice]
+    private let mixer = VoiceMixer(capacity: playbackBlock)
     private var tones: TonePlayer
-    /// The speaker's clock against this machine's.
+    /// The speaker's clock against this machine's; it drives all voices.
     private var speakerClock = ClockSlope()
     private var samplesRendered: Int64 = 0
-    /// What is counted here; speech counts for itself.
+    /// What is counted here; voices count for themselves.
     private var counts = PlaybackStatistics()
-    private var countsAtBurst = PlaybackStatistics()
 
-    init(_ rings: PlaybackRings, speech: SpeechRenderer, toneVolume: Float) {
+    init(_ rings: PlaybackRings, speech: [SpeechRenderer], toneVolume: Float) {
         self.rings = rings
-        self.speech = speech
+        voices = speech.map(PlaybackVoice.init)
         tones = TonePlayer(volume: toneVolume)
     }
 
     /// Whether nothing is left to be heard.
-    var isIdle: Bool { speech.isIdle && tones.isIdle }
+    var isIdle: Bool {
+        for voice in voices where !voice.isIdle { return false }
+        return tones.isIdle
+    }
 
     // MARK: In
 
     /// Takes a packet.
     func insert(
-        sequence: UInt16, timestamp: UInt32, marker: Bool, payload: UnsafeRawBufferPointer, receivedAt: Instant,
-        isRepaired: Bool
+        voice: Int, sequence: UInt16, timestamp: UInt32, marker: Bool, payload: UnsafeRawBufferPointer,
+        receivedAt: Instant, isRepaired: Bool
     ) {
-        let isOpus = speech.insert(
+        let isOpus = voices[voice].insert(
             sequence: sequence, timestamp: timestamp, marker: marker, payload: payload, receivedAt: receivedAt,
             isRepaired: isRepaired)
-        guard !isOpus else { return }
-        counts.malformed += 1
-        publish()
+        if !isOpus { publish() }
     }
 
-    /// The burst ends with this packet.
-    func end(lastSequence: UInt16) { speech.end(lastSequence: lastSequence) }
+    /// The burst on a voice ends with this packet.
+    func end(voice: Int, lastSequence: UInt16) { voices[voice].speech.end(lastSequence: lastSequence) }
 
     /// Begins a tone.
     func play(_ tone: Tone) {
         if !tones.play(tone) { counts.dropped += 1 }
     }
 
-    /// Drops all that was to be heard; with a `reason` a burst among it is told to be over.
+    /// Drops all that was to be heard; with a `reason` bursts among it are told to be over.
     func discard(_ reason: PlaybackEnd? = nil) {
-        let burst = speech.jitter.burst
         counts.dropped += tones.drop()
-        let wasBurst = speech.flush(at: .now)
+        for voice in voices.indices { discard(voice: voice, reason) }
+    }
+
+    /// Drops all that was to be heard on a voice.
+    func discard(voice: Int, _ reason: PlaybackEnd?) {
+        let burst = voices[voice].speech.jitter.burst
+        let now = Instant.now
+        let wasBurst = voices[voice].speech.flush(at: now)
         publish()
-        if let reason, wasBurst { tellEnd(reason, burst: burst, at: .now) }
+        if let reason, wasBurst { tellEnd(reason, voice: voice, burst: burst, at: now) }
     }
 
     // MARK: Out
@@ -76,20 +83,13 @@ final class PlaybackSound {
         let heardAt = now + delay
         speakerClock.observe(
             heardAt.nanoseconds - CaptureStateMachine.duration(samplesRendered).nanoseconds, at: now.nanoseconds)
-        speech.speakerPartsPerMillion = -speakerClock.partsPerMillion
-        // Speech is due by the clock of a queue that is full: a thread that is late has to write what was due before.
-        speech.render(into: block, count: playbackBlock, at: now - shortfall) { event in
-            switch event {
-            case .began(let burst, let receivedAt, let offset):
-                var slot = PlaybackSlot(kind: .began)
-                slot.burst = burst
-                slot.time = (heardAt + CaptureStateMachine.duration(Int64(offset))).nanoseconds
-                slot.span = delay.nanoseconds
-                slot.receivedAt = receivedAt.nanoseconds
-                rings.put(slot)
-            case .ended(let reason, let burst, let offset):
-                tellEnd(reason, burst: burst, at: heardAt + CaptureStateMachine.duration(Int64(offset)))
-            }
+        let speakerPartsPerMillion = -speakerClock.partsPerMillion
+        mixer.mix(voices.count, into: block, count: playbackBlock) { number, output in
+            guard !voices[number].isIdle else { return false }
+            voices[number].speech.speakerPartsPerMillion = speakerPartsPerMillion
+            // Speech is due by the clock of a queue that is full: a thread that is late has to write what was due before.
+            render(voice: number, into: output, heardAt: heardAt, delay: delay, at: now - shortfall)
+            return true
         }
         tones.mix(into: block, count: playbackBlock) { event in
             switch event {
@@ -101,15 +101,36 @@ final class PlaybackSound {
         samplesRendered += Int64(playbackBlock)
     }
 
-    /// Makes the counts known to the owner.
-    func publish() { rings.publish(total) }
+    private func render(
+        voice: Int, into output: UnsafeMutablePointer<Float>, heardAt: Instant, delay: Duration, at now: Instant
+    ) {
+        voices[voice].speech.render(into: output, count: playbackBlock, at: now) { event in
+            switch event {
+            case .began(let burst, let receivedAt, let offset):
+                var slot = PlaybackSlot(kind: .began)
+                slot.voice = UInt8(voice)
+                slot.burst = burst
+                slot.time = (heardAt + CaptureStateMachine.duration(Int64(offset))).nanoseconds
+                slot.span = delay.nanoseconds
+                slot.receivedAt = receivedAt.nanoseconds
+                rings.put(slot)
+            case .ended(let reason, let burst, let offset):
+                tellEnd(
+                    reason, voice: voice, burst: burst,
+                    at: heardAt + CaptureStateMachine.duration(Int64(offset)))
+            }
+        }
+    }
 
-    private var total: PlaybackStatistics {
-        var sum = speech.statistics
-        sum.malformed += counts.malformed
-        sum.dropped += counts.dropped
-        sum.underruns = counts.underruns
-        return sum
+    /// Makes the counts known to the owner.
+    func publish() {
+        // What is no count is that of the first who is heard.
+        var first = 0
+        for number in voices.indices.reversed() where !voices[number].isIdle { first = number }
+        var sum = voices[first].statistics
+        for number in voices.indices where number != first { sum.add(voices[number].statistics) }
+        sum.add(counts)
+        rings.publish(sum)
     }
 
     private func tell(_ kind: PlaybackSlot.Kind, _ tone: Tone, at time: Instant) {
@@ -119,14 +140,13 @@ final class PlaybackSound {
         rings.put(slot)
     }
 
-    private func tellEnd(_ reason: PlaybackEnd, burst: UInt32, at time: Instant) {
+    private func tellEnd(_ reason: PlaybackEnd, voice: Int, burst: UInt32, at time: Instant) {
         var slot = PlaybackSlot(kind: .ended)
+        slot.voice = UInt8(voice)
         slot.burst = burst
         slot.end = reason.rawValue
         slot.time = time.nanoseconds
-        let counted = total
-        slot.counts = counted.since(countsAtBurst)
-        countsAtBurst = counted
+        slot.counts = voices[voice].countsOfBurst(counts)
         rings.put(slot)
     }
 }

@@ -25,7 +25,7 @@ final class PlaybackWorker: @unchecked Sendable {
     private var lastWriteAt = Instant.zero
     private var retryAt = Instant.zero
 
-    init(sink: any PlaybackSink, speech: SpeechRenderer, configuration: PlaybackConfiguration) throws(AudioFault) {
+    init(sink: any PlaybackSink, speech: [SpeechRenderer], configuration: PlaybackConfiguration) throws(AudioFault) {
         self.sink = sink
         rings = try PlaybackRings()
         sound = PlaybackSound(rings, speech: speech, toneVolume: configuration.toneVolume)
@@ -61,12 +61,13 @@ final class PlaybackWorker: @unchecked Sendable {
     private func takeCommands() {
         rings.takeCommands { command, payload in
             switch command {
-            case .packet(let sequence, let timestamp, let marker, let receivedAt, let isRepaired):
+            case .packet(let voice, let sequence, let timestamp, let marker, let receivedAt, let isRepaired):
                 sound.insert(
-                    sequence: sequence, timestamp: timestamp, marker: marker, payload: payload,
+                    voice: Int(voice), sequence: sequence, timestamp: timestamp, marker: marker, payload: payload,
                     receivedAt: Instant(nanoseconds: receivedAt), isRepaired: isRepaired)
-            case .end(let lastSequence): sound.end(lastSequence: lastSequence)
+            case .end(let voice, let lastSequence): sound.end(voice: Int(voice), lastSequence: lastSequence)
             case .flush: sound.discard(.flushed)
+            case .flushVoice(let voice): sound.discard(voice: Int(voice), .flushed)
             case .play(let tone): sound.play(tone)
             case .prepare: prepare()
             }

@@ -62,6 +62,24 @@ final class PublishedStatistics: Sendable {
 }
 
 extension PlaybackStatistics {
+    /// Adds what was counted elsewhere. Target and drift are no counts.
+    mutating func add(_ other: PlaybackStatistics) {
+        received += other.received
+        played += other.played
+        lost += other.lost
+        recovered += other.recovered
+        late += other.late
+        duplicate += other.duplicate
+        malformed += other.malformed
+        dropped += other.dropped
+        concealedSamples += other.concealedSamples
+        acceleratedSamples += other.acceleratedSamples
+        repaired += other.repaired
+        expandedSamples += other.expandedSamples
+        awaitedGaps += other.awaitedGaps
+        underruns += other.underruns
+    }
+
     /// What has been counted since `start`. Target and drift are no counts.
     func since(_ start: PlaybackStatistics) -> PlaybackStatistics {
         var counts = self

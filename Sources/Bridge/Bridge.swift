@@ -184,6 +184,7 @@ public actor Bridge {
         switch event {
         case .callback(let callback): handle(.callback(callback))
         case .notice(let notice): handle(.notice(notice))
+        case .remoteParticipantsChanged: handler?(.changed)
         }
     }
 
@@ -239,9 +240,10 @@ public actor Bridge {
         case .floorQueued(let position): channel.assumeIsolated { $0.floorQueued(position: position) }
         case .floorGranted: channel.assumeIsolated { $0.floorGranted() }
         case .setExpectedLoss(let percent): channel.assumeIsolated { $0.setExpectedLoss(percent: percent) }
-        case .beginReception(let participant): channel.assumeIsolated { $0.burstBegan(participant) }
-        case .play(let frame): play(frame)
-        case .endReception: channel.assumeIsolated { $0.burstEnded(lastSequence: nil) }
+        case .beginReception(let participant, let burst):
+            channel.assumeIsolated { $0.burstBegan(participant, burst) }
+        case .play(let frame, let burst): play(frame, burst)
+        case .endReception(let burst): channel.assumeIsolated { $0.burstEnded(lastSequence: nil, burst) }
         case .beginBurst(let priority):
             guard let burst = link?.assumeIsolated({ $0.beginBurst(priority: priority) }) else { return }
             queue.insert(.burstBegun(burst), at: 0)
@@ -292,11 +294,11 @@ public actor Bridge {
         }
     }
 
-    private func play(_ frame: ReceivedFrame) {
+    private func play(_ frame: ReceivedFrame, _ burst: TalkBurst?) {
         let packet = ReceivedPacket(
             sequence: frame.sequence, timestamp: frame.timestamp, marker: frame.marker, payload: frame.payload,
-            receivedAt: frame.receivedAt, isRepaired: frame.isRepaired)
-        channel.assumeIsolated { $0.received(packet) }
+            receivedAt: frame.receivedAt, isRepaired: frame.isRepaired, isLate: frame.isLate)
+        channel.assumeIsolated { $0.received(packet, burst) }
     }
 }
 

@@ -1,5 +1,6 @@
 // What goes into the rules between button, channel manager and relay, and what comes out of them.
 import Accessories
+import ChannelService
 import PushToTalkCore
 import RelayClient
 
@@ -57,12 +58,12 @@ extension BridgeStateMachine {
         case floorGranted
         /// Prepare what is encoded for so much loss.
         case setExpectedLoss(percent: Int)
-        /// A burst of this participant begins.
-        case beginReception(PTParticipant)
+        /// A burst of this participant begins; beside others when it has a number.
+        case beginReception(PTParticipant, TalkBurst? = nil)
         /// A frame of it.
-        case play(ReceivedFrame)
+        case play(ReceivedFrame, of: TalkBurst? = nil)
         /// Everything of it has come.
-        case endReception
+        case endReception(TalkBurst? = nil)
         /// Begin a burst on the link; answered by `burstBegun`.
         case beginBurst(priority: UInt8)
         /// End the burst: everything has been handed over.

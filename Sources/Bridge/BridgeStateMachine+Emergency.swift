@@ -37,9 +37,8 @@ extension BridgeStateMachine {
 
     /// The floor may be free now.
     mutating func insist(at now: Instant) {
-        guard let insistence, !insistence.isTrying, key.isHeld, !isParticipantActive, speaker == nil,
-            serviceStatus == .ready
-        else { return }
+        let isOpen = (speakers.isEmpty && !isParticipantActive) || outlook?.isOpenToEmergencies == true
+        guard let insistence, !insistence.isTrying, key.isHeld, isOpen, serviceStatus == .ready else { return }
         self.insistence?.isTrying = true
         actions.append(.beginTransmitting(TalkKey.Holder.accessories.source, floor: floorOutlook))
     }
@@ -60,7 +59,7 @@ extension RelayLinkEvent {
     /// Whether what was refused a moment ago may be granted after it.
     var mayFreeTheFloor: Bool {
         switch self {
-        case .floorIdle, .burstEnded, .state(.ready): true
+        case .floorIdle, .floorReleased, .burstEnded, .state(.ready): true
         default: false
         }
     }

@@ -1,4 +1,5 @@
 // What the relay's link tells, and what the channel manager hears of it.
+import ChannelService
 import MonotonicTime
 import PushToTalkCore
 import RelayClient
@@ -13,14 +14,20 @@ extension BridgeStateMachine {
             isFloorTaken = true
             hear(member)
         case .burstBegan(let member): hear(member)
+        case .floorReleased(let member): silence { $0.member == member && !$0.isHearing }
         case .floorIdle:
             isFloorTaken = false
-            if !isHearing { silence() }
+            silence { !$0.isHearing }
         case .frame(let frame):
-            isHearing = true
-            actions.append(.play(frame))
-        case .burstEnded: silence()
-        case .floorQueueOffered(let isOffered): hasFloorQueue = isOffered
+            let said =
+                frame.talker.map { talker in speakers.firstIndex { $0.member == talker } } ?? speakers.indices.first
+            guard let index = said else { break }
+            speakers[index].isHearing = true
+            actions.append(.play(frame, of: speakers[index].burst))
+        case .burstEnded(let member, _, _): silence { $0.member == member }
+        case .talkersAllowed(let number): talkersAllowed = max(1, number)
+        case .floorQueueOffered(let isOffered): (hasFloorQueue, outlook) = (isOffered, nil)
+        case .floorOutlook(let new): outlook = new
         case .floorQueued(let queued, let position) where queued == burst:
             insistence = nil
             actions.append(.floorQueued(position: position))
@@ -54,7 +61,7 @@ extension BridgeStateMachine {
         defer {
             if status != .ready {
                 isFloorTaken = false
-                silence()
+                silence { _ in true }
             }
         }
         // A burst may outlive the connection that it began on: the link tells its end, or goes on with it.
@@ -89,9 +96,12 @@ extension BridgeStateMachine {
         case .revoked(let reason):
             actions.append(.transmissionRevoked(PTChannelError(.transmissionNotAllowed, explanation: reason.words)))
         case .denied(.taken):
-            let talker = speaker.map { "\($0.name) is" } ?? "somebody else is"
+            let talker = speakers.first.map { "\($0.member.name) is" } ?? "somebody else is"
             actions.append(
                 .transmissionRefused(PTChannelError(.transmissionInProgress, explanation: "\(talker) speaking")))
+        case .denied(.listenOnly): refuse("this device may only listen on the channel")
+        case .denied(.queueFull): refuse("too many wait for the floor already")
+        case .denied(.tooSoon(let time)): refuse("the last transmission was too long; wait \(time) and press again")
         case .denied(.refused(let words)): refuse(words)
         case .notAnswered: refuse("the relay did not answer in time")
         case .linkUnavailable: refuse(serviceDetail.isEmpty ? "the connection to the relay was lost" : serviceDetail)
@@ -104,17 +114,24 @@ extension BridgeStateMachine {
     }
 
     private mutating func hear(_ member: RelayMember) {
-        guard speaker != member else { return }
-        silence()
-        speaker = member
-        actions.append(.beginReception(PTParticipant(name: member.name, image: nil)))
+        guard !speakers.contains(where: { $0.member == member }) else { return }
+        // Where one talks at a time, whoever talked has ended, whether that was told or not.
+        while speakers.count >= talkersAllowed { silence(speakers.startIndex) }
+        var burst: TalkBurst?
+        if talkersAllowed > 1 {
+            talkBursts &+= 1
+            burst = TalkBurst(number: talkBursts)
+        }
+        speakers.append(Speaker(member: member, burst: burst))
+        actions.append(.beginReception(PTParticipant(name: member.name, image: nil), burst))
     }
 
-    private mutating func silence() {
-        guard speaker != nil else { return }
-        speaker = nil
-        isHearing = false
-        actions.append(.endReception)
+    private mutating func silence(where isOver: (Speaker) -> Bool) {
+        while let index = speakers.firstIndex(where: isOver) { silence(index) }
+    }
+
+    private mutating func silence(_ index: Int) {
+        actions.append(.endReception(speakers.remove(at: index).burst))
     }
 }
 
@@ -124,6 +141,8 @@ extension FloorRevocation {
         switch self {
         case .talkTimeLimit: "the relay's talk-time limit was reached"
         case .noMedia: "the relay received no sound"
+        case .preempted(let words): words.isEmpty ? "somebody more important speaks" : words
+        case .notPermitted: "this device may only listen on the channel"
         case .other(let words): words
         }
     }

@@ -1,5 +1,6 @@
 // Between button, channel manager and relay: what each hears of the others. Pure.
 import Accessories
+import ChannelService
 import FoundationEssentials
 import MonotonicTime
 import PushToTalkCore
@@ -11,6 +12,15 @@ import RelayClient
 /// the link tells becomes service status, refusals and the active remote participant. Events go in, actions come out,
 /// to be carried out in order before the next event. When `nextDeadline` has come, it wants `Event.deadlineReached`.
 public struct BridgeStateMachine: Sendable {
+    /// Somebody else who talks.
+    struct Speaker: Sendable {
+        let member: RelayMember
+        /// Tells the burst from others at the same time; nil where one talks at a time.
+        let burst: TalkBurst?
+        /// A frame has come, so the burst ends when the link says so, not when the floor is idle.
+        var isHearing = false
+    }
+
     private let hasLink: Bool
     var key = TalkKey()
     /// An emergency control is, or was, among those who hold the key.
@@ -23,15 +33,19 @@ public struct BridgeStateMachine: Sendable {
     var isFloorTaken = false
     /// A request for a taken floor waits and is not refused.
     var hasFloorQueue = false
+    /// What the relay would say to a request now; `nil` when it does not tell.
+    var outlook: FloorView.Outlook?
     /// The channel manager waits for the floor, for which the burst has been begun.
     var isWaiting = false
     /// What waits has got the floor: it begins in a moment.
     var hasFloor = false
     var burst: BurstID?
-    /// Who has the floor or is being heard.
-    var speaker: RelayMember?
-    /// A frame of the speaker has come, so the burst ends when the link says so, not when the floor is idle.
-    var isHearing = false
+    /// Who has the floor or is being heard, the longest first; no more than are allowed to talk.
+    var speakers: [Speaker] = []
+    /// How many may talk at once.
+    var talkersAllowed = 1
+    /// Counts the bursts of those who talk beside others.
+    var talkBursts: UInt32 = 0
     /// What the link has become during a burst that it has not ended.
     var heldStatus: PTServiceStatus?
     var linkStatus: PTServiceStatus
@@ -70,6 +84,8 @@ public struct BridgeStateMachine: Sendable {
         guard hasLink else { return .unknown }
         if isLinkComing, programStatus == .ready { return .reconnecting }
         guard isFloorTaken else { return .idle }
+        // It is shared, or will be taken from who has it.
+        if let outlook, isUrgent ? outlook.isOpenToEmergencies : outlook.isOpen { return .idle }
         return hasFloorQueue ? .queueable : .unknown
     }
 

@@ -30,12 +30,12 @@ protocol AudioSession: AnyObject {
     func stopCapture(_ stop: ChannelManagerStateMachine.CaptureStop)
     /// Sounds a tone over whatever is playing.
     func play(_ tone: ChannelTone)
-    /// Plays a received packet. False: it was dropped.
-    func play(_ packet: ReceivedPacket) -> Bool
-    /// The burst being played ends with this packet; `played` follows once it was heard.
-    func endReception(lastSequence: UInt16)
-    /// Drops received speech that was not heard yet.
-    func dropReception()
+    /// Plays a received packet on a voice, below `PlaybackEngine.voicesMax`. False: it was dropped.
+    func play(_ packet: ReceivedPacket, voice: Int) -> Bool
+    /// The burst being played on a voice ends with this packet; `played` follows once it was heard.
+    func endReception(lastSequence: UInt16, voice: Int)
+    /// Drops received speech of a voice that was not heard yet; where no other voice plays, tones too.
+    func dropReception(voice: Int)
     /// Ends it all, threads included. Nothing is told afterwards.
     func close()
 }
@@ -61,8 +61,8 @@ enum AudioSessionEvent {
     /// The tones have been heard, or not: they were dropped, or there is no speaker. It is closed. Told for a program's
     /// media only.
     case tonesFinished(heard: Bool)
-    /// A received burst has been heard to its end, as far as it came.
-    case played
+    /// A received burst has been heard to its end on a voice, as far as it came.
+    case played(voice: Int)
     /// The speaker failed; it is tried again with the next sound.
     case playbackFailed(reason: String)
 }

@@ -9,30 +9,38 @@ import PushToTalkCore
 extension ChannelService {
     /// A participant's burst begins: they are shown as speaking until it has been heard to its end. While another one is
     /// heard, it waits for its turn. Nothing of it is played on a channel whose media are a program's.
-    public func burstBegan(_ participant: PTParticipant) { receive(.began(participant)) }
+    ///
+    /// - Parameter burst: Where several may talk at once, which burst it is: it is heard at once, beside the others.
+    public func burstBegan(_ participant: PTParticipant, _ burst: TalkBurst? = nil) {
+        receive(.began(participant, burst))
+    }
 
     /// A packet of the burst. Outside of a burst it is dropped and counted.
-    public func received(_ packet: ReceivedPacket) { receive(.packet(packet)) }
+    public func received(_ packet: ReceivedPacket, _ burst: TalkBurst? = nil) { receive(.packet(packet, burst)) }
 
     /// The burst ends with the packet of this sequence number; nil: with the last one that came.
-    public func burstEnded(lastSequence: UInt16?) { receive(.ended(lastSequence: lastSequence)) }
+    public func burstEnded(lastSequence: UInt16?, _ burst: TalkBurst? = nil) {
+        receive(.ended(lastSequence: lastSequence, burst))
+    }
 
-    func receive(_ event: ReceptionStateMachine.Event) {
+    func receive(_ event: ListeningStateMachine.Event) {
         guard !isClosed else { return }
         if machine.channel?.media == .application, event.isOfLink {
             if case .packet = event { statistics.packetsDropped += 1 }
             return
         }
         keep(event)
-        if event == .cleared { replays.cutOff(reception.unheard(at: .now)) }
-        for action in reception.handle(event, at: .now) {
+        if event == .cleared { for speech in listening.unheard(at: .now) { replays.cutOff(speech) } }
+        let before = event.isPacket ? nil : listening.participants
+        for action in listening.handle(event, at: .now) {
             switch action {
             case .setParticipant(let participant): setParticipant(participant)
-            case .play(let packet): play(packet)
-            case .endPlayback(let lastSequence): audio.endReception(lastSequence: lastSequence)
-            case .dropPlayback: audio.dropReception()
+            case .play(let packet, let voice): play(packet, voice)
+            case .endPlayback(let last, let voice): audio.endReception(lastSequence: last, voice: voice)
+            case .dropPlayback(let voice): audio.dropReception(voice: voice)
             }
         }
+        if let before, before != listening.participants { tell(.remoteParticipantsChanged(listening.participants)) }
         schedule()
     }
 
@@ -43,8 +51,30 @@ extension ChannelService {
     ///
     /// - Throws: Why not; the person hears the deny tone.
     public func replayLast(channelUUID: UUID) throws(PTChannelError) {
+        try replayOrRefuse(channelUUID) { service in
+            service.replays.next(again: service.listening.isReplaying, at: .now)
+        }
+    }
+
+    /// Plays a message that was kept elsewhere, under the same rules.
+    ///
+    /// - Parameters:
+    ///   - participant: Who said it.
+    ///   - packets: All of it, in the order of the sequence numbers.
+    /// - Throws: Why not; the person hears the deny tone.
+    public func replay(
+        _ participant: PTParticipant, _ packets: [ReceivedPacket], channelUUID: UUID
+    ) throws(PTChannelError) {
+        try replayOrRefuse(channelUUID) { service in
+            packets.isEmpty ? nil : service.replays.replay(participant, packets, at: .now)
+        }
+    }
+
+    private func replayOrRefuse(
+        _ channelUUID: UUID, _ message: (isolated ChannelService) -> ReceivedBurst?
+    ) throws(PTChannelError) {
         let refusal = isClosed ? PTChannelError(.channelNotFound) : machine.refusalToReplay(channelUUID)
-        if let error = refusal ?? replay() {
+        if let error = refusal ?? beginReplay(message) {
             log("nothing is replayed: \(error)")
             signal(.denied)
             throw error
@@ -53,12 +83,12 @@ extension ChannelService {
         log("a message is replayed", ["kept": "\(replays.count)"])
     }
 
-    private func replay() -> PTChannelError? {
-        guard reception.canReplay else {
+    private func beginReplay(_ message: (isolated ChannelService) -> ReceivedBurst?) -> PTChannelError? {
+        guard listening.canReplay else {
             let name = machine.activeRemoteParticipant.map(\.name) ?? "somebody"
             return PTChannelError(.transmissionInProgress, explanation: "\(name) is speaking; try again afterwards")
         }
-        guard let burst = replays.next(again: reception.isReplaying, at: .now) else {
+        guard let burst = message(self) else {
             return PTChannelError(.transmissionNotFound, explanation: "no message was received on this channel yet")
         }
         receive(.replay(burst))
@@ -79,10 +109,10 @@ extension ChannelService {
         }
     }
 
-    private func play(_ packet: ReceivedPacket) {
+    private func play(_ packet: ReceivedPacket, _ voice: Int) {
         switch machine.audioSession {
         case .active, .activating:
-            if audio.play(packet) {
+            if audio.play(packet, voice: voice) {
                 statistics.packetsPlayed += 1
                 return
             }
@@ -129,9 +159,9 @@ extension ChannelService {
         case .captureFailed(let reason):
             audioProblem = reason
             handle(.captureFailed(reason: reason))
-        case .played:
+        case .played(let voice):
             audioProblem = nil
-            receive(.played)
+            receive(.played(voice: voice))
         case .playbackFailed(let reason):
             // A speaker that stays away fails at every sound; it is told once.
             guard audioProblem != reason else { return }

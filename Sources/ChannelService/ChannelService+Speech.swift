@@ -3,14 +3,17 @@
 import Audio
 import PushToTalkCore
 
-/// Speech as it passes, encoded and in the clear: others' as it comes, whether it is heard or not, and own.
+/// Speech as it passes, encoded and in the clear: others' as it comes, whether it is heard or not, and own. Where several may talk at
+/// once, others' bursts have numbers.
 public enum SpeechEvent: Equatable, Sendable {
     /// Somebody else's burst begins on the channel of this name.
-    case began(PTParticipant, channel: String)
+    case began(PTParticipant, channel: String, TalkBurst? = nil)
     /// A packet of it; one that was asked for again comes late.
-    case packet(ReceivedPacket)
+    case packet(ReceivedPacket, TalkBurst? = nil)
     /// Nothing more of it comes.
-    case ended
+    case ended(TalkBurst? = nil)
+    /// Nothing more comes of anybody: the channel has been left.
+    case left
     /// A frame of own speech on the channel of this name.
     case ownFrame(EncodedFrame, channel: String)
     /// The own transmission's sound is complete; `erased`: none of it was said to anybody.
@@ -22,17 +25,17 @@ extension ChannelService {
     public func setSpeechHandler(_ handler: (@Sendable (SpeechEvent) -> Void)?) { speechHandler = handler }
 
     /// What comes from the relay is kept, whether it is heard or not.
-    func keep(_ event: ReceptionStateMachine.Event) {
+    func keep(_ event: ListeningStateMachine.Event) {
         switch event {
-        case .began(let participant):
-            replays.began(participant)
-            speechHandler?(.began(participant, channel: channelName))
-        case .packet(let packet):
-            replays.append(packet)
-            speechHandler?(.packet(packet))
-        case .ended:
-            replays.ended()
-            speechHandler?(.ended)
+        case .began(let participant, let burst):
+            replays.began(participant, burst)
+            speechHandler?(.began(participant, channel: channelName, burst))
+        case .packet(let packet, let burst):
+            replays.append(packet, burst)
+            speechHandler?(.packet(packet, burst))
+        case .ended(_, let burst):
+            replays.ended(burst)
+            speechHandler?(.ended(burst))
         default: break
         }
     }
@@ -44,7 +47,7 @@ extension ChannelService {
     /// The channel has been left.
     func forgetSpeech() {
         replays.erase()
-        speechHandler?(.ended)
+        speechHandler?(.left)
     }
 
     private var channelName: String { machine.channel?.descriptor.name ?? "" }

@@ -29,7 +29,7 @@ public actor ChannelService {
     let logger: Logger
     let audio: any AudioSession
     var machine: ChannelManagerStateMachine
-    var reception = ReceptionStateMachine()
+    var listening = ListeningStateMachine()
     var replays = ReplayMemory()
     var statistics = ChannelServiceStatistics()
     var audioProblem: String?
@@ -71,11 +71,12 @@ public actor ChannelService {
     /// What the service is doing now.
     public var snapshot: ChannelServiceSnapshot {
         var statistics = statistics
-        statistics.packetsDropped += reception.packetsDropped
+        statistics.packetsDropped += listening.packetsDropped
         statistics.framesCut = audio.framesCut
         return ChannelServiceSnapshot(
             channel: machine.channel, transmission: machine.transmission, waiting: machine.waiting,
-            activeRemoteParticipant: machine.activeRemoteParticipant, audioSession: machine.audioSession,
+            activeRemoteParticipant: machine.activeRemoteParticipant, remoteParticipants: listening.participants,
+            audioSession: machine.audioSession,
             isCapturing: machine.isCapturing, calls: machine.calls, program: machine.pushes.program,
             pushToken: machine.pushes.token, audioProblem: audioProblem,
             inputLevel: levelShown,
@@ -149,7 +150,7 @@ public actor ChannelService {
         if case .beginTransmitting(_, let source, _) = request {
             log("press handled", ["source": "\(source)"])
             // Who wants to speak has heard enough of it.
-            if reception.isReplaying { receive(.replayStopped) }
+            if listening.isReplaying { receive(.replayStopped) }
         }
         handle(.request(request, identifier))
     }
@@ -231,6 +232,7 @@ public actor ChannelService {
             case .didJoinChannel: audio.prepare(for: machine.channel?.media)
             case .didLeaveChannel:
                 forgetSpeech()
+                receive(.left)
                 audio.prepare(for: nil)
             default: break
             }
@@ -239,7 +241,10 @@ public actor ChannelService {
             if case .didEndTransmitting = callback { receive(.transmissionEnded) }
         case .notice(let notice):
             note(notice)
-            if case .transmissionAudioFinished(let erased) = notice { keepOwn(erased: erased) }
+            if case .transmissionAudioFinished(let erased) = notice {
+                keepOwn(erased: erased)
+                receive(.ownSpeechComplete)
+            }
             // Whoever ended it (a channel left, a shutdown): the burst is not listened to any more.
             if notice == .activeRemoteParticipantChanged(nil) { receive(.cleared) }
             // A call is not to end in the middle of what was said before it.
@@ -260,7 +265,7 @@ public actor ChannelService {
         }
     }
 
-    private func tell(_ event: ChannelServiceEvent) {
+    func tell(_ event: ChannelServiceEvent) {
         for observer in observers { observer.handler(event) }
     }
 
@@ -269,7 +274,7 @@ public actor ChannelService {
 
     func schedule() {
         guard !isHandling, !isClosed else { return }
-        let deadline = [machine.nextDeadline, reception.nextDeadline].compactMap { $0 }.min()
+        let deadline = [machine.nextDeadline, listening.nextDeadline].compactMap { $0 }.min()
         // A deadline that has moved away is left to come, and to find nothing due: packets move it all the time.
         if let timer, timer.timer.isPending, let deadline, timer.deadline <= deadline { return }
         timer?.timer.cancel()

@@ -10,6 +10,8 @@ public enum ChannelServiceEvent: Hashable, Sendable {
     case callback(DelegateCallback)
     /// What it is not told.
     case notice(ChannelManagerStateMachine.Notice)
+    /// These are heard now, the longest first: several only where several may talk at once.
+    case remoteParticipantsChanged([PTParticipant])
 }
 
 /// The state of the channel service at one moment, for display.
@@ -20,8 +22,10 @@ public struct ChannelServiceSnapshot: Hashable, Sendable {
     public var transmission: ChannelManagerStateMachine.Transmission?
     /// The begin that waits for the floor, and its place there.
     public var waiting: ChannelManagerStateMachine.Waiting?
-    /// Who is speaking.
+    /// Who is speaking; of several, who has been heard for longest.
     public var activeRemoteParticipant: PTParticipant?
+    /// All who are heard, the longest first: several only where several may talk at once, none where a program plays.
+    public var remoteParticipants: [PTParticipant]
     /// The sound device.
     public var audioSession: ChannelManagerStateMachine.AudioSessionState
     /// Whether this service records, a transmission's tail included; never when the media are a program's.

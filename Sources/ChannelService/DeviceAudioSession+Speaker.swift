@@ -42,11 +42,11 @@ extension DeviceAudioSession {
         handler?(.tonesFinished(heard: heard))
     }
 
-    func play(_ packet: ReceivedPacket) -> Bool {
+    func play(_ packet: ReceivedPacket, voice: Int) -> Bool {
         guard !speakerBlocked else { return false }
         do throws(AudioError) {
-            guard try openSpeaker().enqueue(packet) else { return false }
-            speechPlaying = true
+            guard try openSpeaker().enqueue(packet, voice: voice) else { return false }
+            voicesPlaying.insert(voice)
             return true
         } catch {
             speakerBlocked = true
@@ -55,20 +55,24 @@ extension DeviceAudioSession {
         }
     }
 
-    func endReception(lastSequence: UInt16) {
+    func endReception(lastSequence: UInt16, voice: Int) {
         // A burst that fell silent has been played already, and its end says nothing new.
-        guard speechPlaying, let speaker else {
-            handler?(.played)
+        guard voicesPlaying.contains(voice), let speaker else {
+            handler?(.played(voice: voice))
             return
         }
-        speaker.end(lastSequence: lastSequence)
+        speaker.end(lastSequence: lastSequence, voice: voice)
     }
 
-    func dropReception() {
-        speaker?.flush()
-        tonesPlaying = 0
-        soundsQueued = []
-        speechPlaying = false
+    func dropReception(voice: Int) {
+        voicesPlaying.remove(voice)
+        if voicesPlaying.isEmpty {
+            speaker?.flush()
+            tonesPlaying = 0
+            soundsQueued = []
+        } else {
+            speaker?.flush(voice: voice)
+        }
         finishDeactivating()
     }
 
@@ -90,12 +94,12 @@ extension DeviceAudioSession {
         case .toneBegan(let tone, let firstSampleAt):
             if tone == .micOn { goAhead(from: firstSampleAt) }
             return
-        case .began:
-            speechPlaying = true
+        case .began(let voice, _, _, _, _):
+            voicesPlaying.insert(voice)
             return
-        case .ended:
-            speechPlaying = false
-            handler?(.played)
+        case .ended(let voice, _, _, _, _):
+            voicesPlaying.remove(voice)
+            handler?(.played(voice: voice))
         case .toneEnded(_, let lastSampleAt):
             if isForProgram, tonesPlaying == 1 {
                 // It is in the device still.

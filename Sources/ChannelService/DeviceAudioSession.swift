@@ -38,7 +38,8 @@ final class DeviceAudioSession: AudioSession {
     var tonesPlaying = 0
     /// Sounds that wait for the one that plays: tones of several sounds are heard one after the other.
     var soundsQueued: [Tone] = []
-    var speechPlaying = false
+    /// The voices on which speech plays.
+    var voicesPlaying: Set<Int> = []
     var deactivating = false
     /// The media are a program's, which waits for tones to be heard before it gets the devices.
     var isForProgram = false
@@ -86,14 +87,14 @@ final class DeviceAudioSession: AudioSession {
             speaker?.flush()
             tonesPlaying = 0
             soundsQueued = []
-            speechPlaying = false
+            voicesPlaying = []
             tonesFinished(heard: false)
         }
         finishDeactivating()
     }
 
     func finishDeactivating() {
-        guard deactivating, tonesPlaying == 0, !speechPlaying else { return }
+        guard deactivating, tonesPlaying == 0, voicesPlaying.isEmpty else { return }
         deactivating = false
         if !configuration.keepsDevicesOpen { microphone?.unprepare() }
         handler?(.deactivated)
@@ -122,7 +123,7 @@ final class DeviceAudioSession: AudioSession {
         speaker = nil
         tonesPlaying = 0
         soundsQueued = []
-        speechPlaying = false
+        voicesPlaying = []
     }
 
     func watch(

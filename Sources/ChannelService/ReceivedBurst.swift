@@ -9,12 +9,16 @@ struct ReceivedBurst: Equatable, Sendable {
     /// How far ahead of its playing a burst that waited is handed to the speaker. More than its jitter buffer wants, so it
     /// catches up with the talker a little; less than it holds.
     static let lead = Duration.milliseconds(1500)
+    /// One that this end came late to is handed over by so much faster than it was said: about as fast as speech is shortened.
+    static let catchUpPace = (said: 6, heard: 5)
     /// The same for one that is replayed, which has nothing to catch up with.
     static let replayLead = Duration.milliseconds(200)
     /// The longest packet of Opus (RFC 6716): a later one counts as that long after the one before, whatever it says.
     private static let packetMax = Duration.milliseconds(120)
 
     let participant: PTParticipant
+    /// Tells it from others at the same time.
+    let talkBurst: TalkBurst?
     /// It was heard before.
     let isReplay: Bool
     /// Packets that were handed over and are kept all the same, for they are taken away many at a time.
@@ -33,12 +37,15 @@ struct ReceivedBurst: Equatable, Sendable {
     private var handedOver = 0
     /// When its turn came.
     private var begunAt: Instant?
+    /// Whether its beginning was fetched, so that the listener is behind the talker.
+    private(set) var isLate = false
     /// The place of the next packet in the burst, and the timestamp of the one before.
     private var position = Duration.zero
     private var lastTimestamp: UInt32?
 
-    init(_ participant: PTParticipant, at now: Instant) {
+    init(_ participant: PTParticipant, _ talkBurst: TalkBurst? = nil, at now: Instant) {
         self.participant = participant
+        self.talkBurst = talkBurst
         isReplay = false
         lastHeard = now
     }
@@ -47,6 +54,7 @@ struct ReceivedBurst: Equatable, Sendable {
     init(replaying participant: PTParticipant, _ packets: [ReceivedPacket], at now: Instant) {
         // Nobody is to take it for somebody who speaks now.
         self.participant = PTParticipant(name: "\(participant.name) (again)", image: participant.image)
+        talkBurst = nil
         isReplay = true
         lastHeard = now
         for packet in packets { append(packet, at: now) }
@@ -57,6 +65,7 @@ struct ReceivedBurst: Equatable, Sendable {
     /// A packet came and waits: in its place, when it was asked for again.
     mutating func append(_ packet: ReceivedPacket, at now: Instant) {
         passed(packet, at: now)
+        if packet.isLate { isLate = true }
         waiting.insert(
             packet, at: packet.isRepaired ? waiting[handedOver...].placeBySequence(of: packet) : waiting.count)
     }
@@ -81,10 +90,20 @@ struct ReceivedBurst: Equatable, Sendable {
         lastHeard = now
     }
 
+    /// Its beginning comes though its turn is now: it waits from here on, to be handed over as fast as it can be heard.
+    mutating func beginLate(at now: Instant) {
+        if begunAt == nil { begin(at: now) }
+    }
+
     /// When `takeDue` has something to give; nil: nothing waits.
     var nextDue: Instant? {
         guard let begunAt, waitingCount > 0 else { return nil }
-        return begunAt + nextPosition - ahead
+        return begunAt + time(nextPosition) - ahead
+    }
+
+    /// How long after its turn came the place of a packet is heard.
+    private func time(_ position: Duration) -> Duration {
+        isLate ? position * Self.catchUpPace.heard / Self.catchUpPace.said : position
     }
 
     private var ahead: Duration { isReplay ? Self.replayLead : Self.lead }
@@ -97,9 +116,11 @@ struct ReceivedBurst: Equatable, Sendable {
             position = nextPosition
             // It comes to the speaker only now. As late as it really was, the jitter buffer would hurry after a talker whom it cannot
             // catch up with.
-            if let begunAt { packet.receivedAt = max(packet.receivedAt, begunAt + position - ahead) }
+            if let begunAt { packet.receivedAt = max(packet.receivedAt, begunAt + time(position) - ahead) }
             // A repaired packet may be late even so: the next one's time is not counted from it.
             if !packet.isRepaired || isLater(packet) { lastTimestamp = packet.timestamp }
+            // It comes to the speaker like any other, by which that knows how far behind it is.
+            if packet.isLate { packet.isRepaired = false }
             handedOver += 1
             due.append(packet)
         }

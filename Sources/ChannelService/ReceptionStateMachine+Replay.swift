@@ -17,11 +17,11 @@ extension ReceptionStateMachine {
     /// What the link tells during a replay; nil for other events.
     mutating func interruptReplay(_ event: Event, at now: Instant) -> [Action]? {
         switch event {
-        case .began(let participant):
+        case .began(let participant, let talkBurst):
             // Whoever speaks now is heard, at once.
             isReplaying = false
             state = .idle
-            return [.dropPlayback] + began(participant, at: now)
+            return [.dropPlayback] + began(participant, talkBurst, at: now)
         case .packet:
             packetsDropped += 1
             return []

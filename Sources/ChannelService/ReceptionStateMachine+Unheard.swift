@@ -7,7 +7,18 @@ extension ReceptionStateMachine {
     /// What would not be heard if all were dropped now; nil: nothing is being heard, or only a replay.
     func unheard(at now: Instant) -> UnheardSpeech? {
         guard let playedSince, !isReplaying else { return nil }
-        return UnheardSpeech(heard: now - playedSince, burstsWaiting: queue.count { $0.waitingCount > 0 })
+        let waiting = queue.filter { $0.waitingCount > 0 }
+        return UnheardSpeech(
+            heard: now - playedSince, burstsWaiting: waiting.count, burst: playing, waiting: waiting.map(\.talkBurst))
+    }
+
+    /// The burst that is being heard, where several are at once.
+    private var playing: TalkBurst? {
+        switch state {
+        case .receiving(let burst): burst.talkBurst
+        case .draining(_, _, let talkBurst): talkBurst
+        case .idle, .waiting: nil
+        }
     }
 
     mutating func follow(_ action: Action, at now: Instant) {

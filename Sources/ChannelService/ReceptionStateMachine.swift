@@ -18,7 +18,7 @@ struct ReceptionStateMachine: Sendable {
         /// The burst is handed to the speaker, packet by packet.
         case receiving(ReceivedBurst)
         /// All of it has been handed over.
-        case draining(PTParticipant, until: Instant)
+        case draining(PTParticipant, until: Instant, TalkBurst? = nil)
     }
 
     /// How long nothing may come of a burst before it counts as over (T1 of the relay is 5 s; this is behind it).
@@ -35,7 +35,7 @@ struct ReceptionStateMachine: Sendable {
     /// Bursts that wait, the oldest first.
     private(set) var queue: [ReceivedBurst] = []
     /// What comes belongs to a burst that found no place.
-    private var isDropping = false
+    private(set) var isDropping = false
     /// Packets that were dropped: they came outside of a burst, behind an own transmission, or found no place.
     var packetsDropped = 0
 
@@ -62,7 +62,7 @@ struct ReceptionStateMachine: Sendable {
         case .idle: nil
         case .waiting(let burst): burst.hasEnded ? nil : burst.lastHeard + Self.silenceLimit
         case .receiving(let burst): burst.nextDue ?? burst.lastHeard + Self.silenceLimit
-        case .draining(_, let until): until
+        case .draining(_, let until, _): until
         }
     }
 
@@ -77,7 +77,7 @@ struct ReceptionStateMachine: Sendable {
         return switch event {
         case .replay(let burst): replay(burst, at: now)
         case .replayStopped: stopReplay()
-        case .began(let participant): began(participant, at: now)
+        case .began(let participant, let talkBurst): began(participant, talkBurst, at: now)
         case .packet(let packet): received(packet, at: now)
         case .ended(let lastSequence): ended(lastSequence, at: now)
         case .played: if case .draining = state { finish(at: now) } else { [] }
@@ -90,9 +90,9 @@ struct ReceptionStateMachine: Sendable {
 
     // MARK: What comes
 
-    mutating func began(_ participant: PTParticipant, at now: Instant) -> [Action] {
+    mutating func began(_ participant: PTParticipant, _ talkBurst: TalkBurst?, at now: Instant) -> [Action] {
         isDropping = false
-        let burst = ReceivedBurst(participant, at: now)
+        let burst = ReceivedBurst(participant, talkBurst, at: now)
         switch state {
         case .waiting(var earlier) where earlier.waitingCount > 0:
             earlier.end(nil)
@@ -106,7 +106,7 @@ struct ReceptionStateMachine: Sendable {
             // The end of the one before was not told: it has ended now.
             let actions = ended(nil, at: now)
             // Nothing had come of it, so this one's turn is now.
-            if case .idle = state { return actions + began(participant, at: now) }
+            if case .idle = state { return actions + began(participant, talkBurst, at: now) }
             enqueue(burst)
             return actions
         }
@@ -133,7 +133,8 @@ struct ReceptionStateMachine: Sendable {
         switch state {
         case .receiving(var burst):
             let actions: [Action]
-            if burst.waitingCount == 0 {
+            if packet.isLate { burst.beginLate(at: now) }
+            if burst.waitingCount == 0, !packet.isLate {
                 burst.passed(packet, at: now)
                 actions = [.play(packet)]
             } else if packetsQueued < Self.packetsQueuedMax {
@@ -144,7 +145,7 @@ struct ReceptionStateMachine: Sendable {
                 actions = []
             }
             state = .receiving(burst)
-            return actions
+            return packet.isLate ? actions + catchUp(at: now) : actions
         case .draining: return [.play(packet)]
         case .waiting(var burst):
             if packetsQueued < Self.packetsQueuedMax {
@@ -188,7 +189,7 @@ struct ReceptionStateMachine: Sendable {
         guard case .receiving(let burst) = state, burst.hasEnded, burst.waitingCount == 0 else { return [] }
         // Of nothing there is nothing to wait for.
         guard let last = burst.lastSequence else { return finish(at: now) }
-        state = .draining(burst.participant, until: now + Self.drainLimit)
+        state = .draining(burst.participant, until: now + Self.drainLimit, burst.talkBurst)
         return [.endPlayback(lastSequence: last)]
     }
 

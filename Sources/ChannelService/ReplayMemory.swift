@@ -23,20 +23,25 @@ struct ReplayMemory: Equatable, Sendable {
     /// A kept message.
     struct Message: Equatable, Sendable {
         let participant: PTParticipant
+        /// Tells it from others at the same time.
+        fileprivate let burst: TalkBurst?
+        fileprivate var isGoingOn = true
+        /// What comes of it is not kept any more: it alone is longer than the bounds.
+        fileprivate var isFull = false
         fileprivate(set) var packets: [ReceivedPacket] = []
         fileprivate(set) var duration = Duration.zero
         fileprivate(set) var byteCount = 0
         /// How much of it was heard when a press cut it off; nil: it was not, or what was cut off has been heard since.
         fileprivate(set) var heard: Duration?
 
-        fileprivate init(_ participant: PTParticipant) { self.participant = participant }
+        fileprivate init(_ participant: PTParticipant, _ burst: TalkBurst?) {
+            self.participant = participant
+            self.burst = burst
+        }
     }
 
-    /// The oldest first; the last one may be going on.
+    /// The oldest first; the last one may be going on, and where several talk at once others too.
     private var messages: [Message] = []
-    private var isGoingOn = false
-    /// What comes of this message is not kept any more: it alone is longer than the bounds.
-    private var isFull = false
     /// How many messages back the last replay was; nil: nothing was replayed since the last message.
     private var position: Int?
     /// Counts replays, so that no two of them have the same numbers.
@@ -49,43 +54,47 @@ struct ReplayMemory: Equatable, Sendable {
     /// How many bytes they are.
     var byteCount: Int { messages.reduce(0) { $0 + $1.byteCount } }
 
-    /// A message begins.
-    mutating func began(_ participant: PTParticipant) {
-        ended()
-        messages.append(Message(participant))
+    /// A message begins, beside others when it has a number.
+    mutating func began(_ participant: PTParticipant, _ burst: TalkBurst? = nil) {
+        ended(burst)
+        messages.append(Message(participant, burst))
         if messages.count > Self.messagesMax { messages.removeFirst() }
-        isGoingOn = true
         position = nil
     }
 
     /// A packet of it came: it gets its place by its number, for one that was asked for again comes late. One that is there already is
     /// nothing.
-    mutating func append(_ packet: ReceivedPacket) {
-        guard isGoingOn, !isFull, let last = messages.last else { return }
-        let place = last.packets.placeBySequence(of: packet)
-        let before = place > 0 ? last.packets[place - 1] : nil
+    mutating func append(_ packet: ReceivedPacket, _ burst: TalkBurst? = nil) {
+        guard var index = going(burst), !messages[index].isFull else { return }
+        let packets = messages[index].packets
+        let place = packets.placeBySequence(of: packet)
+        let before = place > 0 ? packets[place - 1] : nil
         guard before?.sequence != packet.sequence else { return }
-        let after = place < last.packets.count ? last.packets[place] : nil
+        let after = place < packets.count ? packets[place] : nil
         let step = Self.added(by: packet, between: before, and: after)
         while exceeds(adding: step, packet.payload.count) {
-            guard messages.count > 1 else {
+            guard index > 0 else {
                 // Its beginning is worth more than its end: who calls, and whom.
-                isFull = true
+                messages[index].isFull = true
                 return
             }
             messages.removeFirst()
+            index -= 1
         }
-        let index = messages.count - 1
         messages[index].packets.insert(packet, at: place)
         messages[index].duration = messages[index].duration + step
         messages[index].byteCount += packet.payload.count
     }
 
     /// Nothing more of it comes.
-    mutating func ended() {
-        if isGoingOn, messages.last?.packets.isEmpty == true { messages.removeLast() }
-        isGoingOn = false
-        isFull = false
+    mutating func ended(_ burst: TalkBurst? = nil) {
+        guard let index = going(burst) else { return }
+        messages[index].isGoingOn = false
+        if messages[index].packets.isEmpty { messages.remove(at: index) }
+    }
+
+    private func going(_ burst: TalkBurst?) -> Int? {
+        messages.lastIndex { $0.isGoingOn && $0.burst == burst }
     }
 
     /// A press has ended the listening: what was not heard is what is asked for first.
@@ -93,6 +102,7 @@ struct ReplayMemory: Equatable, Sendable {
     /// - Parameter unheard: What the speaker was at; nil: everything was heard.
     mutating func cutOff(_ unheard: UnheardSpeech?) {
         guard let unheard else { return }
+        if unheard.burst != nil { return cutOff(beside: unheard) }
         for (age, index) in messages.indices.reversed().enumerated() {
             if age < unheard.burstsWaiting {
                 messages[index].heard = .zero
@@ -106,6 +116,16 @@ struct ReplayMemory: Equatable, Sendable {
         }
     }
 
+    /// Where several talk at once, what was not heard is known by its number.
+    private mutating func cutOff(beside unheard: UnheardSpeech) {
+        for index in messages.indices {
+            guard let burst = messages[index].burst else { continue }
+            if unheard.waiting.contains(burst) { messages[index].heard = .zero }
+            guard burst == unheard.burst, unheard.heard + Self.missedMin <= messages[index].duration else { continue }
+            messages[index].heard = unheard.heard
+        }
+    }
+
     /// Forgets everything.
     mutating func erase() { self = ReplayMemory(replays: replays) }
 
@@ -114,7 +134,7 @@ struct ReplayMemory: Equatable, Sendable {
     ///
     /// - Parameter again: A replay goes on.
     mutating func next(again: Bool, at now: Instant) -> ReceivedBurst? {
-        ended()
+        endAll()
         guard !messages.isEmpty else { return nil }
         if let index = messages.firstIndex(where: { $0.heard != nil }) {
             let message = messages[index]
@@ -128,14 +148,23 @@ struct ReplayMemory: Equatable, Sendable {
         return replay(message, from: .zero, at: now)
     }
 
+    /// A message that was kept elsewhere, to be heard again.
+    mutating func replay(_ participant: PTParticipant, _ packets: [ReceivedPacket], at now: Instant) -> ReceivedBurst {
+        replays &+= 1
+        return ReceivedBurst(replaying: participant, renumbered(packets, at: now), at: now)
+    }
+
+    private mutating func endAll() {
+        for index in messages.indices { messages[index].isGoingOn = false }
+        messages.removeAll { $0.packets.isEmpty }
+    }
+
     init() {}
 
     private init(replays: UInt32) { self.replays = replays }
 
     private mutating func replay(_ message: Message, from start: Duration, at now: Instant) -> ReceivedBurst {
-        replays &+= 1
-        return ReceivedBurst(
-            replaying: message.participant, renumbered(message.packets(from: start), at: now), at: now)
+        replay(message.participant, message.packets(from: start), at: now)
     }
 
     /// How much longer a message is with this packet between two others.
@@ -190,4 +219,7 @@ struct UnheardSpeech: Equatable, Sendable {
     var heard: Duration
     /// How many bursts waited for their turn.
     var burstsWaiting: Int
+    /// The burst, and those that waited for it, where several are heard at once.
+    var burst: TalkBurst?
+    var waiting: [TalkBurst?] = []
 }

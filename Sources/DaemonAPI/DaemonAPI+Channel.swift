@@ -32,6 +32,21 @@ extension DaemonAPI {
                 }
                 return []
             },
+            "ListMessages": method { api, call in
+                let caller = api.identity(of: call.sender)
+                let messages = try await api.perform { controls throws(PTChannelError) in
+                    try await controls.keptMessages(uuid, by: caller)
+                }
+                return [KeptMessage.list(messages)]
+            },
+            "ReplayMessage": method { api, call in
+                let caller = api.identity(of: call.sender)
+                let id = try Arguments(call).text(0, "id", bytes: 1...KeptMessage.idBytes)
+                try await api.perform { controls throws(PTChannelError) in
+                    try await controls.replayKept(id, of: uuid, by: caller)
+                }
+                return []
+            },
             "Leave": method { api, call in
                 let caller = api.identity(of: call.sender)
                 try await api.perform { controls throws(PTChannelError) in

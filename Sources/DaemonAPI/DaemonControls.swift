@@ -126,6 +126,12 @@ public protocol DaemonControls: Actor {
     /// Plays the last message again; anybody may ask for it.
     func replayLast(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError)
 
+    /// The messages that the relay keeps of the channel, the newest first; anybody may ask.
+    func keptMessages(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) -> [KeptMessage]
+
+    /// Fetches one of them by its `KeptMessage.id`, and plays it.
+    func replayKept(_ id: String, of channel: UUID, by caller: BusCaller) async throws(PTChannelError)
+
     /// Leaves the channel; anybody may.
     func leave(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError)
 

@@ -8,21 +8,28 @@ import MonotonicTime
 ///
 /// Under systemd (`JOURNAL_STREAM` is set, systemd.exec(5)) a line begins with its priority, sd-daemon(3), and the journal adds the
 /// time; elsewhere it begins with the monotonic time in seconds and the level. A value with spaces is quoted; line ends and
-/// control characters in a value are escaped, so no peer can forge a line.
+/// control characters in a value are escaped, so no peer can forge a line. As `LogFormat.json` the event is an object; the priority for
+/// the journal stands before it all the same.
 public struct LineLogHandler: LogHandler {
     /// What every event of this handler carries.
     public var metadata: Logger.Metadata = [:]
     /// Events below are dropped.
     public var logLevel: Logger.Level
     private let label: String
+    private let format: LogFormat
     private let underJournal: Bool
     private let descriptor: Int32
 
     /// A handler for `label` that keeps events of `level` and above.
     ///
-    /// - Parameter descriptor: Where lines go; standard error by default.
-    public init(label: String, level: Logger.Level, descriptor: Int32 = STDERR_FILENO) {
+    /// - Parameters:
+    ///   - format: How a line is written.
+    ///   - descriptor: Where lines go; standard error by default.
+    public init(
+        label: String, level: Logger.Level, format: LogFormat = .text, descriptor: Int32 = STDERR_FILENO
+    ) {
         self.label = label
+        self.format = format
         logLevel = level
         self.descriptor = descriptor
         underJournal = getenv("JOURNAL_STREAM") != nil
@@ -36,17 +43,27 @@ public struct LineLogHandler: LogHandler {
 
     /// Writes the event.
     public func log(event: LogEvent) {
-        var line = underJournal ? "<\(Self.priority(event.level))>" : "\(Self.time()) \(event.level) "
-        line += "\(label): \(Self.escaped("\(event.message)"))"
         let all = event.metadata.map { metadata.merging($0) { _, new in new } } ?? metadata
-        for (key, value) in all.sorted(by: { $0.key < $1.key }) {
-            let text = Self.escaped("\(value)")
-            line += text.contains(" ") || text.isEmpty ? " \(key)=\"\(text)\"" : " \(key)=\(text)"
+        var line = underJournal ? "<\(Self.priority(event.level))>" : ""
+        switch format {
+        case .text: line += (underJournal ? "" : "\(Self.time()) \(event.level) ") + text(event, all)
+        case .json:
+            line += JSONLine.text(
+                time: JSONLine.time(), level: event.level, label: label, message: "\(event.message)", metadata: all)
         }
         line += "\n"
         // One write(2) a line keeps lines of several threads apart.
         var bytes = Array(line.utf8)
         _ = write(descriptor, &bytes, bytes.count)
+    }
+
+    private func text(_ event: LogEvent, _ metadata: Logger.Metadata) -> String {
+        var line = "\(label): \(Self.escaped("\(event.message)"))"
+        for (key, value) in metadata.sorted(by: { $0.key < $1.key }) {
+            let text = Self.escaped("\(value)")
+            line += text.contains(" ") || text.isEmpty ? " \(key)=\"\(text)\"" : " \(key)=\(text)"
+        }
+        return line
     }
 
     /// syslog(3) priorities.

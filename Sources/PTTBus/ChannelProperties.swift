@@ -26,8 +26,10 @@ public struct ChannelProperties: BusProperties, Hashable, Codable {
     public var queuePosition: UInt32 = 0
     /// How loud own speech is, in dBFS (-96…0); `inputLevelOff` while nothing is recorded.
     public var inputLevel = Self.inputLevelOff
-    /// Who else is speaking; empty while nobody is.
+    /// Who else is speaking; empty while nobody is. Of several, who has been heard for longest.
     public var activeRemoteParticipant = ""
+    /// All who are heard, the longest first: several only where several may talk at once.
+    public var remoteParticipants: [String] = []
     /// Whether buttons of accessories begin and end transmissions.
     public var accessoryButtonEventsEnabled = true
     /// The bus name of the program that joined: its well-known name, or else its unique one; empty: the configuration, or a user.
@@ -39,7 +41,7 @@ public struct ChannelProperties: BusProperties, Hashable, Codable {
     private enum CodingKeys: String, CodingKey {
         case uuid, name, imageName, serviceStatus, serviceStatusDetail, transmissionMode, transmitting, transmitSource
         case queuePosition, inputLevel
-        case activeRemoteParticipant, accessoryButtonEventsEnabled, owner, media
+        case activeRemoteParticipant, remoteParticipants, accessoryButtonEventsEnabled, owner, media
     }
 
     /// What `inputLevel` is while nothing is recorded: lower than any level.
@@ -84,6 +86,7 @@ public struct ChannelProperties: BusProperties, Hashable, Codable {
         queuePosition = properties["QueuePosition"]?.integerValue.flatMap { UInt32(exactly: $0) } ?? 0
         if case .double(let level)? = properties["InputLevel"]?.unwrapped, level.isFinite { inputLevel = level }
         activeRemoteParticipant = properties["ActiveRemoteParticipant"]?.stringValue ?? ""
+        remoteParticipants = properties["RemoteParticipants"]?.arrayValue?.compactMap(\.stringValue) ?? []
         accessoryButtonEventsEnabled = properties["AccessoryButtonEventsEnabled"]?.boolValue ?? true
         owner = properties["Owner"]?.stringValue ?? ""
         media = properties["Media"]?.stringValue.flatMap { ChannelMedia(rawValue: $0) } ?? .pttd
@@ -98,6 +101,7 @@ public struct ChannelProperties: BusProperties, Hashable, Codable {
             "Transmitting": .boolean(transmitting), "TransmitSource": .string(transmitSource),
             "QueuePosition": .uint32(queuePosition), "InputLevel": .double(inputLevel),
             "ActiveRemoteParticipant": .string(activeRemoteParticipant),
+            "RemoteParticipants": .strings(remoteParticipants),
             "AccessoryButtonEventsEnabled": .boolean(accessoryButtonEventsEnabled), "Owner": .string(owner),
             "Media": .string(media.rawValue),
         ]

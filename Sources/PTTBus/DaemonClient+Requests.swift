@@ -56,6 +56,20 @@ extension DaemonClient {
         try await callChannel(channel, "ReplayLast")
     }
 
+    /// The messages that the relay keeps of the channel, the newest first.
+    public func keptMessages(_ channel: UUID? = nil) async throws(DaemonClientError) -> [KeptMessage] {
+        let answer = try await callChannel(channel, "ListMessages", [], Self.longTimeout)
+        guard let messages = answer.first.flatMap(KeptMessage.list) else {
+            throw .bus(.unexpectedType(expected: KeptMessage.listCode, got: answer.signature.rawValue))
+        }
+        return messages
+    }
+
+    /// Plays one of them, by its `KeptMessage.id`; returns when it plays.
+    public func replayKept(_ id: String, _ channel: UUID? = nil) async throws(DaemonClientError) {
+        try await callChannel(channel, "ReplayMessage", [.string(id)], Self.longTimeout)
+    }
+
     // MARK: Channels
 
     /// Makes another configured channel the active one.
@@ -182,13 +196,14 @@ extension DaemonClient {
         try await call(Self.root, PTTBus.managerInterface, method, arguments, timeout)
     }
 
+    @discardableResult
     private func callChannel(
-        _ uuid: UUID?, _ method: String, _ arguments: [DBusValue] = []
-    ) async throws(DaemonClientError) {
+        _ uuid: UUID?, _ method: String, _ arguments: [DBusValue] = [], _ timeout: Duration? = nil
+    ) async throws(DaemonClientError) -> [DBusValue] {
         let path = uuid.flatMap { try? DBusObjectPath(PTTBus.channelPath($0)) } ?? snapshot.activeChannel?.path
         guard let path else { throw Self.channelNotFound("no channel is joined") }
         do throws(DaemonClientError) {
-            try await call(path, PTTBus.channelInterface, method, arguments)
+            return try await call(path, PTTBus.channelInterface, method, arguments, timeout)
         } catch {
             guard case .bus(let failure) = error, failure.remoteName?.hasSuffix(".UnknownObject") == true else {
                 throw error

@@ -93,7 +93,7 @@ public struct QUICServerOptions: Sendable {
         case never
         /// Always.
         case always
-        /// While more than this many handshakes are under way.
+        /// While more than this many handshakes are under way, or come from one address, or in a second.
         case whenHandshakesExceed(Int)
     }
 
@@ -110,9 +110,16 @@ public struct QUICServerOptions: Sendable {
     public var maximumConnections: Int
     /// Handshakes at once; newcomers beyond are not answered.
     public var maximumHandshakes: Int
+    /// Connections at once from one IPv4 address or one /64 of IPv6; newcomers beyond are not answered. People behind one NAT
+    /// share an address.
+    public var maximumConnectionsPerAddress = 512
+    /// Newcomers per second beyond which, with `.whenHandshakesExceed`, each must prove its address.
+    public var handshakesPerSecond = 256
     /// The number that the first two bytes of every connection id carry, so that packets can be steered to the
     /// worker that has the connection.
     public var worker: UInt16
+    /// What this endpoint shares with others on the same port; nil: it is alone.
+    public var group: QUICServerGroup?
 
     /// A server's options; all but the keys have defaults that suit a relay.
     public init(
@@ -150,6 +157,9 @@ public struct QUICConfiguration: Sendable {
     public var streamSendBuffer = 65_536
     /// Streams that the peer may have open at once.
     public var maximumPeerStreams = 16
+    /// So many packets of the peer are acknowledged at once; fewer after 25 ms. A packet that shows a gap is acknowledged
+    /// at once whatever stands here.
+    public var acknowledgementThreshold = 2
     /// Datagrams that wait for the congestion window; the oldest is dropped for a new one. Beyond the window, room for a
     /// gap of 2 s with a packet every 5 ms.
     public var datagramSendQueue = 512

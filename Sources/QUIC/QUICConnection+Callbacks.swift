@@ -189,6 +189,8 @@ extension QUICConnection {
             }
         }
         isReady = true
+        isHandshakeComplete = true
+        if let admittedFrom { endpoint.admission.completed(admittedFrom) }
         post(.ready)
         return true
     }

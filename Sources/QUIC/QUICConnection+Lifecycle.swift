@@ -139,7 +139,6 @@ extension QUICConnection {
             guard let hash = session?.peerKeyHash, accept(hash) else { return false }
         }
         isAnnounced = true
-        endpoint.handshakes -= 1
         endpoint.statistics.accepted += 1
         endpoint.delegate?.endpoint(endpoint, didAccept: self)
         return true

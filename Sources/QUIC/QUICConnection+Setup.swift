@@ -52,7 +52,7 @@ extension QUICConnection {
         guard status == 0, let created else { throw QUICError.ngtcp2("ngtcp2_conn_server_new", status) }
         conn = created
         keepQUICBit(created)
-        let session = try TLSSession.server(tlsSetup, options: options, replayGuard: endpoint.replayGuard)
+        let session = try TLSSession.server(tlsSetup, options: options, replayGuard: endpoint.admission.replayGuard)
         self.session = session
         ngtcp2_conn_set_tls_native_handle(created, UnsafeMutableRawPointer(session.handle))
         register(own)
@@ -124,6 +124,7 @@ extension QUICConnection {
         settings.initial_ts = endpoint.timestamp()
         settings.handshake_timeout = UInt64(clamping: endpoint.configuration.handshakeTimeout.nanoseconds)
         settings.rand_ctx.native_handle = UnsafeMutableRawPointer(reference)
+        settings.ack_thresh = endpoint.configuration.acknowledgementThreshold
         // Voice packets are small; probing for more would only wake radios.
         settings.no_pmtud = 1
         // The congestion controller's unit only, as packets are neither probed for nor shaped to it: it never goes below two

@@ -29,8 +29,6 @@ public final class QUICConnection: @unchecked Sendable {
         public internal(set) var datagramsDroppedSending = 0
         /// Datagrams from the peer that were dropped because the receive queue was full.
         public internal(set) var datagramsDroppedReceiving = 0
-        /// Foreign packets that the kernel took.
-        public internal(set) var foreignPacketsSent = 0
         /// Foreign packets that the kernel refused.
         public internal(set) var foreignPacketsFailed = 0
     }
@@ -62,7 +60,9 @@ public final class QUICConnection: @unchecked Sendable {
     /// The application's, for what it keeps about the connection.
     public var context: AnyObject?
     /// Whether the handshake is complete and the connection open.
-    public internal(set) var isReady = false
+    public internal(set) var isReady = false {
+        didSet { endpoint.pathsChanged() }
+    }
     /// Where the peer is, as last validated.
     public internal(set) var remoteAddress: SocketAddress
     /// SHA-256 of the SubjectPublicKeyInfo of the peer's certificate; nil until it is known.
@@ -82,12 +82,18 @@ public final class QUICConnection: @unchecked Sendable {
     let reference: UnsafeMutablePointer<ngtcp2_crypto_conn_ref>
     /// Where foreign packets go: the validated path, in the kernel's form for the path's socket.
     let remoteStorage: UnsafeMutablePointer<sockaddr_storage>
-    var remoteLength: socklen_t = 0
+    var remoteLength: socklen_t = 0 {
+        didSet { endpoint.pathsChanged() }
+    }
     /// The host's address on that path, where the socket has several; and the same as sendmsg(2) wants it.
     let localStorage: UnsafeMutablePointer<sockaddr_storage>
     var localLength: socklen_t = 0
-    var source = PacketSource()
-    var socket: UDPSocket
+    var source = PacketSource() {
+        didSet { endpoint.pathsChanged() }
+    }
+    var socket: UDPSocket {
+        didSet { endpoint.pathsChanged() }
+    }
     var ids: [ConnectionID] = []
     lazy var deadline = Deadline { [unowned self] in self.handleExpiry() }
     var streams: [Int64: QUICStream] = [:]
@@ -101,6 +107,9 @@ public final class QUICConnection: @unchecked Sendable {
     var isEventful = false
     var isDirty = false
     var isAnnounced: Bool
+    /// A server's: the address by which it was admitted, and whether its handshake counts no more.
+    var admittedFrom: SocketAddress?
+    var isHandshakeComplete = false
     var closeRequest: (code: UInt64, reason: String)?
     /// Set where a TLS callback knows better than the library why it fails.
     var failure: QUICCloseReason?

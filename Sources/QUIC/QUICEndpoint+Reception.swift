@@ -7,8 +7,10 @@ import Logging
 import MonotonicTime
 
 extension QUICEndpoint {
-    /// Batches that one socket may fill in a turn.
-    private static let batchesPerTurn = 4
+    /// Packets of one socket that a turn looks at, before other work on the loop has its turn.
+    private static let packetsPerTurn = 4 * PacketReceiver.batch
+    /// Beginnings of connections have so long in a turn; the first of them is looked at in any case.
+    private static let newcomersTime: Duration = .milliseconds(1)
     /// A packet that could be a stateless reset must stay longer than ours, or two endpoints could go on for ever
     /// (RFC 9000, section 10.3.3).
     private static let resetLength = 40
@@ -16,15 +18,29 @@ extension QUICEndpoint {
     private static let addressTokenLifetime: UInt64 = 86_400_000_000_000
 
     func receive(from socket: UDPSocket) {
-        for _ in 0..<Self.batchesPerTurn {
+        var handled = 0
+        while handled < Self.packetsPerTurn {
             let count = receiver.receive(from: socket)
+            let waiting = newcomers.count
             for index in 0..<count {
                 handle(receiver.packet(index, on: socket), on: socket)
                 // The owner may have closed the endpoint on hearing of a foreign packet.
                 if isClosed { return }
             }
             if count < PacketReceiver.batch { return }
+            // To take those out is nearly nothing.
+            handled += count - (newcomers.count - waiting)
         }
+    }
+
+    /// Looks at those who begin connections, while there is time.
+    func receiveNewcomers() {
+        guard newcomers.count > 0 else { return }
+        let end = Instant.now + Self.newcomersTime
+        repeat {
+            guard let next = newcomers.takeFirst() else { return }
+            next.withPacket { handleLongHeader($0, on: next.socket, isNewcomer: true) }
+        } while !isClosed && Instant.now < end
     }
 
     private func handle(_ packet: PacketReceiver.Packet, on socket: UDPSocket) {
@@ -69,7 +85,10 @@ extension QUICEndpoint {
         }
     }
 
-    private func handleLongHeader(_ packet: PacketReceiver.Packet, on socket: UDPSocket) {
+    /// - Parameter isNewcomer: Whether it has waited with those who begin connections.
+    private func handleLongHeader(
+        _ packet: PacketReceiver.Packet, on socket: UDPSocket, isNewcomer: Bool = false
+    ) {
         var header = ngtcp2_version_cid()
         let bytes = packet.bytes.assumingMemoryBound(to: UInt8.self)
         let status = ngtcp2_pkt_decode_version_cid(&header, bytes.baseAddress, bytes.count, ConnectionID.ownLength)
@@ -87,8 +106,10 @@ extension QUICEndpoint {
         }
         if status == NGTCP2_ERR_VERSION_NEGOTIATION {
             sendVersionNegotiation(header, packet, on: socket)
-        } else {
+        } else if isNewcomer {
             accept(packet, options, on: socket)
+        } else if !newcomers.keep(packet, on: socket) {
+            statistics.refusedForLoad += 1
         }
     }
 
@@ -101,22 +122,25 @@ extension QUICEndpoint {
             statistics.strayPackets += 1
             return
         }
-        guard connections.count < options.maximumConnections, handshakes < options.maximumHandshakes,
-            let address = packet.remote.value
-        else {
-            statistics.refusedForLoad += 1
-            return
-        }
+        guard let address = packet.remote.value else { return }
         var initial = QUICConnection.Initial(
             destination: header.dcid, source: header.scid, originalDestination: nil, version: header.version,
             token: ngtcp2_vec())
+        var isProven = false
         switch examineToken(header, packet, options) {
         case .proven(let original):
             initial.originalDestination = original
             initial.token = header.token
-        case .unproven:
-            if mustProveAddress(options) { return sendRetry(header, packet, options, on: socket) }
+            isProven = true
+        case .unproven: break
         case .forged: return sendInvalidToken(header, packet, on: socket)
+        }
+        switch admission.admit(address, isProven: isProven, at: .now) {
+        case .admitted: break
+        case .mustProveAddress: return sendRetry(header, packet, options, on: socket)
+        case .refused:
+            statistics.refusedForLoad += 1
+            return
         }
         let connection = QUICConnection(
             endpoint: self, role: .server(options), remote: address, local: packet.local, socket: socket)
@@ -125,20 +149,13 @@ extension QUICEndpoint {
         } catch {
             logger.error("cannot accept a connection", metadata: ["error": "\(error)", "peer": "\(address)"])
             for id in connection.ids { routes[id] = nil }
+            admission.ended(address, wasComplete: false)
             return
         }
         if let id = ConnectionID(header.dcid) { connection.register(id) }
-        handshakes += 1
+        connection.admittedFrom = address
         adopt(connection)
         connection.receive(packet, on: socket)
-    }
-
-    private func mustProveAddress(_ options: QUICServerOptions) -> Bool {
-        switch options.addressValidation {
-        case .never: false
-        case .always: true
-        case .whenHandshakesExceed(let limit): handshakes > limit
-        }
     }
 
     private enum TokenVerdict {
@@ -274,29 +291,5 @@ extension QUICEndpoint {
         var time = timespec()
         clock_gettime(CLOCK_REALTIME, &time)
         return UInt64(max(0, time.tv_sec)) &* 1_000_000_000 &+ UInt64(max(0, time.tv_nsec))
-    }
-}
-
-/// A bucket of permissions that refills evenly. Pure.
-struct RateLimit {
-    private let perSecond: Int64
-    private var available: Int64
-    private var refilled = Instant.zero
-
-    init(perSecond: Int64) {
-        self.perSecond = perSecond
-        available = perSecond
-    }
-
-    /// Whether it may be done once more.
-    mutating func take(at now: Instant) -> Bool {
-        let earned = (now - refilled).nanoseconds / max(1, 1_000_000_000 / perSecond)
-        if earned > 0 {
-            available = min(perSecond, available + earned)
-            refilled = now
-        }
-        guard available > 0 else { return false }
-        available -= 1
-        return true
     }
 }

@@ -45,6 +45,13 @@ public final class QUICEndpoint: @unchecked Sendable {
     /// Rounds of "tell the owner, send" within one turn, before other work on the loop has its turn.
     private static let roundsPerTurn = 8
 
+    /// Stateless resets, which are shorter than what they answer. After a crash, thousands have to hear that it has forgotten them.
+    private static let resetsPerSecond: Int64 = 1_000
+
+    /// Connections that are sent to before arrivals are looked at again: what thousands are told at once must not hold up
+    /// the media of others.
+    static let flushesPerRound = 64
+
     /// The loop that it lives on.
     public let loop: EventLoop
     /// What it was made with.
@@ -60,8 +67,10 @@ public final class QUICEndpoint: @unchecked Sendable {
     let credentials: TLSCredentials
     let sender = PacketSender()
     let receiver = PacketReceiver()
-    let replayGuard = ReplayGuard()
-    private let fanOutBuffers = FanOut()
+    /// Who begins a connection, and has not been looked at.
+    var newcomers = Newcomers()
+    /// Counts changes of where connections' foreign packets go.
+    private var paths: UInt64 = 0
     var sockets: [UDPSocket] = []
     let reusePort: Bool
     var routes: [ConnectionID: Route] = [:]
@@ -71,12 +80,16 @@ public final class QUICEndpoint: @unchecked Sendable {
     private var dirty: [QUICConnection] = []
     private var eventful: [QUICConnection] = []
     private var inTurn = false
+    /// When the turn began in which what is told now came: before it was read, decrypted and waited for what came with it.
+    public private(set) var turnBegan = Instant.now
     private var turnTimer: EventLoop.Timer?
     private let timer: Int32
     private var timerWatch: EventLoop.Watch?
     private var armed: Instant?
     let localSecret: [UInt8]
-    var resetBudget = RateLimit(perSecond: 100)
+    var resetBudget = RateLimit(perSecond: resetsPerSecond)
+    /// Who may begin a connection; a client takes none.
+    let admission: QUICServerGroup
 
     /// An endpoint on `address`, bound and listening from now on. Called on the loop.
     ///
@@ -97,6 +110,8 @@ public final class QUICEndpoint: @unchecked Sendable {
         self.configuration = configuration
         self.logger = logger
         self.reusePort = reusePort
+        admission =
+            configuration.server?.group ?? QUICServerGroup(configuration.server ?? QUICServerOptions(keys: .generate()))
         credentials = try TLSCredentials(identity: configuration.identity)
         localSecret = configuration.server?.keys.tokenKey ?? ServerKeys.generate().tokenKey
         timer = timerfd_create(CLOCK_MONOTONIC, Int32(TFD_NONBLOCK) | Int32(TFD_CLOEXEC))
@@ -139,22 +154,25 @@ public final class QUICEndpoint: @unchecked Sendable {
         return connection
     }
 
-    /// Sends `packet` followed by a trailer of each one's own to the validated address of every connection in
-    /// `connections` that is ready. Sent at once, not at the end of the turn; nothing is allocated.
+    /// Sends `packet` followed by a trailer of each one's own to the validated address of every connection of `group`, all of
+    /// this endpoint, that is ready. Sent at once, not at the end of the turn; nothing is allocated while connections and
+    /// their paths stay.
     ///
     /// - Parameters:
     ///   - packet: Must begin with a byte 128…191 (RFC 9443), else receivers take it for QUIC (checked).
-    ///   - trailerLength: 0 to 64 bytes.
-    ///   - trailer: Fills the trailer of `connections[number]`; called for every one that is not skipped.
+    ///   - excluded: The number of the connection in the group that gets nothing: who sent the packet.
+    ///   - trailer: Fills the trailer of `group.connections[number]`; called for every one that is not skipped.
     public func fanOut(
-        _ packet: UnsafeRawBufferPointer, to connections: [QUICConnection], trailerLength: Int = 0,
+        _ packet: UnsafeRawBufferPointer, to group: FanOutGroup, except excluded: Int? = nil,
         trailer: (_ number: Int, _ bytes: UnsafeMutableRawBufferPointer) -> Void = { _, _ in }
     ) -> FanOutResult {
         loop.checkIsolated()
         precondition(packet.first.map(PacketClass.init(firstByte:)) == .foreign, "a foreign packet begins with 128…191")
-        precondition(0...FanOut.longestTrailer ~= trailerLength, "a trailer has at most \(FanOut.longestTrailer) bytes")
-        return fanOutBuffers.send(packet, to: connections, trailerLength: trailerLength, trailer: trailer)
+        return group.send(packet, paths: paths, except: excluded, trailer: trailer)
     }
+
+    /// A connection became ready, ended or moved: groups are laid out anew before their next packet.
+    func pathsChanged() { paths &+= 1 }
 
     /// Closes every connection (their delegates hear `.endpointClosed`) and the sockets. The peers are told, after what
     /// was written before, as far as their windows let it go at once; it is sent once, for nobody is left to repeat it.
@@ -175,6 +193,7 @@ public final class QUICEndpoint: @unchecked Sendable {
         Glibc.close(timer)
         for socket in sockets { socket.watch?.cancel() }
         sockets = []
+        newcomers = Newcomers()
         routes = [:]
         farewells = []
     }
@@ -185,7 +204,9 @@ public final class QUICEndpoint: @unchecked Sendable {
     func turn(_ body: () -> Void) {
         guard !inTurn else { return body() }
         inTurn = true
+        turnBegan = .now
         body()
+        receiveNewcomers()
         var rounds = 0
         repeat {
             deliverEvents()
@@ -195,7 +216,7 @@ public final class QUICEndpoint: @unchecked Sendable {
         sender.send()
         inTurn = false
         guard !isClosed else { return }
-        if !eventful.isEmpty || (!dirty.isEmpty && sender.blocked == nil) { scheduleTurn() }
+        if !eventful.isEmpty || newcomers.count > 0 || (!dirty.isEmpty && sender.blocked == nil) { scheduleTurn() }
         armTimer()
     }
 
@@ -209,8 +230,8 @@ public final class QUICEndpoint: @unchecked Sendable {
     }
 
     private func flushConnections() {
-        let batch = dirty
-        dirty = []
+        let batch = Array(dirty.prefix(Self.flushesPerRound))
+        dirty.removeFirst(batch.count)
         for connection in batch {
             connection.isDirty = false
             connection.flush()
@@ -277,7 +298,9 @@ public final class QUICEndpoint: @unchecked Sendable {
     /// `connection` has ended: its ids lead to what is left of it for `patience`.
     func replace(_ connection: QUICConnection, by packet: [UInt8], for patience: Duration) {
         connections[ObjectIdentifier(connection)] = nil
-        if connection.isServer, !connection.isAnnounced { handshakes -= 1 }
+        if let address = connection.admittedFrom {
+            admission.ended(address, wasComplete: connection.isHandshakeComplete)
+        }
         let farewell = Farewell(of: connection, packet: packet) { [unowned self] in forget($0) }
         farewell.say(through: sender)
         guard !isClosed else { return }
@@ -293,7 +316,4 @@ public final class QUICEndpoint: @unchecked Sendable {
         farewells.removeAll { $0 === farewell }
         closeUnusedSockets()
     }
-
-    /// Server handshakes under way.
-    var handshakes = 0
 }

@@ -3,37 +3,44 @@ import CGnuTLS
 import CLinux
 import CNgtcp2
 import MonotonicTime
+import Synchronization
 
 /// What a server has seen of early data lately (RFC 8446, section 8.2). GnuTLS checks the age; this one, duplicates.
 ///
 /// A replay is refused for as long as its age could pass. When too many come at once, early data is refused: those
-/// clients say it again after the handshake. Pure but for the callback that GnuTLS takes.
-final class ReplayGuard {
+/// clients say it again after the handshake. Pure but for the callback that GnuTLS takes. May be used from any thread.
+final class ReplayGuard: Sendable {
     /// GnuTLS accepts a ticket age that is off by its window of 10 s.
     private static let memory = Duration.seconds(21)
     private static let capacity = 8_192
     /// The key begins with the start of GnuTLS's window, which differs for one and the same greeting.
     private static let keyPrefix = 12
 
-    private var seen: [[UInt8]: Instant] = [:]
-    private var order: [(binder: [UInt8], at: Instant)] = []
-    private var oldest = 0
+    private struct Seen {
+        var binders: [[UInt8]: Instant] = [:]
+        var order: [(binder: [UInt8], at: Instant)] = []
+        var oldest = 0
+
+        mutating func isNew(_ binder: [UInt8], at now: Instant) -> Bool {
+            while oldest < order.count, now - order[oldest].at > ReplayGuard.memory {
+                binders[order[oldest].binder] = nil
+                oldest += 1
+            }
+            if oldest > order.count / 2 {
+                order.removeFirst(oldest)
+                oldest = 0
+            }
+            guard binders.count < ReplayGuard.capacity, binders[binder] == nil else { return false }
+            binders[binder] = now
+            order.append((binder, now))
+            return true
+        }
+    }
+
+    private let seen = Mutex(Seen())
 
     /// Whether the greeting with this PSK binder is new; it is remembered.
-    func isNew(_ binder: [UInt8], at now: Instant) -> Bool {
-        while oldest < order.count, now - order[oldest].at > Self.memory {
-            seen[order[oldest].binder] = nil
-            oldest += 1
-        }
-        if oldest > order.count / 2 {
-            order.removeFirst(oldest)
-            oldest = 0
-        }
-        guard seen.count < Self.capacity, seen[binder] == nil else { return false }
-        seen[binder] = now
-        order.append((binder, now))
-        return true
-    }
+    func isNew(_ binder: [UInt8], at now: Instant) -> Bool { seen.withLock { $0.isNew(binder, at: now) } }
 
     /// The context for one session's check; the guard and the context must outlive it.
     func makeContext() -> gnutls_anti_replay_t? {

@@ -18,6 +18,11 @@ public struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
 
     private static let mappedPrefix: UInt64 = 0xFFFF
 
+    /// What one customer of a network has: an IPv4 address, or the first half of an IPv6 address; without a port.
+    var block: SocketAddress {
+        SocketAddress(high: high, low: isIPv4 ? low : 0, scope: scope, port: 0)
+    }
+
     private init(high: UInt64, low: UInt64, scope: UInt32, port: UInt16) {
         self.high = high
         self.low = low

@@ -10,7 +10,7 @@ import Synchronization
 /// It lives on the loop of those who speak and hear; files are written by a thread of its own, which sleeps while nobody talks. When
 /// the disk is slow the queue between the two fills and what does not fit is dropped, with one warning: speech is never disturbed.
 public actor Recorder {
-    /// Events that wait for the disk: 15 s of two voices in packets of 10 ms, 4 MB at most.
+    /// Events that wait for the disk: 15 s of two voices in packets of 10 ms, 6 s of five; 4 MB at most.
     public static let eventsMax = 3_000
     /// Packets that are handed over together: half a second of 10 ms.
     static let batchMax = 50
@@ -19,10 +19,12 @@ public actor Recorder {
     /// How long an end waits for the disk.
     public static let closeLimit = Duration.seconds(2)
 
-    /// Whose burst it is: others' and own ones overlap in full duplex.
+    /// Whose burst it is: others' and own ones overlap in full duplex. Each is a file of its own.
     public enum Voice: Hashable, Sendable {
-        /// Somebody else's.
+        /// Somebody else's, where one talks at a time.
         case other
+        /// Somebody else's, known by a number, where several may talk at once.
+        case beside(UInt32)
         /// This device's own.
         case own
     }
@@ -95,6 +97,11 @@ public actor Recorder {
         post(.ended(burst: burst))
     }
 
+    /// Nobody else is heard any more.
+    public func othersEnded() {
+        for voice in current.keys where voice != .own { ended(voice) }
+    }
+
     /// It is not to be kept.
     public func discarded(_ voice: Voice) {
         guard let burst = current.removeValue(forKey: voice) else { return }
@@ -104,7 +111,7 @@ public actor Recorder {
     /// Ends what goes on and waits until it is on the disk, `closeLimit` at most.
     public func close() async {
         guard !isClosed else { return }
-        ended(.other)
+        othersEnded()
         ended(.own)
         flush()
         isClosed = true

@@ -21,8 +21,8 @@ enum RecordingEvent: Sendable {
 
 /// Writes bursts into files; confined to one thread. What fails is told once, until something works again.
 final class RecordingWriter {
-    /// Bursts at the same time: one of others and, in full duplex, an own one. More than these are an end that was not told.
-    static let burstsMax = 4
+    /// Bursts at the same time: in full duplex four of others and an own one. More than these are an end that was not told.
+    static let burstsMax = 5
 
     private final class Burst {
         let number: UInt64

@@ -6,14 +6,22 @@ extension DownlinkStateMachine {
     /// What may happen.
     public enum Event: Sendable, Equatable {
         /// A member has the floor; its media carry this source and key id. `isLate`: it had it before this end joined, which
-        /// hears it from now on.
+        /// fetches what was said before, where the relay gives that.
         case floorTaken(RelayMember, ssrc: SSRC, keyID: UInt64, isLate: Bool = false)
-        /// Nobody has the floor; the last burst was of that source.
+        /// The burst of that source is over: nobody has the floor any more, or, in full duplex, those who had it beside that one.
         case floorIdle(ssrc: SSRC, lastSequence: UInt16?)
         /// A packet that `admit` let pass was opened.
         case opened(RTPHeader, payload: [UInt8], receivedAt: Instant, isRepaired: Bool = false)
         /// All that the relay had of a request has come, and was opened.
         case answered(request: UInt32)
+        /// `Action.fetch` of that burst was done, under this number.
+        case fetchAsked(BurstRequestID, of: BurstName)
+        /// All of the answer to that has come, and was opened. `isWhole`: the relay has no more of the burst.
+        case fetched(BurstRequestID, isWhole: Bool)
+        /// That was refused.
+        case fetchRefused(ServerMessage.BurstRefused)
+        /// `Action.conclude` is to be done for the burst of that source.
+        case conclude(SSRC)
         /// The link is gone.
         case linkLost
         /// `nextDeadline` has come, or may have.
@@ -28,8 +36,12 @@ extension DownlinkStateMachine {
         case report(ClientMessage.ReceptionReport)
         /// Ask the relay for these packets.
         case ask(ClientMessage.RepairRequest)
+        /// Ask the relay for a burst, from this number on (`nil`: from its start), and deliver `.fetchAsked`.
+        case fetch(BurstName, first: UInt16?)
         /// Take these packets now, in this order, as if they had just come.
         case retry([HeldPacket])
+        /// Deliver `.conclude`, behind what is done before.
+        case conclude(SSRC)
     }
 
     /// A packet that came before the floor message that explains it.

@@ -1,4 +1,4 @@
-// What is heard: which packets from the relay are taken, where a burst begins and ends. Pure rules; keys are elsewhere.
+// What is heard: which packets from the relay are taken, where bursts begin and end. Pure rules; keys are elsewhere.
 import MonotonicTime
 import RelayProtocol
 
@@ -12,6 +12,9 @@ import RelayProtocol
 /// `FloorIdle` has come and everything up to the last sequence number that it names, or nothing more can come, or
 /// `completionTime` after it; also with the link, `supersedingTime` after the next burst has begun, or after
 /// `silenceTimeout` without a packet, which is longer than the relay itself waits for its talker.
+///
+/// In full duplex each talker has a burst of its own beside the others, up to `talkersMaximum`; the next burst is the next one of the
+/// same talker then. Everywhere else the maximum is one, and the next burst is anybody's.
 public struct DownlinkStateMachine: Sendable {
     /// How long a burst that is over waits for packets on their way, or sent again.
     public static let completionTime: Duration = .seconds(3)
@@ -28,14 +31,23 @@ public struct DownlinkStateMachine: Sendable {
 
     /// The round-trip time to the relay, by which late packets are told from lost ones.
     public var roundTripTime: Duration = .milliseconds(100) {
-        didSet { burst?.planner.roundTripTime = roundTripTime }
+        didSet {
+            for index in bursts.indices { bursts[index].planner.roundTripTime = roundTripTime }
+        }
     }
+    /// Whether the relay gives the beginning of a burst that goes on.
+    public var offersLateEntry = false
     /// How long after a burst's first packet its reception is reported first. Not the same for all listeners of a relay.
     public var firstReport = reportInterval
-    private var burst: HeardBurst?
-    /// The next one, while the one before is being completed.
-    private var waiting: HeardBurst.Announcement?
+    /// How many bursts are heard at once, by the channel's rules.
+    public var talkersMaximum = 1
+    /// In the order they began; at most one of each talker and source.
+    var bursts: [HeardBurst] = []
     private var lastRequest: UInt32 = 0
+    /// Of all requests, whichever burst they are for.
+    private var budget = RequestBudget()
+    /// How far the bursts were heard that the link's end interrupted, by their key ids.
+    var interrupted: [(keyID: UInt64, last: UInt16)] = []
     private var early = EarlyPackets()
     private var statistics: [SSRC: TalkerStatistics] = [:]
     private var drops = [Int](repeating: 0, count: Drop.allCases.count)
@@ -48,7 +60,9 @@ public struct DownlinkStateMachine: Sendable {
 
     /// When `.deadline` must be delivered, at the latest; `nil` while nobody talks.
     public var nextDeadline: Instant? {
-        [early.nextDeadline, burst?.nextDeadline].compactMap(\.self).min()
+        var next = early.nextDeadline
+        for burst in bursts { next = min(next ?? burst.nextDeadline, burst.nextDeadline) }
+        return next
     }
 
     /// Takes an event and says what is to be done.
@@ -60,13 +74,25 @@ public struct DownlinkStateMachine: Sendable {
         case .opened(let header, let payload, let receivedAt, let isRepaired):
             return opened(header, payload: payload, receivedAt: receivedAt, isRepaired: isRepaired, at: now)
         case .answered(let request):
-            burst?.planner.answered(request, at: now)
+            for index in bursts.indices { bursts[index].planner.answered(request, at: now) }
             return endIfDone(at: now) + ask(at: now)
+        case .fetchAsked(let request, let burst):
+            asked(request, for: burst, at: now)
+            return []
+        case .fetched(let request, let isWhole):
+            for index in bursts.indices { bursts[index].late?.answered(request, isWhole: isWhole, at: now) }
+            return proceed(at: now)
+        case .fetchRefused(let refusal):
+            for index in bursts.indices { bursts[index].late?.refused(refusal, at: now) }
+            return proceed(at: now)
+        case .conclude(let ssrc): return conclude(ssrc, at: now)
         case .linkLost:
-            waiting = nil
-            let actions = close(.linkLost)
+            interrupt()
+            var actions: [Action] = []
+            while !bursts.isEmpty { actions += close(0, .linkLost) }
             _ = early.takeAll()
             statistics = [:]
+            budget = RequestBudget()
             return actions
         case .deadline: return deadline(at: now)
         }
@@ -77,17 +103,34 @@ public struct DownlinkStateMachine: Sendable {
     /// Decides on a packet that came from the relay: with the right MAC and counter, or over QUIC (`isRepaired`). It changes
     /// nothing but a counter.
     public mutating func admit(ssrc: SSRC, keyID: UInt64, sequence: UInt16, isRepaired: Bool = false) -> Admission {
-        guard let burst, burst.isOf(ssrc, keyID) else {
+        guard let index = bursts.firstIndex(where: { $0.isOf(ssrc, keyID) }) else {
             // Another source or key id: the burst that the next FloorTaken will tell of, or nothing we know.
             guard !isRepaired, early.hasRoom else { return drop(.unbound) }
             return .hold
         }
-        return burst.sequences.wasSeen(sequence) ? drop(.duplicate) : .open
+        if let late = bursts[index].late, late.isFetching, !isRepaired {
+            return late.hasRoom ? .hold : drop(.unbound)
+        }
+        return bursts[index].sequences.wasSeen(sequence) ? drop(.duplicate) : .open
     }
 
     /// Keeps a packet that `admit` said to hold, and that came at `receivedAt`.
-    public mutating func hold(_ packet: [UInt8], receivedAt: Instant) {
-        if !early.hold(packet, receivedAt: receivedAt) { count(.unbound) }
+    ///
+    /// - Parameter place: Its source, key id and sequence number, if it may be of the burst whose beginning is fetched.
+    public mutating func hold(
+        _ packet: [UInt8], receivedAt: Instant, place: (ssrc: SSRC, keyID: UInt64, sequence: UInt16)? = nil
+    ) {
+        let index = place.flatMap { place in bursts.firstIndex { $0.isFetching && $0.isOf(place.ssrc, place.keyID) } }
+        if let place, let index {
+            bursts[index].late?.hold(HeldPacket(bytes: packet, receivedAt: receivedAt), place.sequence)
+        } else if !early.hold(packet, receivedAt: receivedAt) {
+            count(.unbound)
+        }
+    }
+
+    /// Whether that request is for the beginning of a burst that is heard.
+    public func awaits(_ request: BurstRequestID) -> Bool {
+        bursts.contains { $0.late?.awaits(request) ?? false }
     }
 
     /// Counts a packet dropped by who opens them.
@@ -101,36 +144,50 @@ public struct DownlinkStateMachine: Sendable {
     private mutating func opened(
         _ header: RTPHeader, payload: [UInt8], receivedAt: Instant, isRepaired: Bool, at now: Instant
     ) -> [Action] {
-        guard let known = burst, known.ssrc == header.ssrc else { return [] }
-        guard burst?.take(header, isRepaired: isRepaired, at: now) == true else {
+        guard let index = bursts.firstIndex(where: { $0.ssrc == header.ssrc }) else { return [] }
+        let (talker, hasBegun) = (bursts[index].talker, bursts[index].hasBegun)
+        let isFetching = bursts[index].isFetching
+        guard bursts[index].take(header, isRepaired: isRepaired, at: now) else {
             count(.duplicate)
             return []
         }
-        var actions: [Action] = known.hasBegun ? [] : [.tell(.burstBegan(known.talker))]
-        if !isRepaired { statistics[known.ssrc, default: TalkerStatistics()].note(header, at: receivedAt) }
+        var actions: [Action] = hasBegun ? [] : [.tell(.burstBegan(talker))]
+        if !isRepaired { statistics[header.ssrc, default: TalkerStatistics()].note(header, at: receivedAt) }
         actions.append(
             .tell(
                 .frame(
                     ReceivedFrame(
                         sequence: header.sequence, timestamp: header.timestamp, marker: header.marker,
-                        payload: payload, receivedAt: receivedAt, isRepaired: isRepaired))))
-        return actions + endIfDone(at: now) + ask(at: now)
+                        payload: payload, receivedAt: receivedAt, isRepaired: isRepaired, isLate: isFetching,
+                        talker: talker))))
+        return actions + proceed(at: now) + endIfDone(at: now) + ask(at: now)
     }
 
     // MARK: What is missing
 
-    /// Asks for what is due.
-    private mutating func ask(at now: Instant) -> [Action] {
-        guard let ranges = burst?.planner.request(lastRequest &+ 1, at: now), let burst, !ranges.isEmpty else {
-            return []
+    /// Asks for what is due: of one burst with each request, of the oldest first.
+    mutating func ask(at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        for index in bursts.indices {
+            bursts[index].planner.budget = budget
+            let ranges = bursts[index].planner.request(lastRequest &+ 1, at: now)
+            guard !ranges.isEmpty else { continue }
+            budget = bursts[index].planner.budget
+            lastRequest &+= 1
+            let (ssrc, keyID) = (bursts[index].ssrc, bursts[index].announcement.keyID)
+            actions.append(.ask(.init(id: lastRequest, ssrc: ssrc, keyID: keyID, ranges: ranges)))
         }
-        lastRequest &+= 1
-        return [.ask(.init(id: lastRequest, ssrc: burst.ssrc, keyID: burst.announcement.keyID, ranges: ranges))]
+        if !actions.isEmpty {
+            for index in bursts.indices { bursts[index].planner.budget = budget }
+        }
+        return actions
     }
 
-    /// Ends a burst that is over when all of it is there, or nothing more can come.
-    private mutating func endIfDone(at now: Instant) -> [Action] {
-        burst?.isDone == true ? end(.completed, at: now) : []
+    /// Ends bursts that are over when all of them is there, or nothing more can come.
+    mutating func endIfDone(at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        while let index = bursts.firstIndex(where: \.isDone) { actions += end(index, .completed, at: now) }
+        return actions
     }
 
     // MARK: The floor
@@ -138,69 +195,104 @@ public struct DownlinkStateMachine: Sendable {
     private mutating func taken(
         _ talker: RelayMember, ssrc: SSRC, keyID: UInt64, isLate: Bool, at now: Instant
     ) -> [Action] {
-        if let burst, burst.isOf(ssrc, keyID), burst.ending == nil { return [] }
+        if bursts.contains(where: { $0.isOf(ssrc, keyID) && !$0.isOver }) { return [] }
         let announcement = HeardBurst.Announcement(
-            talker: talker, ssrc: ssrc, keyID: keyID, wantsBeginning: !isLate)
-        if burst?.ending != nil, waiting == nil {
+            talker: talker, ssrc: ssrc, keyID: keyID, wantsBeginning: !isLate, isLate: isLate && offersLateEntry)
+        guard let index = predecessor(of: announcement) else { return begin(announcement, at: now) }
+        if bursts[index].isOver, bursts[index].next == nil {
             // What is missing of it is on its way: the new burst can wait for so long.
-            burst?.hurry(until: now + Self.supersedingTime)
-            waiting = announcement
+            bursts[index].hurry(until: now + Self.supersedingTime)
+            bursts[index].next = announcement
             return []
         }
-        waiting = nil
-        return end(.superseded, at: now) + begin(announcement, at: now)
+        bursts[index].next = nil
+        return end(index, .superseded, at: now) + begin(announcement, at: now)
+    }
+
+    /// The burst in whose place that one comes: the talker's own last one; where no more can be heard, one that is over.
+    private func predecessor(of next: HeardBurst.Announcement) -> Int? {
+        // Back after a loss of its link, a talker has another source.
+        let own = bursts.firstIndex { $0.ssrc == next.ssrc || $0.talker.id == next.talker.id }
+        if let own { return own }
+        guard bursts.count >= talkersMaximum else { return nil }
+        return bursts.firstIndex { $0.isOver && $0.next == nil } ?? bursts.firstIndex(where: \.isOver)
+            ?? bursts.indices.first
     }
 
     private mutating func begin(_ announcement: HeardBurst.Announcement, at now: Instant) -> [Action] {
-        burst = HeardBurst(announcement, roundTripTime: roundTripTime, firstReport: firstReport, at: now)
+        let late = announcement.isLate ? lateEntry(announcement, at: now) : nil
+        var burst = HeardBurst(
+            announcement, late: late, roundTripTime: roundTripTime, firstReport: firstReport, at: now)
+        burst.planner.budget = budget
+        bursts.append(burst)
+        // Those of others are held again.
         let held = early.takeAll()
-        return [.tell(.floorTaken(by: announcement.talker))] + (held.isEmpty ? [] : [.retry(held)])
+        return [.tell(.floorTaken(by: announcement.talker))] + (held.isEmpty ? [] : [.retry(held)]) + proceed(at: now)
     }
 
     private mutating func idle(_ ssrc: SSRC, lastSequence: UInt16?, at now: Instant) -> [Action] {
-        let told: [Action] = [.tell(.floorIdle)]
-        if let next = waiting, next.ssrc == ssrc {
+        if let index = bursts.firstIndex(where: { $0.next?.ssrc == ssrc }) {
             // Two bursts are over: the older one has had its time.
-            let actions = end(.completed, at: now)
+            let actions = end(index, .completed, at: now)
             return actions + idle(ssrc, lastSequence: lastSequence, at: now)
         }
-        guard let burst, burst.ssrc == ssrc, burst.ending == nil else { return told }
-        guard let lastSequence else { return end(.completed, at: now) + told }
-        self.burst?.expect(through: lastSequence, until: now + Self.completionTime, at: now)
+        guard let index = bursts.firstIndex(where: { $0.ssrc == ssrc && !$0.isOver }) else {
+            return released(by: nil)
+        }
+        let talker = bursts[index].talker
+        guard let lastSequence else {
+            let actions = end(index, .completed, at: now)
+            return actions + released(by: talker)
+        }
+        if bursts[index].isFetching {
+            bursts[index].heldEnding = lastSequence
+            return released(by: talker)
+        }
+        bursts[index].expect(through: lastSequence, until: now + Self.completionTime, at: now)
         let actions = endIfDone(at: now)
-        return actions + told + ask(at: now)
+        return actions + released(by: talker) + ask(at: now)
     }
 
-    private mutating func end(_ reason: ReceptionEnd, at now: Instant) -> [Action] {
-        let actions = close(reason)
-        guard let next = waiting else { return actions }
-        waiting = nil
-        return actions + begin(next, at: now)
+    /// What is told when a burst is over at the relay.
+    private func released(by talker: RelayMember?) -> [Action] {
+        guard bursts.contains(where: { !$0.isOver || $0.next != nil }) else { return [.tell(.floorIdle)] }
+        return talker.map { [.tell(.floorReleased(by: $0))] } ?? []
     }
 
-    private mutating func close(_ reason: ReceptionEnd) -> [Action] {
-        guard let burst else { return [] }
-        self.burst = nil
+    private mutating func end(_ index: Int, _ reason: ReceptionEnd, at now: Instant) -> [Action] {
+        let next = bursts[index].next
+        let actions = close(index, reason)
+        return next.map { actions + begin($0, at: now) } ?? actions
+    }
+
+    private mutating func close(_ index: Int, _ reason: ReceptionEnd) -> [Action] {
+        let burst = bursts.remove(at: index)
         let report = burst.report
         // What had to be asked for was lost on the way, whatever became of it.
         statistics[burst.ssrc, default: TalkerStatistics()].close(lost: report.lost + burst.repaired)
         forgetOldStatistics(keeping: burst.ssrc)
-        guard burst.hasBegun else { return [] }
+        guard burst.hasBegun else {
+            // One whose floor is idle has been told of; and where one talks at a time, whoever is next says that it is over.
+            let isNews = talkersMaximum > 1 && !burst.isOver && (reason == .silent || reason == .superseded)
+            return isNews ? [.tell(.floorReleased(by: burst.talker))] : []
+        }
         let told: Action = .tell(.burstEnded(burst.talker, reason, report))
         return reason == .linkLost ? [told] : [.report(receptionReport(burst.ssrc, lostNow: 0)), told]
     }
 
     private mutating func deadline(at now: Instant) -> [Action] {
         drops[Drop.unbound.rawValue] += early.expire(at: now)
-        guard let burst else { return [] }
-        if let ending = burst.ending, ending.deadline <= now { return end(.completed, at: now) }
-        if burst.lastPacketAt + Self.silenceTimeout <= now { return end(.silent, at: now) }
-        self.burst?.planner.giveUp(at: now)
         var actions: [Action] = []
-        if self.burst?.takeReport(at: now) == true {
-            actions.append(.report(receptionReport(burst.ssrc, lostNow: burst.sequences.lost + burst.repaired)))
+        while let index = bursts.firstIndex(where: { $0.overdue(at: now) != nil }) {
+            actions += end(index, bursts[index].overdue(at: now) ?? .completed, at: now)
         }
-        return actions + endIfDone(at: now) + ask(at: now)
+        for index in bursts.indices {
+            bursts[index].planner.giveUp(at: now)
+            guard bursts[index].takeReport(at: now) else { continue }
+            let lostNow = bursts[index].sequences.lost + bursts[index].repaired
+            actions.append(.report(receptionReport(bursts[index].ssrc, lostNow: lostNow)))
+        }
+        return actions + proceed(at: now) + endIfDone(at: now) + ask(at: now)
     }
 
     // MARK: Reports
@@ -211,6 +303,7 @@ public struct DownlinkStateMachine: Sendable {
 
     private mutating func forgetOldStatistics(keeping ssrc: SSRC) {
         guard statistics.count > TalkerStatistics.talkersMaximum else { return }
-        if let other = statistics.keys.first(where: { $0 != ssrc }) { statistics[other] = nil }
+        let other = statistics.keys.first { key in key != ssrc && !bursts.contains { $0.ssrc == key } }
+        if let other { statistics[other] = nil }
     }
 }

@@ -11,9 +11,15 @@ struct HeardBurst: Sendable {
         let keyID: UInt64
         /// Whether what was said before the first packet that comes is to be heard.
         let wantsBeginning: Bool
+        /// Whether that is fetched before the rest is heard.
+        var isLate = false
     }
 
     let announcement: Announcement
+    /// While its beginning is fetched.
+    var late: LateEntry?
+    /// The last number that came of the floor's being idle while the beginning was fetched: it is looked at behind that.
+    var heldEnding: UInt16?
     private(set) var hasBegun = false
     private(set) var sequences = SequenceRecord()
     /// Those of them that had to be asked for.
@@ -24,10 +30,17 @@ struct HeardBurst: Sendable {
     /// Set once the floor is idle: the last sequence number and how long it is waited for.
     private(set) var ending: (last: UInt16, deadline: Instant)?
 
+    /// The next one in its place, while it is being completed.
+    var next: Announcement?
+
     private let firstReport: Duration
 
-    init(_ announcement: Announcement, roundTripTime: Duration, firstReport: Duration, at now: Instant) {
+    init(
+        _ announcement: Announcement, late: LateEntry? = nil, roundTripTime: Duration, firstReport: Duration,
+        at now: Instant
+    ) {
         self.announcement = announcement
+        self.late = late
         self.firstReport = firstReport
         planner.roundTripTime = roundTripTime
         lastPacketAt = now
@@ -42,12 +55,26 @@ struct HeardBurst: Sendable {
 
     /// When something is to be done for it.
     var nextDeadline: Instant {
-        var due = lastPacketAt + DownlinkStateMachine.silenceTimeout
+        // While the beginning is fetched, what comes is held: that is no silence.
+        var due = isFetching ? Instant(nanoseconds: .max) : lastPacketAt + DownlinkStateMachine.silenceTimeout
         if let ending { due = min(due, ending.deadline) }
         if hasBegun { due = min(due, nextReportAt) }
         if let repair = planner.nextDeadline { due = min(due, repair) }
+        if let piece = late?.nextDeadline { due = min(due, piece) }
         return due
     }
+
+    /// Why it is over though not all of it is there; nil: it is not, yet.
+    func overdue(at now: Instant) -> ReceptionEnd? {
+        if let ending, ending.deadline <= now { return .completed }
+        return !isFetching && lastPacketAt + DownlinkStateMachine.silenceTimeout <= now ? .silent : nil
+    }
+
+    /// Whether what was said before this end came is to come before what comes now.
+    var isFetching: Bool { late?.isFetching ?? false }
+
+    /// Whether the floor is idle.
+    var isOver: Bool { ending != nil || heldEnding != nil }
 
     /// Whether all of it is there, or nothing more can come.
     var isDone: Bool { ending != nil && planner.isDone }
@@ -61,7 +88,11 @@ struct HeardBurst: Sendable {
             nextReportAt = now + firstReport
         }
         lastPacketAt = now
-        if isRepaired { repaired += 1 }
+        if isFetching {
+            late?.took(header.sequence, at: now)
+        } else if isRepaired {
+            repaired += 1
+        }
         notice(header, highest: highest, at: now)
         return true
     }
@@ -93,9 +124,16 @@ struct HeardBurst: Sendable {
         ending = (last, deadline)
     }
 
+    /// The beginning is there, or will not come: from now on it is heard like any other.
+    mutating func endFetching(at now: Instant) {
+        late = nil
+        lastPacketAt = now
+    }
+
     /// The next one waits for its end.
     mutating func hurry(until deadline: Instant) {
         if let known = ending { ending = (known.last, min(known.deadline, deadline)) }
+        late?.hurry(until: deadline)
     }
 
     /// Whether reception is to be reported now; the next report follows.

@@ -23,16 +23,16 @@ struct MediaSession {
             keyID = sealed.keyID.rawValue
         }
 
-        fileprivate var metadata: UnsafeRawBufferPointer {
+        var metadata: UnsafeRawBufferPointer {
             UnsafeRawBufferPointer(rebasing: bytes[..<RTPHeader.byteCount])
         }
-        fileprivate var frame: UnsafeRawBufferPointer {
+        var frame: UnsafeRawBufferPointer {
             UnsafeRawBufferPointer(rebasing: bytes[RTPHeader.byteCount...])
         }
     }
 
     /// The longest frame that is opened.
-    private static let plaintextMaximum = 2_048
+    static let plaintextMaximum = 2_048
 
     private let ssrc: SSRC
     private let downlinkOpener: DownlinkOpener
@@ -45,11 +45,15 @@ struct MediaSession {
     ///   - ssrc: This end's source.
     ///   - downlinkKey: Of the trailers of what comes down.
     ///   - mediaKey: The key in force.
+    ///   - earlierKey: The one of the connection before: a burst that it interrupted may be sealed with that.
     /// - Throws: When the system's cryptography fails.
-    init(ssrc: SSRC, downlinkKey: DownlinkKey, mediaKey: MediaKey, at now: Instant) throws(CryptographyError) {
+    init(
+        ssrc: SSRC, downlinkKey: DownlinkKey, mediaKey: MediaKey, earlierKey: MediaKey? = nil, at now: Instant
+    ) throws(CryptographyError) {
         self.ssrc = ssrc
         self.mediaKey = mediaKey
         downlinkOpener = try DownlinkOpener(key: downlinkKey)
+        if let earlierKey { frameOpener.setEpoch(earlierKey.epoch, baseKey: earlierKey.baseKey, at: now) }
         frameOpener.setEpoch(mediaKey.epoch, baseKey: mediaKey.baseKey, at: now)
     }
 
@@ -106,7 +110,7 @@ struct MediaSession {
 }
 
 /// Memory that every packet is opened into.
-private final class Scratch {
+final class Scratch {
     let buffer: UnsafeMutableRawBufferPointer
     init(byteCount: Int) { buffer = .allocate(byteCount: byteCount, alignment: 16) }
     deinit { buffer.deallocate() }

@@ -9,11 +9,12 @@ extension RelayClient {
     /// Begins an attempt, at the next of the relay's addresses.
     func connect() {
         attempt += 1
-        if let address = SocketAddress(invitation.host, port: invitation.port) {
+        let relay = core.relay
+        if let address = SocketAddress(relay.host, port: relay.port) {
             know([address])
             return connect(to: address)
         }
-        let (attempt, host, port) = (attempt, invitation.host, invitation.port)
+        let (attempt, host, port) = (attempt, relay.host, relay.port)
         Task {
             let result: Result<[SocketAddress], QUICError>
             do throws(QUICError) {
@@ -40,7 +41,7 @@ extension RelayClient {
     private func connect(to address: SocketAddress) {
         do throws(QUICError) {
             let transport = try RelayTransport(
-                address: address, pin: invitation.pin, identity: identity, returning: returning(to: address),
+                address: address, relay: core.relay, identity: identity, returning: returning(to: address),
                 client: self, logger: logger)
             self.transport = transport
             if transport.offersEarlyData { offerEarlyData() }
@@ -70,6 +71,9 @@ extension RelayClient {
         case .connected: addressTurns.succeeded()
         case .message: lastRoundTrip = sender.connection.roundTripTime ?? lastRoundTrip
         default: break
+        }
+        if case .message(.successor(let place)) = event {
+            logger.info("the relay goes down, and names another one", metadata: ["relay": "\(place)"])
         }
         if case .message(.floorTaken) = event, let roundTripTime { note(roundTrip: roundTripTime) }
         take(event)

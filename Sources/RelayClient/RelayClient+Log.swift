@@ -28,7 +28,7 @@ extension RelayClient {
         case .state(.unavailable(let error, let retryAfter)):
             let retry = retryAfter.map { "\(Int($0.milliseconds)) ms" } ?? "never"
             logger.warning("no relay", metadata: ["error": "\(error)", "retry": "\(retry)"])
-        case .state(.connecting): logger.debug("connecting", metadata: ["relay": "\(invitation)"])
+        case .state(.connecting): logger.debug("connecting", metadata: ["relay": "\(core.relay)"])
         case .state(.stopped): logger.info("channel left")
         case .floorGranted(let burst, _):
             logger.info("floor granted", metadata: ["burst": "\(burst.number)", "t": time])
@@ -52,7 +52,8 @@ extension RelayClient {
         case .floorQueued(let burst, let position):
             logger.info(
                 "waiting for the floor", metadata: ["burst": "\(burst.number)", "position": "\(position)", "t": time])
-        case .members, .memberJoined, .memberLeft, .floorQueueOffered, .floorTaken, .floorIdle, .frame, .listenerLoss:
+        case .members, .memberJoined, .memberLeft, .floorQueueOffered, .floorOutlook, .talkersAllowed, .floorTaken,
+            .floorReleased, .floorIdle, .frame, .listenerLoss:
             break
         }
     }

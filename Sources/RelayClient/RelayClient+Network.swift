@@ -43,8 +43,8 @@ extension RelayClient {
         noteRoutes()
     }
 
-    /// The invitation has an address instead of a name.
-    private var isNumeric: Bool { SocketAddress(invitation.host, port: invitation.port) != nil }
+    /// The relay's place is an address instead of a name.
+    private var isNumeric: Bool { SocketAddress(core.relay.host, port: core.relay.port) != nil }
 
     private func noteRoutes() { knownRoutes = knownAddresses.map { route($0) } }
 
@@ -54,11 +54,11 @@ extension RelayClient {
     func lookUpAgain() {
         guard !isLookingUp, !isNumeric else { return }
         isLookingUp = true
-        let (host, port) = (invitation.host, invitation.port)
+        let place = core.relay.place
         Task {
             do throws(QUICError) {
-                let found = try await resolve(host, port)
-                if !found.isEmpty { know(found) }
+                let found = try await resolve(place.host, place.port)
+                if !found.isEmpty, place == core.relay.place { know(found) }
             } catch {
                 logger.debug("the relay's name is not found", metadata: ["why": "\(error)"])
             }

@@ -33,7 +33,6 @@ public actor RelayClient: RelayLink, PushLink {
     /// Jobs of the actor run on the loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
-    let invitation: InvitationLink
     let identity: Identity
     let resumption: ResumptionMemory
     let logger: Logger
@@ -55,6 +54,9 @@ public actor RelayClient: RelayLink, PushLink {
     var isLookingUp = false
     var networkChanges: NetworkChanges?
     private var lastBurst: UInt32 = 0
+    var lastQuery: UInt64 = 0
+    /// Who is to be answered, by `BurstQueryID`.
+    var questions: [BurstQueryID: @Sendable (RelayClientCore.BurstAnswer) -> Void] = [:]
     private var timer: (deadline: Instant, timer: EventLoop.Timer)?
     private var datagramsNotSent = 0
     private var packetsRepaired = 0
@@ -92,7 +94,6 @@ public actor RelayClient: RelayLink, PushLink {
         resumption: ResumptionMemory = ResumptionMemory(), loop: EventLoop, logger: Logger, resolve: @escaping Resolver,
         route: @escaping Router = NetworkRoute.toward
     ) {
-        self.invitation = invitation
         self.identity = identity
         self.resumption = resumption
         self.loop = loop
@@ -181,7 +182,7 @@ public actor RelayClient: RelayLink, PushLink {
     // MARK: Events in
 
     /// A wish of the user: what comes of it is told after the call.
-    private func call(_ event: RelayClientCore.Event) {
+    func call(_ event: RelayClientCore.Event) {
         let now = Instant.now
         carryOut(core.handle(event, at: now), at: now)
         arm()
@@ -258,6 +259,9 @@ public actor RelayClient: RelayLink, PushLink {
                 note(event, at: now)
                 doubt(after: event)
                 if handler != nil { outbox.add(.link(event)) }
+            case .answer(let query, let answer):
+                // Not from within the call, and whether this link still lives by then or not.
+                if let question = questions.removeValue(forKey: query) { loop.execute { question(answer) } }
             case .tellOfPushes(let event):
                 note(event, at: now)
                 if pushHandler != nil { outbox.add(.push(event)) }

@@ -13,26 +13,30 @@ extension RelayClientCore {
         case .floorGranted(let grant):
             return speak(.granted(grant.requestID, duration: grant.duration), at: now)
         case .floorDeny(let denial):
-            let reason: FloorDenial =
-                denial.cause == .anotherClientHasPermission
-                ? .taken : .refused(denial.phrase.isEmpty ? "\(denial.cause)" : denial.phrase)
-            return speak(.denied(denial.requestID, reason), at: now)
+            return speak(.denied(denial.requestID, FloorDenial(denial)), at: now)
         case .floorRevoke(let revocation):
-            let reason: FloorRevocation =
-                revocation.cause == .mediaBurstTooLong
-                ? .talkTimeLimit : .other(revocation.phrase.isEmpty ? "\(revocation.cause)" : revocation.phrase)
-            return speak(.revoked(revocation.requestID, reason), at: now)
-        case .floorTaken(let taken): return floorTaken(taken, at: now)
+            return speak(.revoked(revocation.requestID, FloorRevocation(revocation)), at: now)
+        case .floorTaken(let taken):
+            return floorChanged { $0.taken(taken) } + floorTaken(taken, at: now)
         case .floorIdle(let idle):
-            return listen(.floorIdle(ssrc: idle.ssrc, lastSequence: idle.lastSequence), at: now)
+            return floorChanged { $0.idle(idle.ssrc) }
+                + listen(.floorIdle(ssrc: idle.ssrc, lastSequence: idle.lastSequence), at: now)
         case .mediaKey(let key):
             guard invitation.mediaKey == nil else { return foreignKey(at: now) }
             session?.renew(key, at: now)
+            keyring.add(key)
             return []
         case .floorQueuePosition(let place):
             return speak(.queued(place.requestID, position: place.position), at: now)
+        case .floorRules(let rules):
+            floor?.change(to: rules)
+            // What was told before of the floor does not hold for either.
+            let outlook = floor?.outlook.map { Action.tell(.floorOutlook($0)) }
+            return [.tell(.floorQueueOffered(rules.hasQueue))] + hearAsManyAsMayTalk() + (outlook.map { [$0] } ?? [])
         case .listenerLoss(let percent): return [.tell(.listenerLoss(percent: percent))]
-        case .welcome, .pushWelcome, .joinRefused, .pushRegistered, .pushRefused, .push:
+        case .burstList(let list): return query(.listed(list), at: now)
+        case .burstRefused(let refusal): return burstRefused(refusal, at: now)
+        case .welcome, .pushWelcome, .joinRefused, .pushRegistered, .pushRefused, .push, .successor:
             return unexpected("a second answer to the join", at: now)
         }
     }
@@ -40,8 +44,26 @@ extension RelayClientCore {
     mutating func floorTaken(
         _ taken: ServerMessage.FloorTaken, isLate: Bool = false, at now: Instant
     ) -> [Action] {
-        announcedKeyID = taken.keyID
+        announcedKeyIDs.removeAll { $0 == taken.keyID }
+        announcedKeyIDs.append(taken.keyID)
+        if announcedKeyIDs.count > RelayProtocolLimits.talkersMaximum { announcedKeyIDs.removeFirst() }
         return listen(
             .floorTaken(members.named(taken.talker), ssrc: taken.ssrc, keyID: taken.keyID, isLate: isLate), at: now)
+    }
+
+    /// Takes what the relay tells of the floor, and tells the user when a request would meet something else now.
+    private mutating func floorChanged(_ change: (inout FloorView) -> Void) -> [Action] {
+        guard var view = floor, let before = view.outlook else { return [] }
+        change(&view)
+        floor = view
+        guard let after = view.outlook, after != before else { return [] }
+        return [.tell(.floorOutlook(after))]
+    }
+
+    /// The channel's rules may be others now.
+    private mutating func hearAsManyAsMayTalk() -> [Action] {
+        guard let maximum = floor?.talkersMaximum, maximum != downlink.talkersMaximum else { return [] }
+        downlink.talkersMaximum = maximum
+        return [.tell(.talkersAllowed(maximum))]
     }
 }

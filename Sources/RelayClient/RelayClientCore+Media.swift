@@ -36,6 +36,8 @@ extension RelayClientCore {
         } catch {
             return speak(.denied(requestID, .refused("this machine cannot encrypt: \(error)")), at: now)
         }
+        // Everybody's priority is the member's own.
+        let priority = priority == FloorPriority.normal ? floor?.priority ?? priority : priority
         let request = ClientMessage.FloorRequest(
             requestID: requestID, priority: priority, keyID: keyID.rawValue, mayQueue: true)
         return [.send(.floorRequest(request))]
@@ -72,7 +74,7 @@ extension RelayClientCore {
         return receivePacket(packet, receivedAt: now, at: now)
     }
 
-    private mutating func receivePacket(
+    mutating func receivePacket(
         _ packet: UnsafeRawBufferPointer, receivedAt: Instant, isRepaired: Bool = false, at now: Instant
     ) -> [Action] {
         guard let read = MediaSession.Packet(packet) else {
@@ -85,7 +87,8 @@ extension RelayClientCore {
         {
         case .drop: return []
         case .hold:
-            downlink.hold(Array(packet), receivedAt: receivedAt)
+            downlink.hold(
+                Array(packet), receivedAt: receivedAt, place: (header.ssrc, read.keyID, header.sequence))
             return []
         case .open:
             guard let payload = session?.open(read, at: now) else {
@@ -109,6 +112,12 @@ extension RelayClientCore {
                 guard session != nil else { continue }
                 // The datagram waits for nothing; the stream is for a relay that does not read it.
                 actions += [.sendLoosely(.repairRequest(request)), .send(.repairRequest(request))]
+            case .fetch(let burst, let first):
+                guard session != nil else { continue }
+                let (request, message) = nextBurstRequest(burst, first: first)
+                actions.append(.send(message))
+                actions += listen(.fetchAsked(request, of: burst), at: now)
+            case .conclude(let ssrc): actions += listen(.conclude(ssrc), at: now)
             case .retry(let packets):
                 for packet in packets {
                     actions += packet.bytes.withUnsafeBytes {

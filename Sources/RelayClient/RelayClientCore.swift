@@ -25,9 +25,19 @@ public struct RelayClientCore {
     private var pushes = PushRegistrations()
     var session: MediaSession?
     private var lostAt: Instant?
-    /// The key id of the burst that was announced last.
-    var announcedKeyID: UInt64?
+    /// The key ids of the bursts that were announced last, as many as there may be talkers.
+    var announcedKeyIDs: [UInt64] = []
+    /// Whose the floor is, while the link is ready.
+    var floor: FloorView?
     var members = MemberList()
+    /// The keys that were in force, over connections.
+    var keyring = MediaKeyring()
+    var queries = BurstQueries()
+    /// Of this connection.
+    var lastBurstRequest = BurstRequestID(rawValue: 0)
+    /// This member, once the relay said who it is.
+    private(set) var ownID: MemberID?
+    private var places: RelayPlaces
 
     /// A client that is not started.
     ///
@@ -39,10 +49,18 @@ public struct RelayClientCore {
         self.invitation = invitation
         self.displayName = displayName
         self.mode = mode
+        places = RelayPlaces(home: invitation.place)
         var random = SecureRandom()
         uplink = UplinkStateMachine(
             firstSequence: UInt16.random(in: 0...UInt16.max, using: &random),
             firstTimestamp: UInt32.random(in: 0...UInt32.max, using: &random))
+    }
+
+    /// The invitation, with the place to which `.connect` leads: the relay may have said another one.
+    public var relay: InvitationLink {
+        var relay = invitation
+        relay.place = places.current
+        return relay
     }
 
     /// Whether bursts (for a member) and pushes can be sent and received.
@@ -65,7 +83,7 @@ public struct RelayClientCore {
 
     /// When `.deadline` must be delivered, at the latest; `nil` when there is nothing to wait for.
     public var nextDeadline: Instant? {
-        [link.nextDeadline, uplink.nextDeadline, downlink.nextDeadline].compactMap(\.self).min()
+        [link.nextDeadline, uplink.nextDeadline, downlink.nextDeadline, queries.nextDeadline].compactMap(\.self).min()
     }
 
     /// Takes an event and says what is to be done.
@@ -75,6 +93,10 @@ public struct RelayClientCore {
         case .leave: return steer(.leave, at: now)
         case .earlyDataOffered: return steer(.earlyDataOffered, at: now)
         case .connected: return steer(.connected, at: now)
+        case .connectionEnded(.wrongRelayKey) where places.isAway:
+            // It says nothing of the relay that the invitation names.
+            places.giveUpSuccessor()
+            return steer(.connectionEnded(.unreachable("the successor that it named has another key")), at: now)
         case .connectionEnded(let error): return steer(.connectionEnded(error), at: now)
         case .networkChanged: return steer(.networkChanged, at: now)
         case .violation(let what): return steer(.violation(what), at: now)
@@ -85,6 +107,10 @@ public struct RelayClientCore {
         case .mediaLost(let number): return repair(.lost(datagram: number), at: now)
         case .repaired(let request, let packets, let isEnd):
             return receiveRepaired(packets, request: request, isEnd: isEnd, at: now)
+        case .burst(let request, let packets, let isWhole, let isEnd):
+            return receiveBurst(packets, request: request, isWhole: isWhole, isEnd: isEnd, at: now)
+        case .listBursts(let id): return listBursts(id, at: now)
+        case .fetchBurst(let id, let burst): return fetchBurst(id, burst, at: now)
         case .begin(let id, let priority):
             // Who speaks does not wait for the time of the next attempt.
             return steer(.wanted, at: now) + speak(.begin(id, priority: priority), at: now)
@@ -95,6 +121,7 @@ public struct RelayClientCore {
         case .unregisterPushes(let token): return push(.unregister(token), at: now)
         case .deadline:
             return steer(.deadline, at: now) + speak(.deadline, at: now) + listen(.deadline, at: now)
+                + query(.deadline, at: now)
         }
     }
 
@@ -105,7 +132,9 @@ public struct RelayClientCore {
         var actions: [Action] = []
         for action in link.handle(event, at: now) {
             switch action {
-            case .connect: actions.append(.connect)
+            case .connect:
+                places.attempt()
+                actions.append(.connect)
             case .sendJoin:
                 actions.append(
                     .send(
@@ -116,15 +145,21 @@ public struct RelayClientCore {
             case .sayGoodbye:
                 if wasReady { actions.append(.send(.leave)) }
                 session = nil
+                floor = nil
+                // Who leaves the channel can open nothing of it any more.
+                keyring = MediaKeyring()
+                actions += query(.linkLost, at: now)
                 actions.append(.close(.none))
             case .close(let code):
                 session = nil
+                floor = nil
+                actions += query(.linkLost, at: now)
                 actions.append(.close(code))
             case .linkLost:
                 lostAt = now
                 actions +=
                     repair(.linkLost, at: now) + speak(.linkLost, at: now) + listen(.linkLost, at: now)
-                    + push(.linkLost, at: now)
+                    + push(.linkLost, at: now) + query(.linkLost, at: now)
                 members = MemberList()
             case .tell(let state):
                 switch state {
@@ -135,6 +170,7 @@ public struct RelayClientCore {
                 actions.append(.tell(.state(state)))
             }
         }
+        if !wasReady, link.isReady { places.joined() }
         return actions
     }
 
@@ -152,14 +188,28 @@ public struct RelayClientCore {
             guard link.isJoining, mode == .pushOnly else { return unexpected("PushWelcome", at: now) }
             return steer(.welcomed(channelName: welcome.channelName.text), at: now) + push(.linkReady, at: now)
         case .joinRefused(let refusal):
-            return link.isJoining ? steer(.refused(refusal), at: now) : unexpected("JoinRefused", at: now)
+            guard link.isJoining else { return unexpected("JoinRefused", at: now) }
+            return steer(.refused(places.isAway ? judged(refusal) : refusal), at: now)
         case .pushRegistered(let token) where link.isReady: return push(.registered(token), at: now)
         case .pushRefused(let refusal) where link.isReady: return push(.refused(refusal), at: now)
         case .push(let incoming) where link.isReady: return push(.push(incoming), at: now)
+        case .successor(let place) where link.isReady:
+            // The relay ends the connection when it is time: not in the middle of what is said.
+            places.move(to: place)
+            return []
         default:
             guard session != nil else { return unexpected("a message without a membership", at: now) }
             return receiveInChannel(message, at: now)
         }
+    }
+
+    /// A refusal elsewhere than at the invitation's relay: but for a member that was removed, it is no word of that relay.
+    private mutating func judged(_ refusal: ServerMessage.JoinRefused) -> ServerMessage.JoinRefused {
+        guard !refusal.cause.isTemporary, refusal.cause != .revoked else { return refusal }
+        places.giveUpSuccessor()
+        var refusal = refusal
+        refusal.cause = .other
+        return refusal
     }
 
     mutating func unexpected(_ what: String, at now: Instant) -> [Action] {
@@ -179,13 +229,21 @@ public struct RelayClientCore {
         }
         do throws(CryptographyError) {
             session = try MediaSession(
-                ssrc: welcome.ssrc, downlinkKey: welcome.downlinkKey, mediaKey: mediaKey, at: now)
+                ssrc: welcome.ssrc, downlinkKey: welcome.downlinkKey, mediaKey: mediaKey, earlierKey: keyring.newest,
+                at: now)
         } catch {
             return steer(.connectionEnded(.system("\(error)")), at: now)
         }
         // All listeners of a burst begin to hear it at once; their reports are spread by the number that the relay drew for each.
         let spread = DownlinkStateMachine.reportInterval / 2
         downlink.firstReport = spread + spread * Int(welcome.ssrc.rawValue & 0xFFFF) / 65_536
+        let view = FloorView(welcome)
+        floor = view
+        downlink.talkersMaximum = view.talkersMaximum
+        keyring.add(mediaKey)
+        ownID = welcome.memberID
+        lastBurstRequest = BurstRequestID(rawValue: 0)
+        downlink.offersLateEntry = welcome.offersLateEntry
         members = MemberList()
         for member in welcome.members { members.remember(member) }
         let own = RelayMember(id: welcome.memberID.description, name: displayName.text)
@@ -193,12 +251,17 @@ public struct RelayClientCore {
         var actions = steer(.welcomed(channelName: welcome.channelName.text), at: now)
         actions.append(.tell(.members([own] + others, own: own)))
         actions.append(.tell(.floorQueueOffered(welcome.hasFloorQueue)))
+        actions.append(.tell(.talkersAllowed(view.talkersMaximum)))
         actions += speak(.linkReady, at: now) + push(.linkReady, at: now)
-        // What was said while the link was lost is not lost. A burst that was heard before goes on from where it is.
+        if let outlook = view.outlook { actions.append(.tell(.floorOutlook(outlook))) }
+        // What was said while the link was lost is not lost: a relay that gives the beginning of a burst gives that to everybody. Else a
+        // burst that was heard before goes on from where it is.
         let wasHere = lostAt.map { now - $0 <= Self.shortAbsence } ?? false
         lostAt = nil
-        if let taken = welcome.floor {
-            actions += floorTaken(taken, isLate: !wasHere || taken.keyID == announcedKeyID, at: now)
+        let announced = announcedKeyIDs
+        for taken in (welcome.floor.map { [$0] } ?? []) + welcome.moreFloors {
+            let isLate = downlink.offersLateEntry || !wasHere || announced.contains(taken.keyID)
+            actions += floorTaken(taken, isLate: isLate, at: now)
         }
         return actions
     }

@@ -28,6 +28,8 @@ extension RelayClientCore {
         case mediaLost(UInt64)
         /// Packets came in answer to a repair request; `isEnd`: all that the relay had.
         case repaired(request: UInt32, packets: [[UInt8]], isEnd: Bool)
+        /// Packets came in answer to a request for a burst; `isEnd`: all of this answer, `isWhole`: all that the relay has.
+        case burst(request: BurstRequestID, packets: [[UInt8]], isWhole: Bool, isEnd: Bool)
         /// Something came on a stream of the relay that is none of the protocol's.
         case violation(String)
         /// The user begins a burst.
@@ -38,6 +40,10 @@ extension RelayClientCore {
         case end
         /// What is not sent of the burst is to be erased.
         case abort
+        /// The user asks which bursts the relay keeps.
+        case listBursts(BurstQueryID)
+        /// The user asks for one of them.
+        case fetchBurst(BurstQueryID, BurstName)
         /// The user wants the pushes for a token.
         case registerPushes(PushToken, PushTopic)
         /// The user declares a token dead.
@@ -48,7 +54,7 @@ extension RelayClientCore {
 
     /// What is to be done.
     public enum Action: Sendable, Equatable {
-        /// Open a connection to the relay of the invitation.
+        /// Open a connection to `RelayClientCore.relay`.
         case connect
         /// Close the connection, if there is one, after what was sent.
         case close(RelayCloseCode)
@@ -60,6 +66,8 @@ extension RelayClientCore {
         case sendMedia([UInt8])
         /// Tell the user.
         case tell(RelayLinkEvent)
+        /// Answer a question of the user; each is answered once.
+        case answer(BurstQueryID, BurstAnswer)
         /// Tell the user of pushes.
         case tellOfPushes(PushLinkEvent)
     }

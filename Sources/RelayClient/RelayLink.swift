@@ -37,6 +37,13 @@ public protocol RelayLink: Actor {
     /// Erases what is held of the burst begun last and gives the floor back. No effect without one.
     func abortBurst()
 
+    /// Asks which bursts the relay keeps, the newest first. The answer is called once, on the loop, and never from within this call.
+    func keptBursts(_ answer: @escaping @Sendable (Result<[KeptBurst], KeptBurstError>) -> Void)
+
+    /// Asks for the frames of one of them, by its `KeptBurst.id`; answered in the same way. They are told to nobody else: it is no burst
+    /// that is heard.
+    func fetchBurst(_ id: String, _ answer: @escaping @Sendable (Result<[ReceivedFrame], KeptBurstError>) -> Void)
+
     /// Leaves the channel and closes the connection. `join` may be called again.
     func leave()
 }
@@ -79,7 +86,7 @@ public struct OutgoingFrame: Sendable, Equatable {
     }
 }
 
-/// One frame of the member who talks, decrypted.
+/// One frame of a member who talks, decrypted.
 public struct ReceivedFrame: Sendable, Equatable {
     /// RTP sequence number; consecutive within a burst. Frames may come out of order, never twice.
     public var sequence: UInt16
@@ -93,13 +100,19 @@ public struct ReceivedFrame: Sendable, Equatable {
     public var receivedAt: Instant
     /// Whether it was asked for again: when it came says nothing about the network's delay.
     public var isRepaired: Bool
+    /// Whether it was said before this end came, and fetched: more of it follows than can be heard at once.
+    public var isLate: Bool
+    /// Who said it: others may be talking at the same time. Nil where only one can have said it.
+    public var talker: RelayMember?
 
     /// A received frame.
     public init(
         sequence: UInt16, timestamp: UInt32, marker: Bool, payload: [UInt8], receivedAt: Instant,
-        isRepaired: Bool = false
+        isRepaired: Bool = false, isLate: Bool = false, talker: RelayMember? = nil
     ) {
+        self.talker = talker
         self.isRepaired = isRepaired
+        self.isLate = isLate
         self.sequence = sequence
         self.timestamp = timestamp
         self.marker = marker
@@ -203,24 +216,6 @@ public enum RelayLinkError: Error, Sendable, Equatable, CustomStringConvertible 
     }
 }
 
-/// Why the floor was refused.
-public enum FloorDenial: Sendable, Equatable {
-    /// Another member talks.
-    case taken
-    /// The relay refused for a reason of its own, in its words.
-    case refused(String)
-}
-
-/// Why the floor was taken back.
-public enum FloorRevocation: Sendable, Equatable {
-    /// The burst reached the talk-time limit.
-    case talkTimeLimit
-    /// The relay got no media.
-    case noMedia
-    /// Another reason, in the relay's words.
-    case other(String)
-}
-
 /// How a transmission of this end ended.
 public enum TransmissionEnd: Sendable, Equatable {
     /// `endBurst`, and everything has been sent.
@@ -284,15 +279,22 @@ public enum RelayLinkEvent: Sendable, Equatable {
     /// A member left.
     case memberLeft(RelayMember)
 
-    /// Whether requests for the floor wait while another member talks, and are not refused; upon joining.
+    /// Whether requests for the floor wait while another member talks, and are not refused; upon joining, and when the rules change.
     case floorQueueOffered(Bool)
+    /// Whether a request of this end would be granted now; told when that changes, and after
+    /// `floorQueueOffered`, by relays that say what they do.
+    case floorOutlook(FloorView.Outlook)
     /// This end has the floor and may talk for `limit` from its first packet.
     case floorGranted(BurstID, limit: Duration)
     /// Another member has the floor, and this end's request waits for it, at this place from 1.
     case floorQueued(BurstID, position: Int)
-    /// Another member has the floor.
+    /// How many may talk at once, this end included; upon joining. One until it is told.
+    case talkersAllowed(Int)
+    /// Another member has the floor, beside those who have it already where several may talk at once.
     case floorTaken(by: RelayMember)
-    /// Nobody has the floor.
+    /// That member has the floor no more, but others have.
+    case floorReleased(by: RelayMember)
+    /// Nobody else has the floor.
     case floorIdle
     /// The first packet of a burst of this end was handed to the network.
     case firstPacketSent(BurstID, at: Instant)
@@ -303,7 +305,7 @@ public enum RelayLinkEvent: Sendable, Equatable {
 
     /// The first packet of another member's burst came.
     case burstBegan(RelayMember)
-    /// A frame of that burst.
+    /// A frame of a burst that has begun, of the member whom it names.
     case frame(ReceivedFrame)
     /// That burst is over.
     case burstEnded(RelayMember, ReceptionEnd, ReceptionReport)

@@ -27,7 +27,7 @@ extension RelayTransport {
         pacerTimer?.cancel()
         pacerTimer = nil
         guard let state = pacer.take() else { return }
-        client?.assumeIsolated { $0.resumption.keep(state, of: $0.invitation, for: $0.identity.pin) }
+        client?.assumeIsolated { $0.resumption.keep(state, of: relay, for: $0.identity.pin) }
     }
 
     /// The connection has ended with `reason`. A ticket with which it did not come about is of no use, perhaps the cause.
@@ -35,7 +35,7 @@ extension RelayTransport {
         guard !wasConnected, connection.earlyData != .notOffered else { return }
         switch reason {
         case .handshakeTimeout, .idleTimeout, .endpointClosed, .closedLocally, .statelessReset: return
-        default: client?.assumeIsolated { $0.resumption.keep(nil, of: $0.invitation, for: $0.identity.pin) }
+        default: client?.assumeIsolated { $0.resumption.keep(nil, of: relay, for: $0.identity.pin) }
         }
     }
 
@@ -56,6 +56,6 @@ extension RelayTransport {
 extension RelayClient {
     /// What is known of the relay for the next connection.
     func returning(to address: SocketAddress) -> Returning {
-        Returning(state: resumption.state(of: invitation, for: identity.pin), roundTripTime: lastRoundTrip)
+        Returning(state: resumption.state(of: core.relay, for: identity.pin), roundTripTime: lastRoundTrip)
     }
 }

@@ -1,4 +1,4 @@
-// The streams that the relay opens: answers to repair requests.
+// The streams that the relay opens: answers to requests for packets and for bursts.
 import QUIC
 import RelayProtocol
 
@@ -28,6 +28,12 @@ extension RelayTransport {
         }
         answer.isOver = isEnd
         guard let id = answer.decoder.id, isEnd || !packets.isEmpty else { return }
+        if answer.decoder.isBurst {
+            return tell(
+                .burst(
+                    request: BurstRequestID(rawValue: id), packets: packets, isWhole: answer.decoder.isWhole,
+                    isEnd: isEnd))
+        }
         tell(.repaired(request: id, packets: packets, isEnd: isEnd))
     }
 

@@ -10,6 +10,8 @@ import RelayProtocol
 final class RelayTransport: @unchecked Sendable {
     let connection: QUICConnection
     private let endpoint: QUICEndpoint
+    /// The relay, with the place at which it was looked for.
+    let relay: InvitationLink
     /// Where it began.
     let address: SocketAddress
     /// How packets to an address would leave this machine.
@@ -26,9 +28,9 @@ final class RelayTransport: @unchecked Sendable {
     /// Whether the handshake was completed.
     private(set) var wasConnected = false
 
-    /// Begins to connect to `address`, which must have the key of `pin`.
+    /// Begins to connect to `address`, which must have the key of `relay`.
     init(
-        address: SocketAddress, pin: PublicKeyPin, identity: Identity, returning: Returning, client: RelayClient,
+        address: SocketAddress, relay: InvitationLink, identity: Identity, returning: Returning, client: RelayClient,
         logger: Logger
     ) throws(QUICError) {
         var configuration = QUICConfiguration(
@@ -41,13 +43,14 @@ final class RelayTransport: @unchecked Sendable {
             connection = try endpoint.connect(
                 to: address,
                 options: QUICClientOptions(
-                    verification: .pinned([pin.bytes]), resumption: returning.state,
+                    verification: .pinned([relay.pin.bytes]), resumption: returning.state,
                     expectedRoundTrip: returning.roundTripTime))
         } catch {
             endpoint.close()
             throw error
         }
         self.address = address
+        self.relay = relay
         loop = client.loop
         route = client.route
         self.client = client

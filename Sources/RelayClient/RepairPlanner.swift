@@ -41,7 +41,8 @@ struct RepairPlanner: Sendable {
     private var missing: [Missing] = []
     /// Everything before that number, when it is not known where the burst begins.
     private var beginning: Missing?
-    private var budget = RequestBudget()
+    /// What may be asked for; shared with other bursts by who holds them.
+    var budget = RequestBudget()
     private var isOver = false
     /// Packets that were asked for.
     private(set) var asked = 0

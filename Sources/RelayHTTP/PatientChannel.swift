@@ -5,17 +5,29 @@ import Logging
 import NIOCore
 import NIOSSL
 import NIOTLS
+import Synchronization
+
+/// What new connections begin with. It may change while the endpoint runs.
+final class CurrentUpgrade: Sendable {
+    private let upgrade: Mutex<HTTP2UpgradeChannel>
+
+    init(_ upgrade: HTTP2UpgradeChannel) { self.upgrade = Mutex(upgrade) }
+
+    func get() -> HTTP2UpgradeChannel { upgrade.withLock { $0 } }
+
+    func set(_ new: HTTP2UpgradeChannel) { upgrade.withLock { $0 = new } }
+}
 
 /// HTTP/2 over TLS, with a limit to how long the handshake may take, and one to the time of those who may not push.
 struct PatientChannel: ServerChildChannel {
-    let upgrade: HTTP2UpgradeChannel
+    let upgrade: CurrentUpgrade
     let handshakeTime: Duration
     let strangerTime: Duration
     /// Whether a client with this certificate, or none, may push.
     let mayPush: @Sendable (NIOSSLCertificate?) -> Bool
 
     func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<HTTP2UpgradeChannel.Value> {
-        let prepared = upgrade.setup(channel: channel, logger: logger)
+        let prepared = upgrade.get().setup(channel: channel, logger: logger)
         do {
             let pipeline = channel.pipeline.syncOperations
             let tls = try pipeline.handler(type: NIOSSLServerHandler.self)
@@ -31,7 +43,7 @@ struct PatientChannel: ServerChildChannel {
     }
 
     func handle(value: HTTP2UpgradeChannel.Value, logger: Logger) async {
-        await upgrade.handle(value: value, logger: logger)
+        await upgrade.get().handle(value: value, logger: logger)
     }
 }
 

@@ -3,7 +3,6 @@ import HummingbirdCore
 import HummingbirdHTTP2
 import Logging
 import NIOCore
-import NIOPosix
 import NIOSSL
 import RelayServer
 import ServiceLifecycle
@@ -15,6 +14,8 @@ public struct PushEndpoint: Service {
     private let configuration: PushEndpointConfiguration
     private let logger: Logger
     private let channel: PatientChannel
+    private let responder: PushResponder
+    private let clients: PushClients
     private let onListening: @Sendable (UInt16) async -> Void
 
     /// An endpoint that does not listen yet.
@@ -31,16 +32,33 @@ public struct PushEndpoint: Service {
         self.configuration = configuration
         self.logger = logger
         self.onListening = onListening
-        let responder = PushResponder(configuration: configuration, logger: logger, deliver: deliver)
+        let clients = PushClients(configuration.clients)
+        self.clients = clients
+        let responder = PushResponder(
+            configuration: configuration, clients: clients, logger: logger, deliver: deliver)
+        self.responder = responder
         let limits = configuration.limits
+        let upgrade = try Self.upgrade(
+            configuration.certificatePEM, configuration.privateKeyPEM, limits: limits, to: responder)
+        channel = PatientChannel(
+            upgrade: CurrentUpgrade(upgrade), handshakeTime: limits.handshakeTime, strangerTime: limits.strangerTime,
+            mayPush: { certificate in
+                guard case .client = responder.sender(certificate) else { return false }
+                return true
+            })
+    }
+
+    private static func upgrade(
+        _ certificatePEM: String, _ privateKeyPEM: String, limits: PushEndpointLimits, to responder: PushResponder
+    ) throws(PushEndpointError) -> HTTP2UpgradeChannel {
+        var transport = HTTP2UpgradeChannel.Configuration(
+            idleTimeout: limits.idleTime,
+            streamConfiguration: HTTP1Channel.Configuration(idleTimeout: TimeAmount(limits.requestTime)))
+        transport.gracefulCloseTimeout = limits.closingTime
         do {
-            var transport = HTTP2UpgradeChannel.Configuration(
-                idleTimeout: limits.idleTime,
-                streamConfiguration: HTTP1Channel.Configuration(idleTimeout: TimeAmount(limits.requestTime)))
-            transport.gracefulCloseTimeout = limits.closingTime
-            let upgrade = try HTTP2UpgradeChannel(
+            return try HTTP2UpgradeChannel(
                 tlsChannelConfiguration: TLSChannelConfiguration(
-                    tlsConfiguration: Self.tls(configuration),
+                    tlsConfiguration: tls(certificatePEM, privateKeyPEM, limits),
                     customVerificationCallback: { _, promise in
                         // TLS proves that the client has the certificate's key; whether that key may do anything is
                         // answered with a status that says so.
@@ -49,63 +67,55 @@ public struct PushEndpoint: Service {
             ) { request, writer, channel in
                 try await responder.respond(request, writer, channel)
             }
-            channel = PatientChannel(
-                upgrade: upgrade, handshakeTime: limits.handshakeTime, strangerTime: limits.strangerTime,
-                mayPush: { certificate in
-                    guard case .client = responder.sender(certificate) else { return false }
-                    return true
-                })
         } catch {
             throw .certificate("\(error)")
         }
     }
 
-    private static func tls(_ configuration: PushEndpointConfiguration) throws -> TLSConfiguration {
-        let chain = try NIOSSLCertificate.fromPEMBytes(Array(configuration.certificatePEM.utf8))
-        let key = try NIOSSLPrivateKey(bytes: Array(configuration.privateKeyPEM.utf8), format: .pem)
+    private static func tls(
+        _ certificatePEM: String, _ privateKeyPEM: String, _ limits: PushEndpointLimits
+    ) throws -> TLSConfiguration {
+        let chain = try NIOSSLCertificate.fromPEMBytes(Array(certificatePEM.utf8))
+        let key = try NIOSSLPrivateKey(bytes: Array(privateKeyPEM.utf8), format: .pem)
         var tls = TLSConfiguration.makeServerConfiguration(
             certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))
         tls.minimumTLSVersion = .tlsv12
         tls.trustRoots = .certificates([])
         // For a client that does not answer the goodbye.
-        tls.shutdownTimeout = TimeAmount(configuration.limits.goodbyeTime)
+        tls.shutdownTimeout = TimeAmount(limits.goodbyeTime)
         tls.certificateVerification = .optionalVerification
         return tls
     }
+
+    /// A certificate of the server that has been read, and whose key fits.
+    public struct Certificate: Sendable {
+        fileprivate let upgrade: HTTP2UpgradeChannel
+    }
+
+    /// Reads a certificate of the server, with the intermediate ones after it, and its key, in PEM.
+    ///
+    /// - Throws: `PushEndpointError.certificate`.
+    public func certificate(_ pem: String, privateKeyPEM: String) throws(PushEndpointError) -> Certificate {
+        Certificate(upgrade: try Self.upgrade(pem, privateKeyPEM, limits: configuration.limits, to: responder))
+    }
+
+    /// From the next connection on the server has this certificate; those that are there go on.
+    public func setCertificate(_ certificate: Certificate) { channel.upgrade.set(certificate.upgrade) }
+
+    /// From the next request on these may push, and nobody else.
+    public func setClients(_ clients: [PushClient]) { self.clients.set(clients) }
 
     /// Takes pushes until the task is cancelled or the service group shuts down.
     ///
     /// - Throws: `PushEndpointError.listen`.
     public func run() async throws {
-        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-        var quiet = logger
-        // What the server says of itself is said better by the relay.
-        quiet.logLevel = max(.warning, logger.logLevel)
-        let listening = onListening
-        let server = Server(
-            childChannelSetup: channel,
-            configuration: ServerConfiguration(
-                address: .hostname(configuration.listenAddress, port: Int(configuration.listenPort)),
-                availableConnectionsDelegate: .maximum(configuration.limits.connections, logger: quiet)),
-            onServerRunning: { channel in
-                let port = channel.localAddress?.port.flatMap { UInt16(exactly: $0) } ?? 0
-                await listening(port)
-            }, eventLoopGroup: group, logger: quiet)
-        let result: Result<Void, any Error>
         do {
-            try await withTaskCancellationHandler {
-                try await server.run()
-            } onCancel: {
-                Task { try await server.shutdownGracefully() }
-            }
-            result = .success(())
-        } catch let error as IOError {
-            result = .failure(
-                PushEndpointError.listen("\(configuration.listenAddress) port \(configuration.listenPort)", "\(error)"))
-        } catch {
-            result = .failure(error)
+            try await HTTPListener.serve(
+                channel, address: configuration.listenAddress, port: configuration.listenPort,
+                connections: configuration.limits.connections, logger: logger, listening: onListening)
+        } catch let error as ListenFailure {
+            throw PushEndpointError.listen(
+                "\(configuration.listenAddress) port \(configuration.listenPort)", error.reason)
         }
-        try await group.shutdownGracefully()
-        try result.get()
     }
 }

@@ -9,21 +9,39 @@ import NIOCore
 import NIOSSL
 import RelayProtocol
 import RelayServer
+import Synchronization
+
+/// Who may push what. It may change while the endpoint runs.
+final class PushClients: Sendable {
+    private let clients: Mutex<[PublicKeyPin: PushClient]>
+
+    init(_ list: [PushClient]) { clients = Mutex(Self.byPin(list)) }
+
+    func set(_ list: [PushClient]) { clients.withLock { $0 = Self.byPin(list) } }
+
+    subscript(pin: PublicKeyPin) -> PushClient? { clients.withLock { $0[pin] } }
+
+    private static func byPin(_ list: [PushClient]) -> [PublicKeyPin: PushClient] {
+        Dictionary(list.map { ($0.pin, $0) }) { first, second in
+            PushClient(pin: first.pin, topics: first.topics + second.topics) ?? first
+        }
+    }
+}
 
 /// Answers the requests of all connections. It holds no state: what it knows of tokens is the relay's.
 struct PushResponder: Sendable {
     /// Takes a push that is in order; `RelayServer.push`.
     typealias Deliver = @Sendable (PushRequest) async -> PushVerdict
 
-    let clients: [PublicKeyPin: PushClient]
+    let clients: PushClients
     let limits: PushEndpointLimits
     let deliver: Deliver
     let logger: Logger
 
-    init(configuration: PushEndpointConfiguration, logger: Logger, deliver: @escaping Deliver) {
-        clients = Dictionary(configuration.clients.map { ($0.pin, $0) }) { first, second in
-            PushClient(pin: first.pin, topics: first.topics + second.topics) ?? first
-        }
+    init(
+        configuration: PushEndpointConfiguration, clients: PushClients, logger: Logger, deliver: @escaping Deliver
+    ) {
+        self.clients = clients
         limits = configuration.limits
         self.deliver = deliver
         self.logger = logger

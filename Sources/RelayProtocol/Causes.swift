@@ -24,6 +24,18 @@ public enum JoinRefusal: Int, Sendable, Hashable, CaseIterable {
     }
 }
 
+/// How a channel's floor is shared. A number this version does not know reads as `unspecified`.
+public enum FloorMode: Int, Sendable, Hashable, CaseIterable {
+    /// One talks at a time; whether a priority takes the floor from anybody is not said.
+    case unspecified = 0
+    /// One talks at a time.
+    case halfDuplex = 1
+    /// Up to `RelayProtocolLimits.talkersMaximum` talk at a time.
+    case fullDuplex = 2
+    /// One talks at a time: whoever asked last.
+    case cutIn = 3
+}
+
 /// Why the floor was denied (TS 24.380, 8.2.6.2). A number this version does not know reads as `other`.
 public enum FloorDenyCause: Int, Sendable, Hashable, CaseIterable {
     /// Somebody else is talking.
@@ -74,6 +86,20 @@ public enum PushRefusal: Int, Sendable, Hashable, CaseIterable {
     case relayFull = 5
     /// The relay takes no pushes at all.
     case noEndpoint = 6
+    /// Something else; the phrase tells.
+    case other = 255
+}
+
+/// Why a relay gives no burst, or no list of them. A number this version does not know reads as `other`.
+public enum BurstRefusal: Int, Sendable, Hashable, CaseIterable {
+    /// The client is no member of the channel.
+    case notAMember = 1
+    /// The relay does not have that burst, or not any more.
+    case notKept = 2
+    /// The member, or all of them, ask for too much at a time.
+    case tooMuch = 3
+    /// On this channel nothing is kept.
+    case off = 4
     /// Something else; the phrase tells.
     case other = 255
 }

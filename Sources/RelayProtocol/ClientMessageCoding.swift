@@ -13,7 +13,7 @@ extension ClientMessage {
             self = .floorRequest(
                 FloorRequest(
                     requestID: try requestID(request.requestID),
-                    priority: try valid(UInt8(exactly: request.priority), "priority", "is above 255"),
+                    priority: try priority(request.priority),
                     keyID: request.keyID, mayQueue: request.mayQueue))
         case .floorRelease(let release):
             self = .floorRelease(
@@ -34,6 +34,8 @@ extension ClientMessage {
                     outcome: PushOutcome(rawValue: receipt.outcome.rawValue) ?? .other))
         case .mediaRepair(let repair): self = .mediaRepair(try repairPacket(repair.packet))
         case .repairRequest(let request): self = .repairRequest(try RepairRequest(request))
+        case .burstListRequest(let request): self = .burstListRequest(try burstRequestID(request.requestID))
+        case .burstRequest(let request): self = .burstRequest(try BurstRequest(request))
         case nil: throw .unknownKind
         }
     }
@@ -64,6 +66,8 @@ extension ClientMessage {
             wire.pushReceipt.outcome = .init(rawValue: receipt.outcome.rawValue) ?? .other
         case .mediaRepair(let packet): wire.mediaRepair.packet = Data(packet)
         case .repairRequest(let request): wire.repairRequest = request.wire
+        case .burstListRequest(let id): wire.burstListRequest.requestID = id.rawValue
+        case .burstRequest(let request): wire.burstRequest = request.wire
         }
         return wire
     }

@@ -33,9 +33,16 @@ public enum DownlinkTrailer {
     static let counterByteCount = 4
     static let tagByteCount = 12
 
-    /// The nonce of a counter: 8 zero bytes, then the counter.
-    fileprivate static func writeNonce(_ counter: UInt32, to buffer: UnsafeMutableRawBufferPointer) {
-        buffer.storeBytes(of: counter.bigEndian, toByteOffset: 8, as: UInt32.self)
+    /// The MAC of `packet` under `counter`, whose nonce is 8 zero bytes, then the counter; 12 bytes in the order of memory.
+    fileprivate static func tag(
+        _ mac: borrowing GMAC, _ packet: UnsafeRawBufferPointer, _ counter: UInt32
+    ) throws(DownlinkError) -> (UInt64, UInt32) {
+        do throws(CryptographyError) {
+            let whole = try mac.tag(of: packet, nonce: (0, counter.bigEndian))
+            return (whole.0, UInt32(truncatingIfNeeded: whole.1.littleEndian).littleEndian)
+        } catch {
+            throw .cryptography(error)
+        }
     }
 }
 
@@ -43,8 +50,6 @@ public enum DownlinkTrailer {
 public final class DownlinkSealer {
     private let mac: GMAC
     private var counter: UInt64
-    /// 12 bytes of nonce, 16 of tag.
-    private let scratch: UnsafeMutableRawBufferPointer
 
     /// Trailers under `key`, counting from 0.
     public convenience init(key: DownlinkKey) throws(CryptographyError) {
@@ -54,12 +59,6 @@ public final class DownlinkSealer {
     init(key: DownlinkKey, firstCounter: UInt64) throws(CryptographyError) {
         mac = try GMAC(key: key.bytes)
         counter = firstCounter
-        scratch = .allocate(byteCount: GMAC.nonceByteCount + GMAC.tagByteCount, alignment: 8)
-        scratch.initializeMemory(as: UInt8.self, repeating: 0)
-    }
-
-    deinit {
-        scratch.deallocate()
     }
 
     /// Writes the trailer of `packet` to the first 16 bytes of `trailer`, with the next counter.
@@ -68,18 +67,11 @@ public final class DownlinkSealer {
     ) throws(DownlinkError) {
         precondition(trailer.count >= DownlinkTrailer.byteCount)
         guard let number = UInt32(exactly: counter) else { throw .exhausted }
-        let nonce = UnsafeMutableRawBufferPointer(rebasing: scratch[..<GMAC.nonceByteCount])
-        let tag = UnsafeMutableRawBufferPointer(rebasing: scratch[GMAC.nonceByteCount...])
-        DownlinkTrailer.writeNonce(number, to: nonce)
-        do throws(CryptographyError) {
-            try mac.authenticate(packet, nonce: UnsafeRawBufferPointer(nonce), tag: tag)
-        } catch {
-            throw .cryptography(error)
-        }
-        counter += 1
+        let tag = try DownlinkTrailer.tag(mac, packet, number)
         trailer.storeBytes(of: number.bigEndian, as: UInt32.self)
-        UnsafeMutableRawBufferPointer(rebasing: trailer[DownlinkTrailer.counterByteCount...])
-            .copyMemory(from: UnsafeRawBufferPointer(rebasing: tag[..<DownlinkTrailer.tagByteCount]))
+        trailer.storeBytes(of: tag.0, toByteOffset: DownlinkTrailer.counterByteCount, as: UInt64.self)
+        trailer.storeBytes(of: tag.1, toByteOffset: DownlinkTrailer.counterByteCount + 8, as: UInt32.self)
+        counter += 1
     }
 
     /// `packet` with its trailer, as a new array. For tests and tools.
@@ -99,17 +91,10 @@ public final class DownlinkSealer {
 public final class DownlinkOpener {
     private let mac: GMAC
     private var window = ReplayWindow()
-    private let scratch: UnsafeMutableRawBufferPointer
 
     /// Checks under `key`.
     public init(key: DownlinkKey) throws(CryptographyError) {
         mac = try GMAC(key: key.bytes)
-        scratch = .allocate(byteCount: GMAC.nonceByteCount + GMAC.tagByteCount, alignment: 8)
-        scratch.initializeMemory(as: UInt8.self, repeating: 0)
-    }
-
-    deinit {
-        scratch.deallocate()
     }
 
     /// Checks a packet with its trailer; returns the size of the packet without it.
@@ -120,19 +105,13 @@ public final class DownlinkOpener {
         guard count > 0 else { throw .truncated }
         let counter = UInt32(bigEndian: datagram.loadUnaligned(fromByteOffset: count, as: UInt32.self))
         guard window.allows(UInt64(counter)) else { throw .replayed(counter: counter) }
-        let nonce = UnsafeMutableRawBufferPointer(rebasing: scratch[..<GMAC.nonceByteCount])
-        let tag = UnsafeMutableRawBufferPointer(rebasing: scratch[GMAC.nonceByteCount...])
-        DownlinkTrailer.writeNonce(counter, to: nonce)
-        do throws(CryptographyError) {
-            try mac.authenticate(
-                UnsafeRawBufferPointer(rebasing: datagram[..<count]), nonce: UnsafeRawBufferPointer(nonce), tag: tag)
-        } catch {
-            throw .cryptography(error)
-        }
-        let carried = UnsafeRawBufferPointer(rebasing: datagram[(count + DownlinkTrailer.counterByteCount)...])
-        guard
-            constantTimeEqual(carried, UnsafeRawBufferPointer(rebasing: tag[..<DownlinkTrailer.tagByteCount]))
-        else { throw .notAuthentic }
+        let tag = try DownlinkTrailer.tag(mac, UnsafeRawBufferPointer(rebasing: datagram[..<count]), counter)
+        let carried = count + DownlinkTrailer.counterByteCount
+        // All of it is compared, wherever they differ.
+        let difference =
+            (tag.0 ^ datagram.loadUnaligned(fromByteOffset: carried, as: UInt64.self))
+            | UInt64(tag.1 ^ datagram.loadUnaligned(fromByteOffset: carried + 8, as: UInt32.self))
+        guard difference == 0 else { throw .notAuthentic }
         _ = window.accept(UInt64(counter))
         return count
     }

@@ -2,12 +2,15 @@
 import Cryptography
 import Glibc
 
-/// An invitation: `ptt://HOST:PORT/NAME?channel=UUID&token=TOKEN&pin=PIN`, with `&key=KEY` on an end-to-end channel.
+/// An invitation: `ptt://HOST:PORT/NAME?channel=UUID&token=TOKEN&pin=PIN`, with `#key=KEY` on an end-to-end
+/// channel: what stands after # is for the members only, and never sent to a relay.
 ///
 /// NAME is the channel's name, percent-encoded; TOKEN, PIN and KEY are base64url. Whoever has the link may enter.
 public struct InvitationLink: Hashable, Sendable, CustomStringConvertible {
     /// The longest link that is read.
     public static let byteCountMaximum = 2048
+    /// The epoch of a media key that links carry.
+    public static let mediaKeyEpoch: UInt16 = 0
     /// The scheme.
     public static let scheme = "ptt"
 
@@ -42,7 +45,8 @@ public struct InvitationLink: Hashable, Sendable, CustomStringConvertible {
         self.mediaKey = mediaKey
     }
 
-    /// Reads a link; spaces around it, as they come with copying, do not matter. Parameters it does not know are ignored.
+    /// Reads a link. Spaces around it, as they come with copying, do not matter, nor the case of the scheme, the channel's UUID
+    /// and the parameters' names. Parameters it does not know are ignored.
     ///
     /// Throws an error that says which part is missing or wrong.
     public init(_ text: some StringProtocol) throws(InvitationLinkError) {
@@ -52,7 +56,9 @@ public struct InvitationLink: Hashable, Sendable, CustomStringConvertible {
         port = parts.port
         guard let name = PercentEncoding.decode(parts.path).flatMap({ DisplayName($0) }) else { throw .badName }
         channelName = name
-        let parameters = try Self.parameters(parts.query)
+        // Earlier links had the key among the other parameters. Behind # other things may stand than parameters.
+        let keys = parts.fragment.split(separator: "&").filter { $0.lowercased().hasPrefix("key=") }
+        let parameters = try Self.parameters(([parts.query] + keys.map { String($0) }).joined(separator: "&"))
         channel = try Self.value("channel", in: parameters, "is not a UUID") { ChannelID($0) }
         token = try Self.value("token", in: parameters, "is not 16 to 64 bytes of base64url") {
             Base64URL.decode($0).flatMap { InvitationToken($0) }
@@ -64,12 +70,17 @@ public struct InvitationLink: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
+    /// Where the relay is.
+    public var place: RelayPlace {
+        get { RelayPlace(host: host, at: port) }
+        set { (host, port) = (newValue.host, newValue.port) }
+    }
+
     /// The link. It holds secrets: show it to those who are invited, and keep it out of logs.
     public var text: String {
-        let authority = host.contains(":") ? "[\(host.replacing("%", with: "%25"))]" : host
-        var link = "\(Self.scheme)://\(authority):\(port)/\(PercentEncoding.encode(channelName.text))"
+        var link = "\(Self.scheme)://\(place)/\(PercentEncoding.encode(channelName.text))"
         link += "?channel=\(channel)&token=\(Base64URL.encode(token.bytes))&pin=\(pin)"
-        if let mediaKey { link += "&key=\(Base64URL.encode(mediaKey.baseKey))" }
+        if let mediaKey { link += "#key=\(Base64URL.encode(mediaKey.baseKey))" }
         return link
     }
 
@@ -81,7 +92,7 @@ public struct InvitationLink: Hashable, Sendable, CustomStringConvertible {
         var parameters: [String: String] = [:]
         for pair in query.split(separator: "&") {
             let halves = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            let name = String(halves[0])
+            let name = halves[0].lowercased()
             guard halves.count == 2, let value = PercentEncoding.decode(halves[1]) else {
                 throw .badParameter(name, reason: "has no readable value")
             }

@@ -8,6 +8,8 @@ struct LinkParts {
     var path: Substring
     /// Still percent-encoded.
     var query: String
+    /// Still percent-encoded.
+    var fragment: String
 
     init(_ text: String) throws(InvitationLinkError) {
         let isSpace: (Character) -> Bool = { $0.isWhitespace }
@@ -17,9 +19,20 @@ struct LinkParts {
         guard rest.prefix(prefix.count).lowercased() == prefix else { throw .notAnInvitation }
         rest = rest.dropFirst(prefix.count)
         let authority = rest.prefix { !"/?#".contains($0) }
-        rest = rest.dropFirst(authority.count).prefix { $0 != "#" }
+        rest = rest.dropFirst(authority.count)
+        fragment = String(rest.drop { $0 != "#" }.dropFirst())
+        rest = rest.prefix { $0 != "#" }
         path = rest.prefix { $0 != "?" }.drop { $0 == "/" }
         query = String(rest.drop { $0 != "?" }.dropFirst())
+        let place = try RelayPlace(authority: authority)
+        (host, port) = (place.host, place.port)
+    }
+}
+
+extension RelayPlace {
+    /// Reads what stands between `//` and the next `/` of a link.
+    init(authority: Substring) throws(InvitationLinkError) {
+        let host: String
         let portText: Substring
         if authority.first == "[" {
             let inner = authority.dropFirst().prefix { $0 != "]" }
@@ -35,7 +48,7 @@ struct LinkParts {
         guard portText.first == ":", digits.utf8.allSatisfy((UInt8(ascii: "0")...UInt8(ascii: "9")).contains),
             let port = UInt16(digits), port > 0
         else { throw .badPort(String(digits)) }
-        self.port = port
+        self.init(host: host, at: port)
     }
 }
 

@@ -54,6 +54,11 @@ func requestID(_ value: UInt32) throws(RelayMessageError) -> FloorRequestID {
     try valid(value == 0 ? nil : FloorRequestID(rawValue: value), "request_id", "is 0")
 }
 
+/// A priority from the wire.
+func priority(_ value: UInt32, _ field: String = "priority") throws(RelayMessageError) -> UInt8 {
+    try valid(UInt8(exactly: value), field, "is above 255")
+}
+
 /// A sequence number from the wire, where protobuf has 32 bits.
 func sequence(_ value: UInt32) throws(RelayMessageError) -> UInt16 {
     try valid(UInt16(exactly: value), "last_sequence", "is above 65535")

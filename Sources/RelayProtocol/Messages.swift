@@ -10,6 +10,8 @@ public enum RelayProtocolLimits {
     public static let messageByteCountMaximum = 16_384
     /// The most members in one `Welcome`; the others follow as `memberJoined`.
     public static let welcomeMembersMaximum = 64
+    /// The most members that talk at one time.
+    public static let talkersMaximum = 4
     /// The most UTF-8 bytes of a phrase; a longer one is cut when it is sent.
     public static let phraseByteCountMaximum = 256
     /// The most bytes of a push's payload, APNs' limit.
@@ -38,6 +40,10 @@ public enum ClientMessage: Sendable, Hashable {
     case mediaRepair([UInt8])
     /// Packets of a talker did not come: send them again.
     case repairRequest(RepairRequest)
+    /// Which bursts are kept?
+    case burstListRequest(BurstRequestID)
+    /// Give me a burst that is kept, or the beginning of one that goes on.
+    case burstRequest(BurstRequest)
 
     /// Asks to enter a channel.
     public struct Join: Sendable, Hashable {
@@ -69,7 +75,7 @@ public enum ClientMessage: Sendable, Hashable {
     public struct FloorRequest: Sendable, Hashable {
         /// Names the request; greater than every earlier one of the connection.
         public var requestID: FloorRequestID
-        /// 0 (lowest) to 255.
+        /// 0 (lowest) to 254, of which the relay takes `Welcome.floorPriority` at most; 255 is an emergency.
         public var priority: UInt8
         /// The SFrame key id of the coming burst.
         public var keyID: UInt64
@@ -139,7 +145,7 @@ public enum ServerMessage: Sendable, Hashable {
     case floorDeny(FloorDeny)
     /// Somebody else talks.
     case floorTaken(FloorTaken)
-    /// Nobody talks any more.
+    /// A talker's burst is over.
     case floorIdle(FloorIdle)
     /// Stop talking.
     case floorRevoke(FloorRevoke)
@@ -157,6 +163,14 @@ public enum ServerMessage: Sendable, Hashable {
     case floorQueuePosition(FloorQueuePosition)
     /// How much of your burst the listener with the worst reception is missing, in percent.
     case listenerLoss(percent: Int)
+    /// These bursts are kept.
+    case burstList(BurstList)
+    /// There is no list, or no burst.
+    case burstRefused(BurstRefused)
+    /// The relay is going down: join there, where a relay of the same key is, when the connection has ended.
+    case successor(RelayPlace)
+    /// What was told of the floor has changed.
+    case floorRules(FloorRules)
 
     /// The answer to a join that succeeded.
     public struct Welcome: Sendable, Hashable {
@@ -178,6 +192,20 @@ public enum ServerMessage: Sendable, Hashable {
         public var talkTimeLimit: Duration?
         /// Whether requests for the floor can wait until it is free.
         public var hasFloorQueue = false
+        /// How the floor is shared.
+        public var floorMode = FloorMode.unspecified
+        /// Whether this member may not talk.
+        public var isListenOnly = false
+        /// The highest priority that this member's requests count with, 0…254.
+        public var floorPriority: UInt8 = 0
+        /// How much higher than the talker's the priority of a request has to be to take the floor from it; 0: only an emergency does.
+        public var preemptionStep: UInt8 = 0
+        /// Who talks beside `floor`, at most `RelayProtocolLimits.talkersMaximum` less 1.
+        public var moreFloors: [FloorTaken] = []
+        /// Whether the relay answers requests for bursts: for the beginning of one that goes on, at least.
+        public var offersLateEntry = false
+        /// How many bursts it keeps when they are over, and for how long after their end.
+        public var retention = BurstRetention.off
 
         /// An answer with all it tells. `members` beyond the maximum are a programming error.
         public init(
@@ -236,11 +264,14 @@ public enum ServerMessage: Sendable, Hashable {
         public var requestID: FloorRequestID
         /// How long the burst may last, from its first packet.
         public var duration: Duration
+        /// What the request counts with.
+        public var priority: UInt8
 
         /// A grant.
-        public init(requestID: FloorRequestID, duration: Duration) {
+        public init(requestID: FloorRequestID, duration: Duration, priority: UInt8 = 0) {
             self.requestID = requestID
             self.duration = duration
+            self.priority = priority
         }
     }
 
@@ -252,12 +283,17 @@ public enum ServerMessage: Sendable, Hashable {
         public var cause: FloorDenyCause
         /// For people.
         public var phrase: String
+        /// How long asking again is in vain; zero: not said.
+        public var retryAfter: Duration
 
         /// A denial.
-        public init(requestID: FloorRequestID, cause: FloorDenyCause, phrase: String = "") {
+        public init(
+            requestID: FloorRequestID, cause: FloorDenyCause, phrase: String = "", retryAfter: Duration = .zero
+        ) {
             self.requestID = requestID
             self.cause = cause
             self.phrase = phrase
+            self.retryAfter = retryAfter
         }
     }
 
@@ -269,18 +305,21 @@ public enum ServerMessage: Sendable, Hashable {
         public var ssrc: SSRC
         /// The SFrame key id of the talker's packets.
         public var keyID: UInt64
+        /// What the burst counts with; 255 is an emergency.
+        public var priority: UInt8
 
         /// The floor in the hands of `talker`.
-        public init(talker: MemberID, ssrc: SSRC, keyID: UInt64) {
+        public init(talker: MemberID, ssrc: SSRC, keyID: UInt64, priority: UInt8 = 0) {
             self.talker = talker
             self.ssrc = ssrc
             self.keyID = keyID
+            self.priority = priority
         }
     }
 
-    /// Nobody talks any more (TS 24.380: Floor Idle).
+    /// The burst of a talker is over (TS 24.380: Floor Idle).
     public struct FloorIdle: Sendable, Hashable {
-        /// Who talked last.
+        /// Whose.
         public var ssrc: SSRC
         /// The last sequence number the relay forwarded; nil when it forwarded none.
         public var lastSequence: UInt16?

@@ -1,13 +1,22 @@
-// The stream that answers a `RepairRequest`: its number, then packets. Writing it, and cutting it again.
+// The streams that answer a `RepairRequest` or a `BurstRequest`: a number, then packets. Writing them, and cutting them again.
 
 /// The answer to a `RepairRequest` as it stands on a stream of the relay: `repair_id` in 4 bytes, then each packet
 /// after a length of 2 bytes, all in network order.
 public enum RepairStream {
-    /// The whole stream. Packets that no request can be answered with (see `RelayProtocolLimits`) are left out.
+    /// The whole stream; `id` is not 0. Packets that no request can be answered with (see `RelayProtocolLimits`) are left out.
     public static func encode(id: UInt32, packets: [[UInt8]]) -> [UInt8] {
+        write(id.bigEndianBytes, packets)
+    }
+
+    /// The answer to a `BurstRequest`: the same behind 4 bytes of 0, and a length of 0 behind the packets when it `isWhole`.
+    public static func encode(burst id: BurstRequestID, packets: [[UInt8]], isWhole: Bool) -> [UInt8] {
+        write([0, 0, 0, 0] + id.rawValue.bigEndianBytes, packets) + (isWhole ? [0, 0] : [])
+    }
+
+    private static func write(_ head: [UInt8], _ packets: [[UInt8]]) -> [UInt8] {
         var bytes = [UInt8]()
-        bytes.reserveCapacity(packets.reduce(4) { $0 + 2 + $1.count })
-        for shift in [24, 16, 8, 0] as [UInt32] { bytes.append(UInt8(truncatingIfNeeded: id >> shift)) }
+        bytes.reserveCapacity(packets.reduce(head.count + 2) { $0 + 2 + $1.count })
+        bytes += head
         for packet in packets where RelayProtocolLimits.repairPacketByteCounts.contains(packet.count) {
             bytes.append(UInt8(truncatingIfNeeded: packet.count >> 8))
             bytes.append(UInt8(truncatingIfNeeded: packet.count))
@@ -25,6 +34,8 @@ public struct RepairStreamDecoder: Sendable {
         case packetLength(Int)
         /// More packets than a request can ask for.
         case tooManyPackets
+        /// Something behind what ends the packets of a burst.
+        case behindEnd
         /// It ended within a packet or its number.
         case cutOff
 
@@ -33,6 +44,7 @@ public struct RepairStreamDecoder: Sendable {
             switch self {
             case .packetLength(let count): "a repaired packet of \(count) bytes"
             case .tooManyPackets: "more than \(RelayProtocolLimits.repairPacketsMaximum) repaired packets on one stream"
+            case .behindEnd: "a burst's stream that goes on behind its end"
             case .cutOff: "a repair stream that ends within a packet"
             }
         }
@@ -40,6 +52,10 @@ public struct RepairStreamDecoder: Sendable {
 
     /// The request that the stream answers; `nil` until it is there.
     public private(set) var id: UInt32?
+    /// Whether that is a `BurstRequest`.
+    public private(set) var isBurst = false
+    /// Whether all that was asked for of the burst has come.
+    public private(set) var isWhole = false
     private var head: [UInt8] = []
     private var length: Int?
     private var body: [UInt8] = []
@@ -70,14 +86,20 @@ public struct RepairStreamDecoder: Sendable {
             if packets > RelayProtocolLimits.repairPacketsMaximum { try fail(.tooManyPackets) }
             return receive(packet)
         }
+        if isWhole { return try fail(.behindEnd) }
         head.append(byte)
         if id == nil {
             guard head.count == 4 else { return }
-            id = head.reduce(0) { $0 << 8 | UInt32($1) }
+            let number = head.reduce(0) { $0 << 8 | UInt32($1) }
             head = []
+            if number == 0, !isBurst { isBurst = true } else { id = number }
         } else if head.count == 2 {
             let count = Int(head[0]) << 8 | Int(head[1])
             head = []
+            if isBurst, count == 0 {
+                isWhole = true
+                return
+            }
             guard RelayProtocolLimits.repairPacketByteCounts.contains(count) else {
                 return try fail(.packetLength(count))
             }

@@ -18,12 +18,14 @@ extension ServerMessage {
         case .floorGranted(let granted):
             self = .floorGranted(
                 FloorGranted(
-                    requestID: try requestID(granted.requestID), duration: .milliseconds(granted.durationMs)))
+                    requestID: try requestID(granted.requestID), duration: .milliseconds(granted.durationMs),
+                    priority: try priority(granted.priority)))
         case .floorDeny(let deny):
             self = .floorDeny(
                 FloorDeny(
                     requestID: try requestID(deny.requestID),
-                    cause: FloorDenyCause(rawValue: deny.cause.rawValue) ?? .other, phrase: phrase(deny.phrase)))
+                    cause: FloorDenyCause(rawValue: deny.cause.rawValue) ?? .other, phrase: phrase(deny.phrase),
+                    retryAfter: .milliseconds(deny.retryAfterMs)))
         case .floorTaken(let taken): self = .floorTaken(try FloorTaken(taken))
         case .floorIdle(let idle):
             self = .floorIdle(
@@ -49,6 +51,15 @@ extension ServerMessage {
             self = .listenerLoss(
                 percent: try valid(
                     (0...100).contains(loss.percent) ? Int(loss.percent) : nil, "percent", "is above 100"))
+        case .burstList(let list): self = .burstList(try BurstList(list))
+        case .burstRefused(let refused):
+            self = .burstRefused(
+                BurstRefused(
+                    id: try burstRequestID(refused.requestID),
+                    cause: BurstRefusal(rawValue: refused.cause.rawValue) ?? .other, phrase: phrase(refused.phrase),
+                    retryAfter: .milliseconds(refused.retryAfterMs)))
+        case .successor(let place): self = .successor(try RelayPlace(place))
+        case .floorRules(let rules): self = .floorRules(try FloorRules(rules))
         case nil: throw .unknownKind
         }
     }
@@ -66,10 +77,12 @@ extension ServerMessage {
         case .floorGranted(let granted):
             wire.floorGranted.requestID = granted.requestID.rawValue
             wire.floorGranted.durationMs = granted.duration.wireMilliseconds
+            wire.floorGranted.priority = UInt32(granted.priority)
         case .floorDeny(let deny):
             wire.floorDeny.requestID = deny.requestID.rawValue
             wire.floorDeny.cause = .init(rawValue: deny.cause.rawValue) ?? .other
             wire.floorDeny.phrase = phrase(deny.phrase)
+            wire.floorDeny.retryAfterMs = deny.retryAfter.wireMilliseconds
         case .floorTaken(let taken): wire.floorTaken = taken.wire
         case .floorIdle(let idle):
             wire.floorIdle.ssrc = idle.ssrc.rawValue
@@ -88,6 +101,14 @@ extension ServerMessage {
         case .push(let push): wire.push = push.wire
         case .floorQueuePosition(let position): wire.floorQueuePosition = position.wire
         case .listenerLoss(let percent): wire.listenerLoss.percent = UInt32(min(max(0, percent), 100))
+        case .burstList(let list): wire.burstList = list.wire
+        case .burstRefused(let refused):
+            wire.burstRefused.requestID = refused.id.rawValue
+            wire.burstRefused.cause = .init(rawValue: refused.cause.rawValue) ?? .other
+            wire.burstRefused.phrase = phrase(refused.phrase)
+            wire.burstRefused.retryAfterMs = refused.retryAfter.wireMilliseconds
+        case .successor(let place): wire.successor = place.wire
+        case .floorRules(let rules): wire.floorRules = rules.wire
         }
         return wire
     }
@@ -120,6 +141,17 @@ extension ServerMessage.Welcome {
             memberID: try RelayProtocol.memberID(wire.memberID),
             talkTimeLimit: wire.talkTimeLimitMs == 0 ? nil : .milliseconds(wire.talkTimeLimitMs))
         hasFloorQueue = wire.hasFloorQueue_p
+        floorMode = FloorMode(rawValue: wire.floorMode.rawValue) ?? .unspecified
+        isListenOnly = wire.listenOnly
+        floorPriority = try priority(wire.floorPriority, "floor_priority")
+        preemptionStep = try priority(wire.preemptionStep, "preemption_step")
+        let moreMaximum = RelayProtocolLimits.talkersMaximum - 1
+        guard wire.moreFloors.count <= moreMaximum else {
+            throw .invalidField("more_floors", reason: "has \(wire.moreFloors.count) entries, more than \(moreMaximum)")
+        }
+        for taken in wire.moreFloors { moreFloors.append(try ServerMessage.FloorTaken(taken)) }
+        offersLateEntry = wire.lateEntry
+        retention = try BurstRetention(wire)
     }
 
     fileprivate var wire: Pttd_Relay_V1_Welcome {
@@ -133,6 +165,14 @@ extension ServerMessage.Welcome {
         wire.memberID = Data(memberID.bytes)
         wire.talkTimeLimitMs = talkTimeLimit?.wireMilliseconds ?? 0
         wire.hasFloorQueue_p = hasFloorQueue
+        wire.floorMode = .init(rawValue: floorMode.rawValue) ?? .unspecified
+        wire.listenOnly = isListenOnly
+        wire.floorPriority = UInt32(floorPriority)
+        wire.preemptionStep = UInt32(preemptionStep)
+        wire.moreFloors = moreFloors.prefix(RelayProtocolLimits.talkersMaximum - 1).map(\.wire)
+        wire.lateEntry = offersLateEntry
+        wire.keptBursts = UInt32(retention.bursts)
+        wire.keptTimeMs = retention.time.wireMilliseconds
         return wire
     }
 }
@@ -156,7 +196,9 @@ extension ServerMessage.Member {
 
 extension ServerMessage.FloorTaken {
     fileprivate init(_ wire: Pttd_Relay_V1_FloorTaken) throws(RelayMessageError) {
-        self.init(talker: try memberID(wire.memberID), ssrc: SSRC(rawValue: wire.ssrc), keyID: wire.keyID)
+        self.init(
+            talker: try memberID(wire.memberID), ssrc: SSRC(rawValue: wire.ssrc), keyID: wire.keyID,
+            priority: try RelayProtocol.priority(wire.priority))
     }
 
     fileprivate var wire: Pttd_Relay_V1_FloorTaken {
@@ -164,6 +206,7 @@ extension ServerMessage.FloorTaken {
         wire.memberID = Data(talker.bytes)
         wire.ssrc = ssrc.rawValue
         wire.keyID = keyID
+        wire.priority = UInt32(priority)
         return wire
     }
 }

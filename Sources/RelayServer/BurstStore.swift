@@ -1,141 +1,299 @@
-// What was said last on a channel, sealed as it came: for listeners who missed some of it. Pure.
+// What was said last on a channel, sealed as it came: for listeners who missed some of it, who come late, or who ask for it once more.
+// Pure.
 import MonotonicTime
 import RelayProtocol
 
 /// The packets of the last bursts of one channel, in the order of their sequence numbers.
 ///
 /// The relay cannot read them. They are kept as they came, by source and key id, so that any member who has the key can be sent
-/// them again; bounded in packets, bytes and age over all bursts together, the oldest going first.
+/// them again. A burst is kept whole while it goes on, and for `Limits.age` after its end; the last ones for longer where the channel's
+/// `Limits.retention` says so. Packets and bytes are bounded over all bursts together: first the bursts that are over go, the oldest
+/// first, then the beginnings of those that go on.
 public struct BurstStore: Sendable {
     /// How much is kept.
     public struct Limits: Sendable, Hashable {
-        /// Bursts, the current one included.
+        /// Bursts that go on, with those whose end was not told; that many for each who may talk at once. As many that are over are
+        /// kept for repair.
         public var bursts = 2
-        /// Packets of all bursts.
-        public var packets = 4_096
-        /// Bytes of all packets.
-        public var bytes = 512 * 1_024
-        /// How long a packet is kept.
+        /// Packets of all bursts: four minutes of packets of 10 ms.
+        public var packets = 24_000
+        /// Bytes of all packets, with `packetOverhead` for each.
+        public var bytes = 4 * 1_024 * 1_024
+        /// How long after its newest packet, or its end, a burst is kept in any case.
         public var age: Duration = .seconds(15)
+        /// What is kept for longer.
+        public var retention = BurstRetention.off
         /// The design's limits.
         public init() {}
     }
 
+    /// What a packet takes in memory beside its bytes.
+    public static let packetOverhead = 64
+
     /// One burst that is kept.
     public struct Burst: Sendable {
+        /// Its source and key id.
+        public let burst: BurstName
         /// Who said it.
         public let talker: MemberID
-        /// Its source.
-        public let ssrc: SSRC
-        /// The SFrame key id that its packets name.
-        public let keyID: UInt64
+        /// What the talker was called.
+        public let name: DisplayName
         /// When its first packet came.
         public let beganAt: Instant
-        /// When the newest one came; not always the last of them.
-        fileprivate var newestAt: Instant
+        /// When its talker gave the floor back; `nil` while it goes on.
+        public fileprivate(set) var endedAt: Instant?
+        /// When the newest packet came; not always the last of them.
+        public fileprivate(set) var newestAt: Instant
         fileprivate var extender = SequenceExtender()
         fileprivate var packets: [Packet] = []
         /// Those before it are gone; they are taken out of the array now and then, for it costs a walk.
         fileprivate var first = 0
+        fileprivate var byteCount = 0
 
         /// How many of its packets are kept.
         public var packetCount: Int { packets.count - first }
     }
 
-    fileprivate struct Packet: Sendable {
+    struct Packet: Sendable {
         let number: Int64
         let receivedAt: Instant
         let bytes: [UInt8]
+        var cost: Int { bytes.count + BurstStore.packetOverhead }
     }
 
     /// The limits in force.
-    public let limits: Limits
-    /// What is kept, oldest first.
-    public private(set) var bursts: [Burst] = []
+    public internal(set) var limits: Limits
+    /// Those that go on, in the order they began.
+    private(set) var current: [Burst] = []
+    /// Those that are over, in the order they ended.
+    private(set) var past: [Burst] = []
     private var packetCount = 0
-    private var byteCount = 0
+    /// What is kept takes so much memory.
+    public private(set) var byteCount = 0
+    /// When the first of `past` is too old.
+    private var pastDeadline: Instant?
 
     /// Nothing is kept yet.
     public init(limits: Limits = Limits()) { self.limits = limits }
 
-    /// When `expire` has something to do: all that is kept is too old then. `nil` while nothing is kept.
+    /// What is kept: those that are over first.
+    public var bursts: [Burst] { past + current }
+
+    /// When `expire` has something to do. `nil` while nothing is kept.
     public var nextDeadline: Instant? {
-        bursts.map(\.newestAt).max().map { $0 + limits.age }
+        var next = pastDeadline
+        for burst in current {
+            let due = burst.newestAt + limits.age
+            if due < next ?? Instant(nanoseconds: .max) { next = due }
+        }
+        return next
     }
 
-    /// Keeps a packet of `talker` that was forwarded for the first time.
-    public mutating func keep(
-        _ bytes: [UInt8], of talker: MemberID, ssrc: SSRC, keyID: UInt64, sequence: UInt16, at now: Instant
-    ) {
-        if bursts.last?.ssrc != ssrc || bursts.last?.keyID != keyID {
-            while bursts.count >= limits.bursts { drop(0) }
-            bursts.append(Burst(talker: talker, ssrc: ssrc, keyID: keyID, beganAt: now, newestAt: now))
-        }
-        let last = bursts.count - 1
-        bursts[last].newestAt = now
-        let number = bursts[last].extender.extend(sequence)
-        var position = bursts[last].packets.count
-        while position > bursts[last].first, bursts[last].packets[position - 1].number > number { position -= 1 }
-        bursts[last].packets.insert(Packet(number: number, receivedAt: now, bytes: bytes), at: position)
-        packetCount += 1
-        byteCount += bytes.count
-        while packetCount > limits.packets || byteCount > limits.bytes { dropOldest() }
+    /// Other bursts are to be kept once they are over, or for another time.
+    public mutating func set(_ retention: BurstRetention, at now: Instant) {
+        limits.retention = retention
+        settlePast()
         expire(at: now)
     }
 
+    // MARK: In
+
+    /// Keeps a packet of `talker` that was forwarded for the first time.
+    public mutating func keep(
+        _ bytes: [UInt8], of talker: MemberID, named name: DisplayName, ssrc: SSRC, keyID: UInt64, sequence: UInt16,
+        at now: Instant
+    ) {
+        // That of the packet before, but where several talk at once.
+        let known = current.lastIndex { $0.burst.keyID == keyID && $0.burst.ssrc == ssrc }
+        if known == nil {
+            while current.count >= limits.bursts { dropStalest() }
+            current.append(
+                Burst(
+                    burst: BurstName(ssrc: ssrc, keyID: keyID), talker: talker, name: name, beganAt: now, newestAt: now)
+            )
+        }
+        let last = known ?? current.count - 1
+        current[last].newestAt = now
+        let number = current[last].extender.extend(sequence)
+        let packet = Packet(number: number, receivedAt: now, bytes: bytes)
+        var position = current[last].packets.count
+        while position > current[last].first, current[last].packets[position - 1].number > number { position -= 1 }
+        current[last].packets.insert(packet, at: position)
+        current[last].byteCount += packet.cost
+        packetCount += 1
+        byteCount += packet.cost
+        while packetCount > limits.packets || byteCount > limits.bytes {
+            guard dropOldestPast() || dropOldest() else { break }
+        }
+        expire(at: now)
+    }
+
+    /// The bursts of that source are over.
+    public mutating func end(_ ssrc: SSRC, at now: Instant) {
+        while let index = current.firstIndex(where: { $0.burst.ssrc == ssrc }) {
+            var burst = current.remove(at: index)
+            guard burst.packetCount > 0 else { continue }
+            burst.endedAt = now
+            past.append(burst)
+        }
+        settlePast()
+    }
+
+    // MARK: Out
+
     /// The packets of a burst within `ranges` that are kept, oldest first, each once: as many of them as `byteLimit` allows.
     public func packets(ssrc: SSRC, keyID: UInt64, ranges: [SequenceRange], byteLimit: Int) -> [[UInt8]] {
-        guard let burst = bursts.last(where: { $0.ssrc == ssrc && $0.keyID == keyID }) else { return [] }
+        guard let burst = find(BurstName(ssrc: ssrc, keyID: keyID)) else { return [] }
         var found: [[UInt8]] = []
         var room = byteLimit
-        for packet in burst.packets[burst.first...] {
-            let sequence = UInt16(truncatingIfNeeded: packet.number)
-            guard ranges.contains(where: { sequence &- $0.first <= $0.last &- $0.first }) else { continue }
-            guard packet.bytes.count <= room else { break }
-            room -= packet.bytes.count
-            found.append(packet.bytes)
+        for place in burst.places(of: ranges) {
+            for packet in burst.packets[place] {
+                guard packet.bytes.count <= room else { return found }
+                room -= packet.bytes.count
+                found.append(packet.bytes)
+            }
         }
         return found
     }
 
+    /// The packets of a burst from sequence number `first` on (`nil`: from the first that is kept), oldest first: as many of them as
+    /// `byteLimit` and `countLimit` allow, and whether those are all. `nil`: that burst is not kept.
+    public func packets(
+        of name: BurstName, from first: UInt16?, byteLimit: Int, countLimit: Int
+    ) -> (packets: [[UInt8]], isWhole: Bool)? {
+        guard let burst = find(name) else { return nil }
+        var place = first.map(burst.place(from:)) ?? burst.first
+        var found: [[UInt8]] = []
+        var room = byteLimit
+        while place < burst.packets.count, found.count < countLimit, burst.packets[place].bytes.count <= room {
+            room -= burst.packets[place].bytes.count
+            found.append(burst.packets[place].bytes)
+            place += 1
+        }
+        return (found, place == burst.packets.count)
+    }
+
+    /// The bursts that may be asked for once more, the newest first; those that go on before those that are over.
+    public func offered(at now: Instant) -> [Burst] {
+        let kept = past.suffix(limits.retention.bursts).filter {
+            ($0.endedAt ?? now) + limits.retention.time > now
+        }
+        return Array((kept + current).reversed().prefix(RelayProtocolLimits.keptBurstsMaximum))
+    }
+
+    private func find(_ name: BurstName) -> Burst? {
+        current.last { $0.burst == name } ?? past.last { $0.burst == name }
+    }
+
+    // MARK: Going
+
     /// Forgets what is too old.
     public mutating func expire(at now: Instant) {
-        while let burst = bursts.first {
-            guard burst.packetCount > 0 else {
-                // The current one stays, with the numbers that it has seen.
-                guard bursts.count > 1 || nextDeadline.map({ $0 <= now }) ?? true else { return }
-                drop(0)
-                continue
-            }
-            guard now - burst.packets[burst.first].receivedAt >= limits.age else { return }
-            dropOldest()
+        while let index = current.firstIndex(where: { $0.newestAt + limits.age <= now }) {
+            forget(current.remove(at: index))
         }
+        guard let due = pastDeadline, due <= now else { return }
+        for index in past.indices.reversed() where expiry(ofPast: index) <= now { forget(past.remove(at: index)) }
+        settlePast()
     }
 
     /// Forgets everything.
-    public mutating func removeAll() {
-        bursts = []
-        packetCount = 0
-        byteCount = 0
+    public mutating func removeAll() { self = BurstStore(limits: limits) }
+
+    /// When the oldest of those that are over ended.
+    var oldestEnd: Instant? { past.first?.endedAt }
+
+    /// Forgets the oldest of those that are over; false: there is none.
+    mutating func dropOldestPast() -> Bool {
+        guard !past.isEmpty else { return false }
+        forget(past.removeFirst())
+        settlePast()
+        return true
     }
 
-    private mutating func drop(_ index: Int) {
-        let burst = bursts.remove(at: index)
-        packetCount -= burst.packetCount
-        for packet in burst.packets[burst.first...] { byteCount -= packet.bytes.count }
-    }
-
-    private mutating func dropOldest() {
-        guard let index = bursts.firstIndex(where: { $0.packetCount > 0 }) else { return }
-        let first = bursts[index].first
+    /// Forgets the packet of those that go on that has been kept for longest; false: there is none.
+    mutating func dropOldest() -> Bool {
+        var oldest: (index: Int, at: Instant)?
+        for (index, burst) in current.enumerated() where burst.packetCount > 0 {
+            let at = burst.packets[burst.first].receivedAt
+            if at < oldest?.at ?? Instant(nanoseconds: .max) { oldest = (index, at) }
+        }
+        guard let index = oldest?.index else { return false }
+        let first = current[index].first
+        let cost = current[index].packets[first].cost
         packetCount -= 1
-        byteCount -= bursts[index].packets[first].bytes.count
-        bursts[index].first += 1
-        if index < bursts.count - 1, bursts[index].packetCount == 0 {
-            bursts.remove(at: index)
-        } else if bursts[index].first >= 256 {
-            bursts[index].packets.removeFirst(bursts[index].first)
-            bursts[index].first = 0
+        byteCount -= cost
+        current[index].byteCount -= cost
+        current[index].first += 1
+        if current[index].first >= 256 || current[index].packetCount == 0 {
+            current[index].packets.removeFirst(current[index].first)
+            current[index].first = 0
+        }
+        return true
+    }
+
+    /// Makes room for another burst: that goes to which nothing has come for longest.
+    private mutating func dropStalest() {
+        guard let index = current.indices.min(by: { current[$0].newestAt < current[$1].newestAt }) else { return }
+        forget(current.remove(at: index))
+    }
+
+    private mutating func forget(_ burst: Burst) {
+        packetCount -= burst.packetCount
+        byteCount -= burst.byteCount
+    }
+
+    /// No more of them than may be, and the time of the next to go.
+    private mutating func settlePast() {
+        while past.count > max(limits.retention.bursts, limits.bursts) { forget(past.removeFirst()) }
+        pastDeadline = past.indices.map(expiry).min()
+    }
+
+    /// The last ones are kept for longer.
+    private func expiry(ofPast index: Int) -> Instant {
+        let isRetained = past.count - index <= limits.retention.bursts
+        return (past[index].endedAt ?? past[index].newestAt)
+            + (isRetained ? max(limits.age, limits.retention.time) : limits.age)
+    }
+}
+
+extension BurstStore.Burst {
+    /// The number that a sequence number stands for: that next to the newest packet's. What is kept of a burst is shorter than half of
+    /// the numbers.
+    private func number(of sequence: UInt16) -> Int64 {
+        let newest = packets.last?.number ?? 0
+        return newest + Int64(Int16(bitPattern: sequence &- UInt16(truncatingIfNeeded: newest)))
+    }
+
+    /// Where the first packet with that sequence number, or one behind it, is.
+    func place(from sequence: UInt16) -> Int { place(of: number(of: sequence)) }
+
+    private func place(of number: Int64) -> Int {
+        var (low, high) = (first, packets.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if packets[middle].number < number { low = middle + 1 } else { high = middle }
+        }
+        return low
+    }
+
+    /// Where the packets within `ranges` are: in order, and none twice.
+    func places(of ranges: [SequenceRange]) -> [Range<Int>] {
+        var places: [Range<Int>] = []
+        for range in ranges {
+            let nearest = number(of: range.first)
+            // A long range may also mean numbers before the wrap.
+            for low in [nearest - 65_536, nearest] {
+                let found = place(of: low)..<place(of: low + Int64(range.count))
+                if !found.isEmpty { places.append(found) }
+            }
+        }
+        places.sort { $0.lowerBound < $1.lowerBound }
+        var end = 0
+        return places.compactMap { each in
+            let rest = max(each.lowerBound, end)..<max(each.upperBound, end)
+            end = rest.upperBound
+            return rest.isEmpty ? nil : rest
         }
     }
 }

@@ -13,7 +13,11 @@ extension FloorControlStateMachine {
         public var releaseGrace: Duration = .seconds(2)
         /// How long missing packets are waited for once the last one is there.
         public var reorderGrace: Duration = .seconds(1)
-        /// The timers of the design: 5 s, 60 s, 2 s and 1 s.
+        /// T3 where somebody more important waits: media is accepted for at most this long after that.
+        public var preemptionGrace: Duration = .milliseconds(500)
+        /// T9: a member whose burst was too long may not ask again for this long; zero: at once.
+        public var retryAfter: Duration = .zero
+        /// The timers of the design: 5 s, 60 s, 2 s, 1 s, 0.5 s and none.
         public init() {}
     }
 
@@ -25,7 +29,7 @@ extension FloorControlStateMachine {
         public var requestID: FloorRequestID
         /// The SFrame key id under which the burst will be sealed.
         public var keyID: UInt64
-        /// How much it matters among those that wait.
+        /// How much it matters, by the relay's word: 0 to 254, or `FloorRules.emergency`.
         public var priority: UInt8
         /// Whether it may wait until the floor is free, where there is a queue.
         public var mayQueue: Bool
@@ -40,6 +44,9 @@ extension FloorControlStateMachine {
             self.priority = priority
             self.mayQueue = mayQueue
         }
+
+        /// Whether it comes before everything else.
+        public var isEmergency: Bool { priority == FloorRules.emergency }
     }
 
     /// What may happen to the floor, media aside.
@@ -50,6 +57,12 @@ extension FloorControlStateMachine {
         case release(ssrc: SSRC, requestID: FloorRequestID, lastSequence: UInt16?)
         /// A member is gone.
         case left(ssrc: SSRC)
+        /// A member takes back what it waits for; what it says goes on.
+        case withdrawn(ssrc: SSRC)
+        /// A member may not talk any more, but stays.
+        case silenced(ssrc: SSRC)
+        /// The channel is to have other rules as soon as nobody talks.
+        case rules(FloorRules)
         /// `nextDeadline` has come, or may have.
         case deadline
     }
@@ -60,6 +73,10 @@ extension FloorControlStateMachine {
         case talkTimeLimit
         /// T1: the holder sent no media.
         case noMedia
+        /// A request that matters more took the floor.
+        case preempted
+        /// The holder may not talk any more.
+        case noPermission
     }
 
     /// How a burst ended.
@@ -92,8 +109,12 @@ extension FloorControlStateMachine {
     public enum Action: Sendable, Equatable {
         /// Tell the asker it holds the floor and how long it may talk from its first packet on.
         case grant(Request, talkTime: Duration)
-        /// Tell the asker that `holder` has the floor.
+        /// Tell the asker that `holder` has the floor, or, in full duplex, that others have all of it.
         case deny(Request, holder: SSRC)
+        /// Tell the asker that its last burst was too long, and that it may ask again after this time.
+        case retryLater(Request, after: Duration)
+        /// Tell the asker that it may not talk.
+        case notPermitted(Request)
         /// Tell the asker that too many wait already.
         case queueFull(Request)
         /// Tell the asker that it waits, at this place from 1: told anew whenever that changes.
@@ -105,6 +126,8 @@ extension FloorControlStateMachine {
         /// Tell every member that the burst of `ssrc` is over. `lastSequence` is the last one forwarded; `nil` when
         /// none was.
         case idle(ssrc: SSRC, lastSequence: UInt16?, Summary)
+        /// Tell every member that these rules hold from now on.
+        case rules(FloorRules)
     }
 
     /// What is to be done with an RTP packet.

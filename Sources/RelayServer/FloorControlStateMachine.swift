@@ -2,78 +2,54 @@
 import MonotonicTime
 import RelayProtocol
 
-/// The floor of one half-duplex channel: idle, taken, or being released; and, where the channel has one, the queue for it.
+/// The floor of one channel: who has it, whose bursts are ending, and who waits for it.
 ///
-/// The states and timers are those of the floor control server of 3GPP TS 24.380 clause 6.3.4, without pre-emption. A
-/// participant is named by the SSRC the relay gave it. Invariant I4 (one holder at most) holds by the shape of `State`;
-/// `RelayCore` checks it a second time from the outside. Nobody waits for an idle floor.
+/// The states and timers are those of the floor control server of 3GPP TS 24.380, clauses 6.3.4 and 6.3.5; docs/floor-control.md has
+/// the table. A participant is named by the SSRC the relay gave it. Invariant I4: at most `rules.talkersMaximum` bursts are on the
+/// floor; `RelayCore` checks it a second time from the outside. Whoever waits does so for a floor that is full, or for the end of
+/// its own burst before.
 public struct FloorControlStateMachine: Sendable {
-    struct Burst: Sendable, Equatable {
-        let request: Request
-        let grantedAt: Instant
-        var firstMediaAt: Instant?
-        var lastMediaAt: Instant?
-        var sequences = SequenceRecord()
-        /// Of the packet with the marker, once it has come: those before the lowest that came may still be on their way.
-        var firstSequence: UInt16?
-
-        /// Whether everything from the first packet to `last` has come.
-        func isComplete(through last: UInt16) -> Bool {
-            guard let firstSequence, let lowest = sequences.first else { return false }
-            return !SequenceRecord.isAfter(lowest, firstSequence) && sequences.isComplete(through: last)
-        }
-    }
-
-    struct Releasing: Sendable, Equatable {
-        var burst: Burst
-        /// `nil` until the holder has named it (after a revocation).
-        var lastSequence: UInt16?
-        var deadline: Instant
-        var reason: EndReason
-    }
-
-    enum State: Sendable, Equatable {
-        case idle
-        case taken(Burst)
-        case releasing(Releasing)
-    }
-
     /// The timers in force.
     public let timers: Timers
-    /// Whether requests may wait for as long as somebody talks.
-    public let hasQueue: Bool
-    var state = State.idle
-    /// Those who asked and are to be granted: at a channel without a queue at most one, while the floor is being released.
+    /// The channel's rules.
+    public private(set) var rules: FloorRules
+    /// Those that are to hold as soon as nobody talks.
+    private var comingRules: FloorRules?
+    /// Those who have the floor, the longest there first; those whose bursts are ending among them.
+    var talkers: [Talker] = []
+    /// Those who asked and are to be granted: without a queue only until bursts have ended that are ending.
     private var queue = FloorQueue()
+    /// T9: until when who talked too long may not ask.
+    private var barred: [SSRC: Instant] = [:]
 
     /// An idle floor.
-    public init(timers: Timers = Timers(), hasQueue: Bool = false) {
+    public init(timers: Timers = Timers(), rules: FloorRules = FloorRules()) {
         self.timers = timers
-        self.hasQueue = hasQueue
+        self.rules = rules
     }
 
-    /// The request that holds the floor or is releasing it.
-    public var holder: Request? {
-        switch state {
-        case .idle: nil
-        case .taken(let burst): burst.request
-        case .releasing(let releasing): releasing.burst.request
-        }
-    }
+    /// The requests that are on the floor, or whose bursts are ending; the longest there first.
+    public var holders: [Request] { talkers.map(\.request) }
 
-    /// Whether `request` holds the floor, is releasing it, or waits for it.
-    public func isUnderWay(_ request: Request) -> Bool { holder == request || queue.contains(request) }
+    /// The request that has been on the floor for longest.
+    public var holder: Request? { talkers.first?.request }
+
+    /// Those who wait, in the order in which they will be granted.
+    public var waiting: [Request] { queue.requests }
+
+    /// Whether `request` is on the floor, or waits for it.
+    public func isUnderWay(_ request: Request) -> Bool {
+        talkers.contains { $0.request == request } || queue.contains(request)
+    }
 
     /// When `.deadline` must be delivered, at the latest; `nil` while idle. Those who wait do so without a limit of their own.
     public var nextDeadline: Instant? {
-        switch state {
-        case .idle: nil
-        case .taken(let burst):
-            min(
-                (burst.lastMediaAt ?? burst.grantedAt) + timers.mediaTimeout,
-                burst.firstMediaAt.map { $0 + timers.talkTimeLimit } ?? Instant(nanoseconds: .max))
-        case .releasing(let releasing): releasing.deadline
+        var next: Instant?
+        for talker in talkers {
+            let due = talker.deadline(timers)
+            next = next.map { min($0, due) } ?? due
         }
+        return next
     }
 
     /// Takes an event and says what is to be done.
@@ -84,47 +60,68 @@ public struct FloorControlStateMachine: Sendable {
             case .release(let ssrc, let requestID, let lastSequence):
                 release(ssrc: ssrc, requestID: requestID, lastSequence: lastSequence, at: now)
             case .left(let ssrc): left(ssrc, at: now)
+            case .withdrawn(let ssrc):
+                queue.remove(where: { $0.ssrc == ssrc }) == nil ? [] : advance(at: now)
+            case .silenced(let ssrc): silenced(ssrc, at: now)
+            case .rules(let rules): change(to: rules, at: now)
             case .deadline: deadline(at: now)
             }
-        assert(state != .idle || queue.isEmpty, "somebody waits for a floor that nobody holds")
+        assert(talkers.count <= rules.talkersMaximum, "too many hold the floor")
+        assert(!talkers.isEmpty || queue.isEmpty, "somebody waits for a floor that nobody holds")
         return actions
+    }
+
+    /// Decides on an RTP packet of `ssrc` sealed under `keyID`. Allocates nothing.
+    ///
+    /// - Parameter marker: The RTP marker: whether it is the burst's first packet, which may come behind others.
+    public mutating func media(
+        ssrc: SSRC, keyID: UInt64, sequence: UInt16, marker: Bool, at now: Instant
+    ) -> MediaDecision {
+        guard let index = talkers.firstIndex(where: { $0.request.ssrc == ssrc }) else { return .noFloor }
+        return talkers[index].media(keyID: keyID, sequence: sequence, marker: marker, timers, at: now)
     }
 
     // MARK: Requests
 
     private mutating func handle(_ request: Request, at now: Instant) -> [Action] {
         if isUnderWay(request) { return answerAgain(request, at: now) }
+        barred = barred.filter { $0.value > now }
+        if let until = barred[request.ssrc], !request.isEmergency { return [.retryLater(request, after: until - now)] }
         var actions: [Action] = []
         // One request for each member: a newer one takes the place of the older.
         if let older = queue.remove(where: { $0.ssrc == request.ssrc }), let holder {
             actions.append(.deny(older, holder: holder.ssrc))
         }
-        if case .taken(let burst) = state, burst.request.ssrc == request.ssrc {
-            actions += end(burst, reason: .restarted)
+        if let index = talkers.firstIndex(where: { $0.request.ssrc == request.ssrc }), talkers[index].ending == nil {
+            actions.append(end(index, .restarted))
         }
-        queue.insert(request)
+        queue.insert(request, rules: rules)
         return actions + advance(at: now)
     }
 
     /// Asked again: the same answer, with what is left of the talk time.
     private func answerAgain(_ request: Request, at now: Instant) -> [Action] {
-        if case .taken(let burst) = state, burst.request == request {
-            let used = burst.firstMediaAt.map { now - $0 } ?? .zero
+        if let talker = talkers.first(where: { $0.request == request }) {
+            guard talker.ending == nil else { return [] }
+            let used = talker.firstMediaAt.map { now - $0 } ?? .zero
             return [.grant(request, talkTime: max(.zero, timers.talkTimeLimit - used))]
         }
         return queue.toldPosition(of: request).map { [.queued(request, position: $0)] } ?? []
     }
 
-    /// Gives an idle floor to who is first, and tells the others what is new for them.
+    /// Gives what is free of the floor to who is first, takes it from who matters less, and tells the others what is new for them.
     private mutating func advance(at now: Instant) -> [Action] {
-        var actions: [Action] = []
-        if state == .idle, let next = queue.popFirst() {
-            state = .taken(Burst(request: next, grantedAt: now))
+        let adopted = adoptRules()
+        var actions = adopted.actions
+        while talkers.count < rules.talkersMaximum, let next = nextToGrant() {
+            talkers.append(Talker(next, at: now))
             actions += [.grant(next, talkTime: timers.talkTimeLimit), .taken(next)]
         }
+        actions += preempt(at: now)
         guard let holder else { return actions }
-        let isReleasing = if case .releasing = state { true } else { false }
-        for outcome in queue.settle(holdsFirst: isReleasing, isOpen: hasQueue) {
+        actions += adopted.late.map { .deny($0, holder: holder.ssrc) }
+        let held = talkers.count { $0.ending != nil }
+        for outcome in queue.settle(held: held, isOpen: rules.queues) {
             switch outcome {
             case .moved(let request, let position): actions.append(.queued(request, position: position))
             case .refused(let request): actions.append(.deny(request, holder: holder.ssrc))
@@ -134,94 +131,133 @@ public struct FloorControlStateMachine: Sendable {
         return actions
     }
 
+    private mutating func change(to new: FloorRules, at now: Instant) -> [Action] {
+        comingRules = new == rules ? nil : new
+        return talkers.isEmpty ? advance(at: now) : []
+    }
+
+    /// New rules begin to hold between two bursts.
+    ///
+    /// - Returns: What to tell of them, and who waits in vain: without a queue those who can be granted are, and no others.
+    private mutating func adoptRules() -> (actions: [Action], late: [Request]) {
+        guard talkers.isEmpty, let new = comingRules else { return ([], []) }
+        rules = new
+        comingRules = nil
+        return ([.rules(new)], new.queues ? [] : queue.cut(to: new.talkersMaximum))
+    }
+
+    /// The first one who waits, but for those whose own burst is ending.
+    private mutating func nextToGrant() -> Request? {
+        let talkers = talkers
+        return queue.remove { request in !talkers.contains { $0.request.ssrc == request.ssrc } }
+    }
+
+    /// Takes the floor from those whom somebody in the queue overrides.
+    private mutating func preempt(at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        var place = 0
+        while let request = queue.request(at: place) {
+            // Each burst that is ending makes room for one.
+            let ending = talkers.indices.filter { talkers[$0].ending != nil }
+            if place < ending.count {
+                hasten(ending, for: request, at: now)
+                place += 1
+                continue
+            }
+            let overridden = talkers.indices.filter {
+                talkers[$0].ending == nil && rules.preempts(request.priority, talkers[$0].request.priority)
+            }
+            // Who matters least, and of those who has had it for longest.
+            guard let index = overridden.min(by: { talkers[$0].request.priority < talkers[$1].request.priority })
+            else { return actions }
+            actions.append(revoke(index, .preempted, grace: timers.preemptionGrace, at: now))
+        }
+        return actions
+    }
+
+    /// Somebody more important does not wait for all of the grace of a burst that is over.
+    private mutating func hasten(_ ending: [Int], for request: Request, at now: Instant) {
+        for index in ending where rules.preempts(request.priority, talkers[index].request.priority) {
+            let latest = now + timers.preemptionGrace
+            if let deadline = talkers[index].ending?.deadline, deadline > latest {
+                talkers[index].ending?.deadline = latest
+            }
+        }
+    }
+
     // MARK: Release and end
 
     private mutating func release(
         ssrc: SSRC, requestID: FloorRequestID, lastSequence: UInt16?, at now: Instant
     ) -> [Action] {
-        switch state {
-        case .taken(let burst) where burst.request.ssrc == ssrc && burst.request.requestID == requestID:
-            return settle(
-                Releasing(
-                    burst: burst, lastSequence: lastSequence, deadline: now + timers.releaseGrace, reason: .released),
-                at: now)
-        case .releasing(var releasing)
-        where releasing.burst.request.ssrc == ssrc && releasing.burst.request.requestID == requestID:
-            guard releasing.lastSequence == nil else { return [] }
-            releasing.lastSequence = lastSequence
-            return settle(releasing, at: now)
-        default:
+        guard
+            let index = talkers.firstIndex(where: { $0.request.ssrc == ssrc && $0.request.requestID == requestID })
+        else {
             guard queue.remove(where: { $0.ssrc == ssrc && $0.requestID == requestID }) != nil else { return [] }
             return advance(at: now)
         }
-    }
-
-    /// Ends the burst if nothing more is to come, else waits for the stragglers.
-    private mutating func settle(_ releasing: Releasing, at now: Instant) -> [Action] {
-        guard let last = releasing.lastSequence, !isOver(releasing.burst, last: last) else {
-            return finish(releasing, at: now)
+        if talkers[index].ending == nil {
+            talkers[index].ending = Talker.Ending(deadline: now + timers.releaseGrace, reason: .released)
+        } else if talkers[index].ending?.lastSequence != nil {
+            return []
         }
-        var releasing = releasing
-        hasten(&releasing, at: now)
-        state = .releasing(releasing)
-        return []
+        // Ends the burst if nothing more is to come, else waits for the stragglers.
+        guard let last = lastSequence, !talkers[index].isOver(last: last) else { return finish(index, at: now) }
+        talkers[index].ending?.lastSequence = last
+        talkers[index].hasten(timers, at: now)
+        return advance(at: now)
     }
 
-    /// With the last packet there, only reordered ones can still be on their way.
-    func hasten(_ releasing: inout Releasing, at now: Instant) {
-        guard let last = releasing.lastSequence, releasing.burst.sequences.highest == last else { return }
-        releasing.deadline = min(releasing.deadline, now + timers.reorderGrace)
+    /// The burst is over for its talker; what is on its way is still taken.
+    private mutating func revoke(_ index: Int, _ cause: RevokeCause, grace: Duration, at now: Instant) -> Action {
+        talkers[index].ending = Talker.Ending(deadline: now + grace, reason: .revoked(cause))
+        return .revoke(talkers[index].request, cause)
     }
 
-    private func isOver(_ burst: Burst, last: UInt16) -> Bool {
-        if burst.isComplete(through: last) { return true }
-        // A release that names a sequence already passed is honoured, not waited for.
-        guard let highest = burst.sequences.highest else { return false }
-        return SequenceRecord.isAfter(highest, last)
+    private mutating func finish(_ index: Int, at now: Instant) -> [Action] {
+        [end(index, talkers[index].ending?.reason ?? .released)] + advance(at: now)
     }
 
-    private mutating func finish(_ releasing: Releasing, at now: Instant) -> [Action] {
-        end(releasing.burst, reason: releasing.reason) + advance(at: now)
-    }
-
-    /// The floor is idle; `advance` must follow.
-    private mutating func end(_ burst: Burst, reason: EndReason) -> [Action] {
-        state = .idle
-        let summary = Summary(
-            request: burst.request, grantedAt: burst.grantedAt, firstMediaAt: burst.firstMediaAt,
-            sequences: burst.sequences, reason: reason)
-        return [.idle(ssrc: burst.request.ssrc, lastSequence: burst.sequences.highest, summary)]
+    /// Takes a burst off the floor; `advance` must follow.
+    private mutating func end(_ index: Int, _ reason: EndReason) -> Action {
+        let talker = talkers.remove(at: index)
+        return .idle(
+            ssrc: talker.request.ssrc, lastSequence: talker.sequences.highest, talker.summary(reason))
     }
 
     private mutating func left(_ ssrc: SSRC, at now: Instant) -> [Action] {
+        barred[ssrc] = nil
         let waited = queue.remove(where: { $0.ssrc == ssrc }) != nil
-        switch state {
-        case .taken(let burst) where burst.request.ssrc == ssrc:
-            return end(burst, reason: .left) + advance(at: now)
-        case .releasing(var releasing) where releasing.burst.request.ssrc == ssrc:
-            if releasing.reason != .released { releasing.reason = .left }
-            return finish(releasing, at: now)
-        default:
+        guard let index = talkers.firstIndex(where: { $0.request.ssrc == ssrc }) else {
             return waited ? advance(at: now) : []
         }
+        let reason = talkers[index].ending?.reason
+        return [end(index, reason == .released ? .released : .left)] + advance(at: now)
+    }
+
+    private mutating func silenced(_ ssrc: SSRC, at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        if let request = queue.remove(where: { $0.ssrc == ssrc }) { actions.append(.notPermitted(request)) }
+        if let index = talkers.firstIndex(where: { $0.request.ssrc == ssrc }) {
+            if talkers[index].ending == nil { actions.append(.revoke(talkers[index].request, .noPermission)) }
+            actions.append(end(index, .revoked(.noPermission)))
+        }
+        return actions.isEmpty ? [] : actions + advance(at: now)
     }
 
     private mutating func deadline(at now: Instant) -> [Action] {
-        guard let due = nextDeadline, due <= now else { return [] }
-        switch state {
-        case .idle:
-            return []
-        case .taken(let burst):
-            if let first = burst.firstMediaAt, first + timers.talkTimeLimit <= now {
-                state = .releasing(
-                    Releasing(
-                        burst: burst, lastSequence: nil, deadline: now + timers.releaseGrace,
-                        reason: .revoked(.talkTimeLimit)))
-                return [.revoke(burst.request, .talkTimeLimit)]
+        var actions: [Action] = []
+        for index in talkers.indices.reversed() where talkers[index].deadline(timers) <= now {
+            if let ending = talkers[index].ending {
+                actions.append(end(index, ending.reason))
+            } else if let first = talkers[index].firstMediaAt, first + timers.talkTimeLimit <= now {
+                actions.append(revoke(index, .talkTimeLimit, grace: timers.releaseGrace, at: now))
+                if timers.retryAfter > .zero { barred[talkers[index].request.ssrc] = now + timers.retryAfter }
+            } else {
+                actions.append(.revoke(talkers[index].request, .noMedia))
+                actions.append(end(index, .revoked(.noMedia)))
             }
-            return [.revoke(burst.request, .noMedia)] + end(burst, reason: .revoked(.noMedia)) + advance(at: now)
-        case .releasing(let releasing):
-            return finish(releasing, at: now)
         }
+        return actions.isEmpty ? [] : actions + advance(at: now)
     }
 }

@@ -1,6 +1,7 @@
 // Who waits for the floor of one channel, in which order, and what each has been told of it. Pure.
 
-/// The requests that wait for a floor: those of higher priority first, and of the same priority in the order they came.
+/// The requests that wait for a floor, in the order in which they will have it: by the channel's rules, those of higher priority
+/// first, and of the same priority in the order they came.
 struct FloorQueue: Sendable, Equatable {
     typealias Request = FloorControlStateMachine.Request
 
@@ -11,6 +12,8 @@ struct FloorQueue: Sendable, Equatable {
         let request: Request
         /// The place that it was told, from 1; nil: none yet.
         var told: Int?
+        /// Somebody more important came later: what is free in a moment may not be for this one.
+        var isOvertaken = false
     }
 
     /// What becomes of a request that waits.
@@ -27,39 +30,51 @@ struct FloorQueue: Sendable, Equatable {
 
     var isEmpty: Bool { entries.isEmpty }
 
+    /// The requests, in order.
+    var requests: [Request] { entries.map(\.request) }
+
     /// Whether this request waits.
     func contains(_ request: Request) -> Bool { entries.contains { $0.request == request } }
+
+    /// The request at a place, from 0; nil: nobody is so far behind.
+    func request(at index: Int) -> Request? { entries.indices.contains(index) ? entries[index].request : nil }
 
     /// The place that this request was told; nil: none.
     func toldPosition(of request: Request) -> Int? { entries.first { $0.request == request }?.told }
 
-    /// A request joins, behind all that matter as much.
-    mutating func insert(_ request: Request) {
-        let index = entries.firstIndex { $0.request.priority < request.priority } ?? entries.endIndex
+    /// A request joins, before the first one that it overtakes by the channel's rules.
+    mutating func insert(_ request: Request, rules: FloorRules) {
+        let index =
+            entries.firstIndex { rules.overtakes(request.priority, $0.request.priority) } ?? entries.endIndex
         entries.insert(Entry(request: request), at: index)
+        for behind in entries.indices.dropFirst(index + 1) { entries[behind].isOvertaken = true }
     }
 
-    /// The first one leaves, to be granted.
-    mutating func popFirst() -> Request? { entries.isEmpty ? nil : entries.removeFirst().request }
-
-    /// What a member asked for does not wait any more.
+    /// The first one that matches leaves: it is granted, or does not want the floor any more.
     mutating func remove(where matches: (Request) -> Bool) -> Request? {
         guard let index = entries.firstIndex(where: { matches($0.request) }) else { return nil }
         return entries.remove(at: index).request
     }
 
+    /// Those beyond the first so many leave, in order.
+    mutating func cut(to length: Int) -> [Request] {
+        let rest = entries.dropFirst(length).map(\.request)
+        entries.removeLast(rest.count)
+        return rest
+    }
+
     /// What has to be told now, each once.
     ///
     /// - Parameters:
-    ///   - holdsFirst: The floor is free in a moment: the first one is answered then, its audio being held, and need not know that it
-    ///     waits.
+    ///   - held: So many will have the floor in a moment: they are answered then, their audio being held, and need not know
+    ///     that they wait; but for those who were overtaken, for whom it may be a long moment.
     ///   - isOpen: Whether requests may wait longer than that; else, and when they do not want to, they are refused.
-    mutating func settle(holdsFirst: Bool, isOpen: Bool) -> [Outcome] {
+    mutating func settle(held: Int, isOpen: Bool) -> [Outcome] {
         var outcomes: [Outcome] = []
         var index = 0
         while index < entries.count {
             let entry = entries[index]
-            let isHeld = holdsFirst && index == 0 && entry.told == nil
+            let isHeld = index < held && entry.told == nil && !entry.isOvertaken
             if !isHeld, !(isOpen && entry.request.mayQueue) {
                 entries.remove(at: index)
                 outcomes.append(.refused(entry.request))

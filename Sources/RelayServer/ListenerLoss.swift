@@ -6,6 +6,8 @@ import RelayProtocol
 struct ListenerReception: Sendable, Equatable {
     /// Talkers whose last report is remembered.
     static let talkersMaximum = 32
+    /// Packets that one report can tell of for the first time; one that tells of more is not counted for the operator.
+    static let packetsPerReportMaximum = 4_096.0
     /// Of the newest report's share in the smoothed loss.
     static let weight = 0.5
 
@@ -25,7 +27,10 @@ struct ListenerReception: Sendable, Equatable {
     func loss(of talker: SSRC) -> Double? { last[talker]?.share }
 
     /// Takes note of a report.
-    mutating func note(_ report: ClientMessage.ReceptionReport) {
+    ///
+    /// - Returns: Packets that it tells of for the first time: those that came, and those that are missing.
+    @discardableResult
+    mutating func note(_ report: ClientMessage.ReceptionReport) -> (received: Int, lost: Int) {
         let before = last[report.ssrc] ?? Count(received: 0, lost: 0)
         if last.count >= Self.talkersMaximum, last[report.ssrc] == nil { last.removeAll() }
         // They count up, but for packets that were late: those are no loss any more.
@@ -37,6 +42,8 @@ struct ListenerReception: Sendable, Equatable {
             share = share.map { $0 + (recent - $0) * Self.weight } ?? recent
         }
         last[report.ssrc] = Count(received: report.received, lost: report.lost, share: share)
+        guard 0...Self.packetsPerReportMaximum ~= received + lost, received >= 0 else { return (0, 0) }
+        return (Int(received), Int(lost))
     }
 }
 
@@ -62,15 +69,20 @@ struct TalkerLoss: Sendable, Equatable {
     mutating func update(worst: Double, interval: Duration, at now: Instant) -> Int? {
         guard isDue(interval, at: now) else { return nil }
         updatedAt = now
+        let percent = percent(worst: worst)
+        guard percent != told else { return nil }
+        told = percent
+        return percent
+    }
+
+    /// What does not arrive, 0…100, when the worst listener misses `worst` of what the relay forwards.
+    mutating func percent(worst: Double) -> Int {
         if packets > 0 {
             let recent = Double(repaired) / Double(packets)
             share = share.map { $0 + (recent - $0) * ListenerReception.weight } ?? recent
             (packets, repaired) = (0, 0)
         }
         // It arrives when it is lost on neither way.
-        let percent = Int((100 * (1 - (1 - (share ?? 0)) * (1 - worst))).rounded())
-        guard percent != told else { return nil }
-        told = percent
-        return percent
+        return Int((100 * (1 - (1 - (share ?? 0)) * (1 - worst))).rounded())
     }
 }

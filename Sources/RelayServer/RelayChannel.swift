@@ -11,8 +11,20 @@ struct RelayChannel: Sendable {
         let name: DisplayName
         let ssrc: SSRC
         let downlinkKey: DownlinkKey
+        /// How the others are told of it, as that goes on a control stream: made once, and not for each of them.
+        let announcement: [UInt8]
+        /// Whom it comes before when it asks for the floor: 255 before everyone, from its invitation.
+        var priority: UInt8 = 0
+        /// Whether it may not talk, from its invitation.
+        var isListenOnly = false
         var lastRequestID = FloorRequestID(rawValue: 0)
         var lastKeyID: UInt64?
+        /// T8: when it is told again that it has no floor, if it goes on sending; nil while it has it.
+        var nextReminder: Instant?
+        /// The request of which the log knows that it waits.
+        var notedRequest: FloorRequestID?
+        /// The request that was granted last.
+        var grantedRequest: FloorRequestID?
         /// The last sign that it hears, or when the burst began.
         var reportedAt: Instant
         var isSilent = false
@@ -20,7 +32,15 @@ struct RelayChannel: Sendable {
         var lastRepairID: UInt32 = 0
         var repairRequests: MessageBucket?
         var repairBytes: MessageBucket?
+        /// The last request for kept bursts or their list, and how many more may come; made with the first.
+        var lastBurstRequest = BurstRequestID(rawValue: 0)
+        var burstRequests: MessageBucket?
+        var burstBytes: MessageBucket?
         var reception = ListenerReception()
+        /// Of its own last burst; nil: it has been told.
+        var lossOfLastBurst: TalkerLoss?
+        /// The percentage of loss that it was told last, and goes by.
+        var toldLoss = 0
 
         init(
             connection: ConnectionID, id: MemberID, name: DisplayName, ssrc: SSRC, downlinkKey: DownlinkKey,
@@ -32,6 +52,7 @@ struct RelayChannel: Sendable {
             self.ssrc = ssrc
             self.downlinkKey = downlinkKey
             self.reportedAt = reportedAt
+            announcement = ServerMessage.memberJoined(.init(id: id, displayName: name, ssrc: ssrc)).framed()
         }
 
         var asMessage: ServerMessage.Member { .init(id: id, displayName: name, ssrc: ssrc) }
@@ -42,7 +63,7 @@ struct RelayChannel: Sendable {
     /// `stopSilentListeners` gives this many actions for each.
     static let actionsPerSilentListener = 2
 
-    let configuration: RelayChannelConfiguration
+    var configuration: RelayChannelConfiguration
     private(set) var mediaKey: MediaKey
     private var previousEpoch: (epoch: UInt16, until: Instant)?
     var floor: FloorControlStateMachine
@@ -50,26 +71,48 @@ struct RelayChannel: Sendable {
     var connectionOfMember: [MemberID: ConnectionID] = [:]
     /// Of the clients that are no members and get pushes only.
     var pushConnectionOfMember: [MemberID: ConnectionID] = [:]
-    var burstBytes = 0
     /// What was said last.
     var store: BurstStore
-    /// Packets of the current burst that came, and those of them that had been lost at first.
-    var talkerLoss = TalkerLoss()
+    /// Who came and went, and is not told of yet.
+    var news = RosterNews()
     private(set) var nextReportCheck = Instant.zero
     /// Who was granted the floor, kept apart from `floor` to check it.
-    private(set) var speaker: SSRC?
+    var speakers: [Speaker] = []
+    /// For the operator.
+    var counters = RelayChannelCounters()
+    /// When the members may go, the last burst being over: set while they are to go.
+    var closesAt: Instant?
 
     init(
         configuration: RelayChannelConfiguration, mediaKey: MediaKey, timers: FloorControlStateMachine.Timers,
         store: BurstStore.Limits = .init()
     ) {
-        self.store = BurstStore(limits: store)
+        self.store = BurstStore(limits: Self.limits(store, configuration))
         self.configuration = configuration
         self.mediaKey = mediaKey
-        floor = FloorControlStateMachine(timers: timers, hasQueue: configuration.hasFloorQueue)
+        floor = FloorControlStateMachine(timers: timers, rules: configuration.rules)
+    }
+
+    /// Each of those who may talk at once has as many bursts.
+    private static func limits(
+        _ limits: BurstStore.Limits, _ configuration: RelayChannelConfiguration
+    ) -> BurstStore.Limits {
+        var limits = limits
+        limits.bursts *= configuration.rules.talkersMaximum
+        limits.retention = configuration.retention
+        return limits
+    }
+
+    /// The floor's rules are these from now on.
+    mutating func adopt(_ rules: FloorRules, store limits: BurstStore.Limits) {
+        configuration.rules = rules
+        store.limits = Self.limits(limits, configuration)
     }
 
     var name: DisplayName { configuration.name }
+
+    /// The media key, unless it is its members' own.
+    var offeredMediaKey: MediaKey? { configuration.isEndToEnd ? nil : mediaKey }
 
     /// Every member's connection, oldest first.
     var everyone: [ConnectionID] { members.keys.sorted() }
@@ -77,45 +120,29 @@ struct RelayChannel: Sendable {
     /// Looked up in a walk over the members: floor messages are rare.
     func member(of ssrc: SSRC) -> Member? { members.values.first { $0.ssrc == ssrc } }
 
-    var floorTaken: ServerMessage.FloorTaken? {
-        guard let holder = floor.holder, let member = member(of: holder.ssrc) else { return nil }
-        return .init(talker: member.id, ssrc: holder.ssrc, keyID: holder.keyID)
-    }
-
-    /// Checks invariant I4: nobody is granted the floor while another holds it.
-    mutating func noteSpeaker(_ ssrc: SSRC) {
-        precondition(speaker == nil || speaker == ssrc, "two members hold the floor")
-        if speaker == nil {
-            burstBytes = 0
-            talkerLoss = TalkerLoss()
-        }
-        speaker = ssrc
-    }
-
-    mutating func noteIdle(of ssrc: SSRC) {
-        precondition(speaker == ssrc, "a floor that was not granted ends")
-        speaker = nil
-    }
-
     mutating func clear() {
         members = [:]
         connectionOfMember = [:]
         pushConnectionOfMember = [:]
-        floor = FloorControlStateMachine(timers: floor.timers, hasQueue: floor.hasQueue)
-        speaker = nil
+        floor = FloorControlStateMachine(timers: floor.timers, rules: floor.rules)
+        speakers = []
         store.removeAll()
+        news = RosterNews()
+        closesAt = nil
     }
 
     func summary(of burst: FloorControlStateMachine.Summary, at now: Instant) -> RelayBurstSummary {
         let listeners = members.values.count { $0.ssrc != burst.request.ssrc && !$0.isSilent }
         return RelayBurstSummary(
-            ssrc: burst.request.ssrc, reason: burst.reason, packets: burst.sequences.received, bytes: burstBytes,
-            lost: burst.sequences.lost, listeners: listeners, duration: burst.firstMediaAt.map { now - $0 } ?? .zero)
+            ssrc: burst.request.ssrc, reason: burst.reason, packets: burst.sequences.received,
+            bytes: speaker(burst.request.ssrc)?.bytes ?? 0, lost: burst.sequences.lost, listeners: listeners,
+            duration: burst.firstMediaAt.map { now - $0 } ?? .zero)
     }
 
     // MARK: Epochs
 
     func allows(epoch: UInt16, at now: Instant) -> Bool {
+        if configuration.isEndToEnd { return epoch == InvitationLink.mediaKeyEpoch }
         if epoch == mediaKey.epoch { return true }
         guard let previousEpoch else { return false }
         return previousEpoch.epoch == epoch && now < previousEpoch.until
@@ -129,12 +156,12 @@ struct RelayChannel: Sendable {
     // MARK: Reception reports
 
     /// A burst begins: everyone gets it, and has the whole time-out to report.
-    mutating func beginListening(number: Int, at now: Instant) -> [RelayCore.Action] {
+    mutating func beginListening(to talker: SSRC, number: Int, at now: Instant) -> [RelayCore.Action] {
         var actions: [RelayCore.Action] = []
         nextReportCheck = now + Self.reportCheckInterval
         for id in everyone {
             members[id]?.reportedAt = now
-            if let speaker { members[id]?.reception.begin(speaker) }
+            members[id]?.reception.begin(talker)
             actions += wake(id, number: number)
         }
         return actions
@@ -155,7 +182,7 @@ struct RelayChannel: Sendable {
         nextReportCheck = now + Self.reportCheckInterval
         var actions: [RelayCore.Action] = []
         for id in everyone {
-            guard let member = members[id], !member.isSilent, member.ssrc != speaker,
+            guard let member = members[id], !member.isSilent, !isSpeaking(member.ssrc),
                 now - member.reportedAt > timeout
             else { continue }
             members[id]?.isSilent = true

@@ -9,15 +9,35 @@ public struct RelayChannelConfiguration: Sendable, Hashable {
     public var name: DisplayName
     /// The secret that opens it.
     public var token: InvitationToken
+    /// Who may talk beside and before whom.
+    public var rules: FloorRules
     /// Whether a request for the floor waits while somebody talks, instead of being refused.
-    public var hasFloorQueue: Bool
+    public var hasFloorQueue: Bool {
+        get { rules.hasQueue }
+        set { rules.hasQueue = newValue }
+    }
+    /// Whether the media key is in the members' links only, so that the relay can neither give nor renew it.
+    public var isEndToEnd: Bool
+    /// What is kept of its bursts once they are over, for members who ask for it.
+    public var retention = BurstRetention.off
 
     /// A channel opened by `token`.
-    public init(id: ChannelID, name: DisplayName, token: InvitationToken, hasFloorQueue: Bool = false) {
+    public init(
+        id: ChannelID, name: DisplayName, token: InvitationToken, hasFloorQueue: Bool = false, isEndToEnd: Bool = false
+    ) {
+        self.init(
+            id: id, name: name, token: token, rules: FloorRules(hasQueue: hasFloorQueue), isEndToEnd: isEndToEnd)
+    }
+
+    /// A channel opened by `token`, with rules of its own.
+    public init(
+        id: ChannelID, name: DisplayName, token: InvitationToken, rules: FloorRules, isEndToEnd: Bool = false
+    ) {
+        self.isEndToEnd = isEndToEnd
         self.id = id
         self.name = name
         self.token = token
-        self.hasFloorQueue = hasFloorQueue
+        self.rules = rules
     }
 }
 
@@ -25,12 +45,18 @@ public struct RelayChannelConfiguration: Sendable, Hashable {
 public struct RelayLimits: Sendable, Hashable {
     /// Connections at one time, joined or not.
     public var connections = 2_048
+    /// Connections at one time from one IPv4 address or one /64 of IPv6; people behind one NAT share an address.
+    public var connectionsPerAddress = 512
+    /// Newcomers per second beyond which each must prove its address by a QUIC Retry, at one round trip more.
+    public var handshakesPerSecond = 256
     /// Members of one channel.
     public var membersPerChannel = 500
     /// Channels of the relay.
     public var channels = 256
     /// How long a connection may take to join.
     public var joinTime: Duration = .seconds(10)
+    /// Clients without a membership that may wait for one at a time.
+    public var enrolments = 256
     /// How long a refused client is given to read why, before the relay closes.
     public var refusalTime: Duration = .seconds(1)
     /// Control messages a connection may send at once (the depth of the token bucket).
@@ -41,6 +67,10 @@ public struct RelayLimits: Sendable, Hashable {
     public var datagramBytes = 1_160
     /// Bytes of control messages that may wait for one connection to take them.
     public var controlBacklogBytes = 256 * 1_024
+    /// The same on a channel with so many members that a newcomer is told more of them.
+    var controlBacklog: Int { max(controlBacklogBytes, membersPerChannel * Self.announcementBytes) }
+    /// Of a member, in the message that tells of it: its identifier, its name, its source and all lengths.
+    private static let announcementBytes = 192
     /// Requests for lost packets that a member may send at once, and each second in the long run.
     public var repairBurst = 16
     /// See `repairBurst`.
@@ -49,10 +79,30 @@ public struct RelayLimits: Sendable, Hashable {
     public var repairBytes = 256 * 1_024
     /// …and each second in the long run.
     public var repairBytesPerSecond = 64 * 1_024
+    /// What a request for lost packets counts as at least, though nothing was found.
+    public var repairBytesMinimum = 512
     /// Answers that may be on their way to one member.
     public var repairAnswers = 8
-    /// What is kept of each channel's last bursts.
+    /// What is kept of each channel's last bursts…
     public var burstStore = BurstStore.Limits()
+    /// …and of those of all channels together, in bytes of memory.
+    public var keptBytes = 128 * 1_024 * 1_024
+    /// Requests for kept bursts, and for the list of them, that a member may make at once, and each second in the long run.
+    public var burstRequestBurst = 16
+    /// See `burstRequestBurst`.
+    public var burstRequestsPerSecond = 4
+    /// Bytes of kept bursts that a member is given at once…
+    public var burstBytes = 512 * 1_024
+    /// …and each second in the long run.
+    public var burstBytesPerSecond = 64 * 1_024
+    /// The same of all members together: who talks comes before what was said.
+    public var burstBytesOfAll = 16 * 1_024 * 1_024
+    /// See `burstBytesOfAll`.
+    public var burstBytesOfAllPerSecond = 4 * 1_024 * 1_024
+    /// Bytes of packets in one answer to a request for a burst.
+    public var burstAnswerBytes = 64 * 1_024
+    /// How long who asked for too much is told to wait.
+    public var burstRetryTime: Duration = .seconds(1)
     /// How often a talker is told what the listeners miss, at most.
     public var listenerLossInterval: Duration = .seconds(2)
     /// A listener's media stop after this long without a reception report.

@@ -18,10 +18,11 @@ enum EarlyJoin: Sendable, Equatable {
 struct EarlyWelcome: Sendable, Equatable {
     let channel: Int
     let member: RelayChannel.Member
-    /// What was told of the channel; what has changed since is told after the handshake.
-    let members: [MemberID: ServerMessage.Member]
-    let floor: ServerMessage.FloorTaken?
-    let mediaKey: MediaKey
+    /// Who was there, on which connection; what has changed since is told after the handshake.
+    let members: [MemberID: ConnectionID]
+    let floors: [ServerMessage.FloorTaken]
+    let rules: ServerMessage.FloorRules
+    let mediaKey: MediaKey?
 }
 
 extension RelayCore {
@@ -30,7 +31,9 @@ extension RelayCore {
         _ join: ClientMessage.Join, _ id: ConnectionID, _ memberID: MemberID, at now: Instant
     ) -> [Action] {
         // A refusal is noted and counted, and a push-only client replaces an older one: both can wait for the handshake.
-        guard case .success(let number) = opens(join), !join.isPushOnly, hasRoom(for: memberID, channel: number) else {
+        guard case .success(let number) = opens(join, memberID), !join.isPushOnly,
+            hasRoom(for: memberID, channel: number)
+        else {
             connections[id]?.state = .greeted(.deferred(join))
             return []
         }
@@ -39,8 +42,9 @@ extension RelayCore {
         connections[id]?.state = .greeted(
             .welcomed(
                 EarlyWelcome(
-                    channel: number, member: member, members: channel.membersAsMessages(but: memberID),
-                    floor: channel.floorTaken(for: memberID), mediaKey: channel.mediaKey)))
+                    channel: number, member: member, members: channel.connectionOfMember,
+                    floors: channel.floorsTaken(for: memberID), rules: channel.rules(for: member),
+                    mediaKey: channel.offeredMediaKey)))
         return welcome(member, channel: number)
     }
 
@@ -56,44 +60,45 @@ extension RelayCore {
             return self.join(join, id, connection.member, at: now)
         case .greeted(.welcomed(let welcome)):
             guard hasRoom(for: connection.member, channel: welcome.channel) else {
-                return [.close(id, .joinRefused, "the channel has \(limits.membersPerChannel) members")]
-                    + remove(id, at: now)
+                sources.remove(welcome.member.ssrc)
+                return refuse(id, .channelFull, "the channel has \(limits.membersPerChannel) members", at: now)
             }
-            return enter(welcome.member, channel: welcome.channel, at: now) { core in
-                core.news(since: welcome, channel: core.channels[welcome.channel])
+            var member = welcome.member
+            // What it may do can have changed meanwhile.
+            if let membership = roster[channels[welcome.channel].configuration.id, connection.member] {
+                member.priority = membership.priority
+                member.isListenOnly = membership.isListenOnly
             }
-        case .joining, .member, .pushOnly, .refused: return []
+            return enter(member, channel: welcome.channel, at: now) { core in
+                let channel = core.channels[welcome.channel]
+                return core.news(since: welcome, rules: channel.rules(for: member), channel: channel)
+            }
+        case .joining, .enrolling, .member, .pushOnly, .refused: return []
         }
     }
 
     /// What has happened on the channel since the early `Welcome`.
-    private func news(since welcome: EarlyWelcome, channel: RelayChannel) -> [Action] {
-        let id = welcome.member.connection
-        let members = channel.membersAsMessages(but: welcome.member.id)
+    private func news(
+        since welcome: EarlyWelcome, rules: ServerMessage.FloorRules, channel: RelayChannel
+    ) -> [Action] {
+        let (id, own) = (welcome.member.connection, welcome.member.id)
+        var roster = MessageSeries()
+        for member in welcome.members.keys where member != own && channel.connectionOfMember[member] == nil {
+            roster.append(ServerMessage.memberLeft(member).framed())
+        }
+        for (member, connection) in channel.connectionOfMember
+        where member != own && welcome.members[member] != connection {
+            if let other = channel.members[connection] { roster.append(other.announcement) }
+        }
         var messages: [ServerMessage] = []
-        for member in welcome.members.keys where members[member] == nil { messages.append(.memberLeft(member)) }
-        for (member, message) in members where welcome.members[member] != message {
-            messages.append(.memberJoined(message))
+        if let key = channel.offeredMediaKey, key != welcome.mediaKey { messages.append(.mediaKey(key)) }
+        if rules != welcome.rules { messages.append(.floorRules(rules)) }
+        let floors = channel.floorsTaken(for: welcome.member.id)
+        for ended in welcome.floors where !floors.contains(ended) {
+            messages.append(.floorIdle(.init(ssrc: ended.ssrc, lastSequence: nil)))
         }
-        if channel.mediaKey != welcome.mediaKey { messages.append(.mediaKey(channel.mediaKey)) }
-        let floor = channel.floorTaken(for: welcome.member.id)
-        if floor != welcome.floor {
-            if let ended = welcome.floor { messages.append(.floorIdle(.init(ssrc: ended.ssrc, lastSequence: nil))) }
-            if let floor { messages.append(.floorTaken(floor)) }
-        }
-        return messages.map { .send($0, to: [id]) }
-    }
-}
-
-extension RelayChannel {
-    fileprivate func membersAsMessages(but member: MemberID) -> [MemberID: ServerMessage.Member] {
-        var result: [MemberID: ServerMessage.Member] = [:]
-        for other in members.values where other.id != member { result[other.id] = other.asMessage }
-        return result
-    }
-
-    /// Who talks; an older connection of the member itself does not count.
-    func floorTaken(for member: MemberID) -> ServerMessage.FloorTaken? {
-        floorTaken.flatMap { $0.talker == member ? nil : $0 }
+        for taken in floors where !welcome.floors.contains(taken) { messages.append(.floorTaken(taken)) }
+        let told = messages.map { Action.send($0, to: [id]) }
+        return roster.count == 0 ? told : [.sendSeries(roster, to: [.init(id)])] + told
     }
 }

@@ -3,13 +3,17 @@ import MonotonicTime
 import RelayProtocol
 
 extension RelayCore {
+    /// How long a member that sends without the floor is left alone after its burst or the last reminder (T8): packets of a burst may
+    /// come behind its end.
+    static let reminderInterval: Duration = .seconds(2)
+
     mutating func floorRequest(
         _ request: ClientMessage.FloorRequest, from id: ConnectionID, channel number: Int, at now: Instant
     ) -> [Action] {
         guard var member = channels[number].members[id] else { return [] }
         let wish = FloorControlStateMachine.Request(
-            ssrc: member.ssrc, requestID: request.requestID, keyID: request.keyID, priority: request.priority,
-            mayQueue: request.mayQueue)
+            ssrc: member.ssrc, requestID: request.requestID, keyID: request.keyID,
+            priority: member.effectivePriority(of: request.priority), mayQueue: request.mayQueue)
         if !channels[number].floor.isUnderWay(wish) {
             guard request.requestID > member.lastRequestID else {
                 return violation(id, "a floor request that is not newer than the last", at: now)
@@ -17,22 +21,58 @@ extension RelayCore {
             let isFresh = request.keyID != member.lastKeyID
             member.lastRequestID = request.requestID
             member.lastKeyID = request.keyID
+            member.nextReminder = now + Self.reminderInterval
             channels[number].members[id] = member
+            guard !isDraining || wish.isEmergency else {
+                return deny(wish, .noResources, Self.goingDown, channel: number)
+            }
+            guard !member.isListenOnly else {
+                return deny(wish, .receiveOnly, "this member may only listen", channel: number)
+            }
             guard channels[number].allows(epoch: UInt16(request.keyID >> 48), at: now), isFresh else {
                 let phrase = isFresh ? "the key id is of another epoch" : "the key id was used before"
-                return deny(wish, .other, phrase, channel: number)
+                // It takes the place of an older one all the same.
+                return apply(.withdrawn(ssrc: member.ssrc), channel: number, at: now)
+                    + deny(wish, .other, phrase, channel: number)
             }
         }
         return apply(.request(wish), channel: number, at: now)
     }
 
-    private func deny(
-        _ request: FloorControlStateMachine.Request, _ cause: FloorDenyCause, _ phrase: String, channel number: Int
+    /// A member may only listen from now on: what it says and waits for is over.
+    mutating func revokePermission(of id: ConnectionID, channel number: Int, at now: Instant) -> [Action] {
+        guard let ssrc = channels[number].members[id]?.ssrc else { return [] }
+        channels[number].members[id]?.isListenOnly = true
+        return apply(.silenced(ssrc: ssrc), channel: number, at: now)
+    }
+
+    /// A member sends without the floor (TS 24.380: U: not permitted but sends media): it is told so, now and then.
+    mutating func remind(_ id: ConnectionID, channel number: Int, at now: Instant) -> [Action] {
+        guard let member = channels[number].members[id], let due = member.nextReminder, due <= now,
+            !channels[number].floor.waiting.contains(where: { $0.ssrc == member.ssrc })
+        else { return [] }
+        channels[number].members[id]?.nextReminder = now + Self.reminderInterval
+        channels[number].counters.count(.noPermission as FloorRevokeCause)
+        let revoke = ServerMessage.FloorRevoke(
+            requestID: member.lastRequestID, cause: .noPermission, phrase: "media without the floor")
+        return [
+            .send(.floorRevoke(revoke), to: [id]),
+            .note(
+                .floorRevoked(
+                    channel: channels[number].name, member: member.id, requestID: member.lastRequestID, .noPermission)),
+        ]
+    }
+
+    mutating func deny(
+        _ request: FloorControlStateMachine.Request, _ cause: FloorDenyCause, _ phrase: String,
+        retryAfter: Duration = .zero, channel number: Int
     ) -> [Action] {
         guard let member = channels[number].member(of: request.ssrc) else { return [] }
+        channels[number].counters.count(cause)
+        let message = ServerMessage.FloorDeny(
+            requestID: request.requestID, cause: cause, phrase: phrase, retryAfter: retryAfter)
         return [
-            .send(
-                .floorDeny(.init(requestID: request.requestID, cause: cause, phrase: phrase)), to: [member.connection]),
+            .send(.floorDeny(message), to: [member.connection]),
             .note(
                 .floorDenied(
                     channel: channels[number].name, member: member.id, requestID: request.requestID, cause)),
@@ -50,46 +90,104 @@ extension RelayCore {
     ) -> [Action] {
         let name = channels[number].name
         switch action {
-        case .grant(let request, let talkTime):
-            channels[number].noteSpeaker(request.ssrc)
-            guard let member = channels[number].member(of: request.ssrc) else { return [] }
-            return [
-                .send(
-                    .floorGranted(.init(requestID: request.requestID, duration: talkTime)), to: [member.connection]),
-                .note(.floorGranted(channel: name, member: member.id, requestID: request.requestID)),
-            ]
+        case .grant(let request, let talkTime): return grant(request, talkTime, channel: number)
         case .taken(let request):
             guard let member = channels[number].member(of: request.ssrc) else { return [] }
             let others = channels[number].everyone.filter { $0 != member.connection }
             guard !others.isEmpty else { return [] }
-            let taken = ServerMessage.FloorTaken(talker: member.id, ssrc: request.ssrc, keyID: request.keyID)
-            return [.send(.floorTaken(taken), to: others)]
+            let taken = ServerMessage.FloorTaken(
+                talker: member.id, ssrc: request.ssrc, keyID: request.keyID, priority: request.priority)
+            // Its name comes before its voice.
+            let news = channels[number].news.concerns(member.id) ? tellNews(channel: number, at: now) : []
+            return news + [.send(.floorTaken(taken), to: others)]
         case .deny(let request, let holder):
             let talker = channels[number].member(of: holder)?.name.text ?? "another member"
-            return deny(request, .anotherClientHasPermission, "\(talker) is talking", channel: number)
+            let isFull = channels[number].floor.rules.talkersMaximum > 1
+            return deny(
+                request, .anotherClientHasPermission,
+                isFull ? "\(talker) and others are talking" : "\(talker) is talking", channel: number)
+        case .retryLater(let request, let time):
+            return deny(
+                request, .retryAfterNotExpired, "the last burst was too long", retryAfter: time, channel: number)
+        case .notPermitted(let request):
+            return deny(request, .receiveOnly, "this member may only listen", channel: number)
         case .queueFull(let request):
             return deny(request, .queueFull, "too many wait for the floor", channel: number)
         case .queued(let request, let position):
-            guard let member = channels[number].member(of: request.ssrc) else { return [] }
-            return [
-                .send(
-                    .floorQueuePosition(.init(requestID: request.requestID, position: position)),
-                    to: [member.connection]),
-                .note(
-                    .floorQueued(channel: name, member: member.id, requestID: request.requestID, position: position)),
-            ]
+            return queued(request, position, channel: number)
         case .revoke(let request, let cause):
             return revoke(request, cause, channel: number)
         case .idle(let ssrc, let lastSequence, let summary):
+            let burst = channels[number].summary(of: summary, at: now)
+            let note = Action.note(.burstEnded(channel: name, burst))
+            channels[number].counters.note(burst)
             channels[number].noteIdle(of: ssrc)
+            changeStore(number) { $0.end(ssrc, at: now) }
+            if channels[number].closesAt != nil { channels[number].closesAt = now + Self.farewellTime }
+            if let id = channels[number].member(of: ssrc)?.connection {
+                channels[number].members[id]?.nextReminder = now + Self.reminderInterval
+            }
             let everyone = channels[number].everyone
-            let note = Action.note(.burstEnded(channel: name, channels[number].summary(of: summary, at: now)))
             guard !everyone.isEmpty else { return [note] }
             return [.send(.floorIdle(.init(ssrc: ssrc, lastSequence: lastSequence)), to: everyone), note]
+        case .rules(let rules):
+            channels[number].adopt(rules, store: limits.burstStore)
+            return tellRules(channel: number) + [.note(.floorRulesChanged(channel: name, rules))]
         }
     }
 
-    private func revoke(
+    /// Everybody is told what the floor is like now; what it means for one depends on its membership.
+    private func tellRules(channel number: Int) -> [Action] {
+        let channel = channels[number]
+        var told: [ServerMessage.FloorRules: [ConnectionID]] = [:]
+        for id in channel.everyone {
+            if let member = channel.members[id] { told[channel.rules(for: member), default: []].append(id) }
+        }
+        return told.sorted { $0.value[0] < $1.value[0] }.map { .send(.floorRules($0.key), to: $0.value) }
+    }
+
+    /// Only its first place is noted: those behind move with everyone who comes and goes before them.
+    private mutating func queued(
+        _ request: FloorControlStateMachine.Request, _ position: Int, channel number: Int
+    ) -> [Action] {
+        guard let member = channels[number].member(of: request.ssrc) else { return [] }
+        let place = ServerMessage.FloorQueuePosition(requestID: request.requestID, position: position)
+        let told = Action.send(.floorQueuePosition(place), to: [member.connection])
+        guard member.notedRequest != request.requestID else { return [told] }
+        channels[number].members[member.connection]?.notedRequest = request.requestID
+        channels[number].counters.queued += 1
+        return [
+            told,
+            .note(
+                .floorQueued(
+                    channel: channels[number].name, member: member.id, requestID: request.requestID,
+                    position: position)),
+        ]
+    }
+
+    private mutating func grant(
+        _ request: FloorControlStateMachine.Request, _ talkTime: Duration, channel number: Int
+    ) -> [Action] {
+        channels[number].noteSpeaker(request.ssrc)
+        guard let member = channels[number].member(of: request.ssrc) else { return [] }
+        channels[number].members[member.connection]?.nextReminder = nil
+        // Asked again, it is the same one.
+        var loss: [Action] = []
+        if member.grantedRequest != request.requestID {
+            channels[number].members[member.connection]?.grantedRequest = request.requestID
+            channels[number].counters.grants += 1
+            loss = tellLossOfLastBurst(to: member.connection, channel: number)
+        }
+        let granted = ServerMessage.FloorGranted(
+            requestID: request.requestID, duration: talkTime, priority: request.priority)
+        return [
+            .send(.floorGranted(granted), to: [member.connection]),
+            .note(
+                .floorGranted(channel: channels[number].name, member: member.id, requestID: request.requestID)),
+        ] + loss
+    }
+
+    private mutating func revoke(
         _ request: FloorControlStateMachine.Request, _ cause: FloorControlStateMachine.RevokeCause,
         channel number: Int
     ) -> [Action] {
@@ -98,7 +196,10 @@ extension RelayCore {
             switch cause {
             case .talkTimeLimit: (.mediaBurstTooLong, "the talk-time limit is over")
             case .noMedia: (.other, "no media came")
+            case .preempted: (.preempted, preemptionPhrase(channel: number))
+            case .noPermission: (.noPermission, "this member may only listen")
             }
+        channels[number].counters.count(wireCause)
         return [
             .send(
                 .floorRevoke(.init(requestID: request.requestID, cause: wireCause, phrase: phrase)),
@@ -107,5 +208,46 @@ extension RelayCore {
                 .floorRevoked(
                     channel: channels[number].name, member: member.id, requestID: request.requestID, wireCause)),
         ]
+    }
+
+    /// By whom: the first who waits.
+    private func preemptionPhrase(channel number: Int) -> String {
+        guard let next = channels[number].floor.waiting.first, let member = channels[number].member(of: next.ssrc)
+        else { return "somebody else takes the floor" }
+        return next.isEmergency ? "\(member.name) has an emergency" : "\(member.name) takes the floor"
+    }
+}
+
+extension RelayChannel.Member {
+    /// What a request of the member counts with. An emergency is one whoever declares it; else the member's own priority is the
+    /// most, however much it asks for.
+    func effectivePriority(of asked: UInt8) -> UInt8 {
+        asked == FloorRules.emergency ? asked : min(asked, priority, FloorRules.emergency - 1)
+    }
+}
+
+extension RelayChannel {
+    /// What a newcomer is told of the floor.
+    func tellFloor(in welcome: inout ServerMessage.Welcome, to member: Member) {
+        let floors = floorsTaken(for: member.id)
+        welcome.floor = floors.first
+        welcome.moreFloors = Array(floors.dropFirst())
+        welcome.floorRules = rules(for: member)
+        welcome.offersLateEntry = true
+        welcome.retention = store.limits.retention
+    }
+
+    /// What the floor is like for a member.
+    func rules(for member: Member) -> ServerMessage.FloorRules {
+        let mode: FloorMode =
+            switch floor.rules.mode {
+            case .halfDuplex: .halfDuplex
+            case .fullDuplex: .fullDuplex
+            case .cutIn: .cutIn
+            }
+        return ServerMessage.FloorRules(
+            mode: mode, hasQueue: floor.rules.queues,
+            preemptionStep: floor.rules.preemptionStep.map { max(1, $0) } ?? 0,
+            isListenOnly: member.isListenOnly, priority: min(member.priority, FloorRules.emergency - 1))
     }
 }

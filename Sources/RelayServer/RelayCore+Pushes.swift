@@ -5,7 +5,7 @@ import RelayProtocol
 extension RelayCore {
     /// A push came from outside.
     public mutating func push(_ request: PushRequest, at now: Instant) -> (PushVerdict, [Action]) {
-        guard !isShuttingDown else { return (.shutDown, []) }
+        guard !isShuttingDown, !isDraining else { return (.shutDown, []) }
         counters.pushesIn += 1
         let id = PushID(rawValue: UInt64.random(in: 0...UInt64.max, using: &random))
         let (verdict, actions) = pushes.push(request, id: id, at: now)
@@ -26,7 +26,7 @@ extension RelayCore {
             actions += remove(older, at: now)
         }
         connections[id]?.state = .pushOnly(channel: number)
-        pending[id] = nil
+        waitNoMore(for: id)
         channels[number].pushConnectionOfMember[member] = id
         let welcome = ServerMessage.PushWelcome(channelName: channels[number].name, memberID: member)
         return actions + [
@@ -52,7 +52,9 @@ extension RelayCore {
             return pushes.register(registration, by: member, on: id, at: now).map(asAction)
         case .pushUnregister(let token): return pushes.unregister(token, by: member, at: now).map(asAction)
         case .pushReceipt(let receipt): return pushes.receive(receipt, from: id, at: now).map(asAction)
-        case .join, .leave, .floorRequest, .floorRelease, .receptionReport, .mediaRepair, .repairRequest: return []
+        case .join, .leave, .floorRequest, .floorRelease, .receptionReport, .mediaRepair, .repairRequest,
+            .burstListRequest, .burstRequest:
+            return []
         }
     }
 

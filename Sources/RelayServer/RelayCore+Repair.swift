@@ -48,7 +48,7 @@ extension RelayCore {
         if isTaken {
             packets = channels[number].store.packets(
                 ssrc: request.ssrc, keyID: request.keyID, ranges: request.ranges, byteLimit: limits.repairBytes)
-            isTaken = bytes.take(packets.reduce(0) { $0 + $1.count }, at: now)
+            isTaken = bytes.take(max(limits.repairBytesMinimum, packets.reduce(0) { $0 + $1.count }), at: now)
         }
         member.repairRequests = requests
         member.repairBytes = bytes
@@ -66,21 +66,31 @@ extension RelayCore {
     mutating func reported(
         _ report: ClientMessage.ReceptionReport, by id: ConnectionID, channel number: Int, at now: Instant
     ) -> [Action] {
-        channels[number].members[id]?.reception.note(report)
-        let actions = channels[number].reported(id, number: number, at: now)
-        guard let speaker = channels[number].speaker, report.ssrc == speaker,
-            channels[number].talkerLoss.isDue(limits.listenerLossInterval, at: now),
-            let talker = channels[number].member(of: speaker)
-        else { return actions }
-        var worst = 0.0
-        for member in channels[number].members.values where !member.isSilent {
-            worst = max(worst, member.reception.loss(of: speaker) ?? 0)
+        if let new = channels[number].members[id]?.reception.note(report) {
+            channels[number].counters.note(heard: new.received, lost: new.lost)
         }
+        let actions = channels[number].reported(id, number: number, at: now)
+        guard let speaker = channels[number].speakers.firstIndex(where: { $0.ssrc == report.ssrc }),
+            channels[number].speakers[speaker].loss.isDue(limits.listenerLossInterval, at: now),
+            let talker = channels[number].member(of: report.ssrc)
+        else { return actions }
+        let worst = channels[number].worstLoss(of: report.ssrc)
         guard
-            let percent = channels[number].talkerLoss.update(
+            let percent = channels[number].speakers[speaker].loss.update(
                 worst: worst, interval: limits.listenerLossInterval, at: now)
         else { return actions }
+        channels[number].members[talker.connection]?.toldLoss = percent
         return actions + [.send(.listenerLoss(percent: percent), to: [talker.connection])]
+    }
+
+    /// A short burst is over before listeners have reported on it: what its talker has not heard of it, it hears with its next one.
+    mutating func tellLossOfLastBurst(to id: ConnectionID, channel number: Int) -> [Action] {
+        guard let talker = channels[number].members[id], var loss = talker.lossOfLastBurst else { return [] }
+        channels[number].members[id]?.lossOfLastBurst = nil
+        let percent = loss.percent(worst: channels[number].worstLoss(of: talker.ssrc))
+        guard percent != talker.toldLoss else { return [] }
+        channels[number].members[id]?.toldLoss = percent
+        return [.send(.listenerLoss(percent: percent), to: [id])]
     }
 }
 
@@ -89,7 +99,7 @@ extension RelayCore.Action {
     var isMediaSwitch: Bool {
         switch self {
         case .startMedia, .stopMedia: true
-        case .send, .close, .forward, .answerRepair, .note: false
+        case .send, .sendSeries, .close, .enrol, .forward, .answerRepair, .answerBurst, .note: false
         }
     }
 }

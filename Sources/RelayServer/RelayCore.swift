@@ -15,6 +15,8 @@ public struct RelayCore: Sendable {
             /// The same, and its join is there.
             case greeted(EarlyJoin)
             case joining
+            /// It is no member yet; whether its invitation makes it one is being written down.
+            case enrolling(ClientMessage.Join)
             case member(channel: Int)
             case pushOnly(channel: Int)
             case refused
@@ -32,37 +34,58 @@ public struct RelayCore: Sendable {
     var channels: [RelayChannel]
     var connections: [ConnectionID: Connection] = [:]
     /// Until when those who are not members may stay.
-    var pending: [ConnectionID: Instant] = [:]
+    private(set) var pending: [ConnectionID: Instant] = [:]
+    /// No instant in `pending` is before this one; exact after each deadline.
+    private var earliestPending: Instant?
     private(set) var channelNumbers: [ChannelID: Int] = [:]
-    private var sources: Set<SSRC> = []
+    var roster: RelayRoster
+    /// Enrolments that wait for their answer.
+    var enrolling = 0
+    private let timers: FloorControlStateMachine.Timers
+    var sources: Set<SSRC> = []
     var random: any RandomNumberGenerator & Sendable
     private(set) var isShuttingDown = false
+    /// Whether it goes down as soon as nobody talks any more.
+    public internal(set) var isDraining = false
     let acceptsPushes: Bool
     var pushes: PushRegistry
+    /// What the bursts that are kept take in memory, of all channels.
+    var keptBytes = 0
+    /// What of them may still be given to members who ask.
+    var burstBytes: MessageBucket
 
     /// A relay without members. Each channel gets a fresh media key of a random epoch.
     ///
     /// - Parameters:
     ///   - channels: At most `limits.channels`, with distinct identifiers; what is beyond or repeated is left out.
+    ///   - roster: The members. By default whoever has a channel's token may join it.
     ///   - acceptsPushes: Whether `push` is going to be called, so that it makes sense to register tokens.
     ///   - startedAt: Now.
     ///   - random: What keys, epochs and sources are drawn from; must be a secure one outside tests.
     public init(
         channels: [RelayChannelConfiguration], limits: RelayLimits = RelayLimits(),
-        timers: FloorControlStateMachine.Timers = .init(), acceptsPushes: Bool = false, startedAt: Instant = .zero,
-        random: any RandomNumberGenerator & Sendable = SecureRandom()
+        timers: FloorControlStateMachine.Timers = .init(), roster: RelayRoster = .open, acceptsPushes: Bool = false,
+        startedAt: Instant = .zero, random: any RandomNumberGenerator & Sendable = SecureRandom()
     ) {
         self.limits = limits
+        self.timers = timers
+        self.roster = roster
         self.acceptsPushes = acceptsPushes
         pushes = PushRegistry(limits: limits, startedAt: startedAt)
+        burstBytes = MessageBucket(
+            depth: limits.burstBytesOfAll, perSecond: limits.burstBytesOfAllPerSecond, at: startedAt)
         self.random = random
         self.channels = []
         for configuration in channels.prefix(limits.channels) where channelNumbers[configuration.id] == nil {
-            channelNumbers[configuration.id] = self.channels.count
-            let key = Self.mediaKey(epoch: UInt16.random(in: 0...UInt16.max, using: &self.random), &self.random)
-            self.channels.append(
-                RelayChannel(configuration: configuration, mediaKey: key, timers: timers, store: limits.burstStore))
+            add(configuration)
         }
+    }
+
+    mutating func add(_ configuration: RelayChannelConfiguration) {
+        channelNumbers[configuration.id] = channels.count
+        let key = Self.mediaKey(epoch: UInt16.random(in: 0...UInt16.max, using: &random), &random)
+        channels.append(
+            RelayChannel(configuration: configuration, mediaKey: key, timers: timers, store: limits.burstStore))
     }
 
     /// When `.deadline` must be delivered, at the latest; `nil` while nothing is under way.
@@ -71,8 +94,11 @@ public struct RelayCore: Sendable {
         for channel in channels {
             if let due = channel.floor.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
             if let due = channel.store.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
+            if let due = channel.news.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
         }
-        for due in pending.values where due < next ?? Instant(nanoseconds: .max) { next = due }
+        if isDraining, let due = nextClosing, due < next ?? Instant(nanoseconds: .max) { next = due }
+        // Looked for after every message: thousands may be joining, so they are not walked through.
+        if !pending.isEmpty, let due = earliestPending, due < next ?? Instant(nanoseconds: .max) { next = due }
         return next
     }
 
@@ -88,6 +114,11 @@ public struct RelayCore: Sendable {
 
     /// Takes an event and says what is to be done.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+        let actions = react(to: event, at: now)
+        return isDraining ? actions + closeQuietChannels(at: now) : actions
+    }
+
+    private mutating func react(to event: Event, at now: Instant) -> [Action] {
         switch event {
         case .greeted(let id, let pin): return connected(id, pin, .greeting, at: now)
         case .connected(let id, let pin):
@@ -95,7 +126,16 @@ public struct RelayCore: Sendable {
         case .message(let id, let message): return receive(message, from: id, at: now)
         case .violation(let id, let what): return violation(id, what, at: now)
         case .disconnected(let id): return remove(id, at: now)
+        case .enrolled(let id, let enrolment, let verdict): return enrolled(id, enrolment, verdict, at: now)
+        case .revoke(let member, let channel): return revoke(member, from: channel, at: now)
+        case .readmit(let member, let channel, let membership):
+            return readmit(member, to: channel, as: membership, at: now)
         case .renewMediaKey(let channel): return renewMediaKey(of: channel, at: now)
+        case .setRules(let rules, let channel): return setRules(rules, of: channel, at: now)
+        case .setRetention(let retention, let channel):
+            setRetention(retention, of: channel, at: now)
+            return []
+        case .drain(let successor): return drain(to: successor, at: now)
         case .shutDown: return shutDown()
         case .deadline: return deadline(at: now)
         }
@@ -106,14 +146,23 @@ public struct RelayCore: Sendable {
     private mutating func connected(
         _ id: ConnectionID, _ pin: PublicKeyPin, _ state: Connection.State, at now: Instant
     ) -> [Action] {
-        guard !isShuttingDown, connections.count < limits.connections else {
-            return [.close(id, .goingDown, isShuttingDown ? "the relay is going down" : "the relay is full")]
+        guard !isShuttingDown, !isDraining, connections.count < limits.connections else {
+            return [.close(id, .goingDown, isShuttingDown || isDraining ? Self.goingDown : "the relay is full")]
         }
         connections[id] = Connection(
             member: MemberID(pin), state: state, bucket: MessageBucket(limits: limits, at: now))
-        pending[id] = now + limits.joinTime
+        wait(for: id, until: now + limits.joinTime)
         return []
     }
+
+    /// Who is no member may stay until then.
+    mutating func wait(for id: ConnectionID, until due: Instant) {
+        pending[id] = due
+        earliestPending = min(earliestPending ?? due, due)
+    }
+
+    /// Who is let in may stay.
+    mutating func waitNoMore(for id: ConnectionID) { pending[id] = nil }
 
     private mutating func receive(_ message: ClientMessage, from id: ConnectionID, at now: Instant) -> [Action] {
         guard var connection = connections[id] else { return [] }
@@ -146,6 +195,12 @@ public struct RelayCore: Sendable {
         case (.member, .mediaRepair(let packet)): return repaired(packet, from: id, at: now)
         case (.member(let channel), .repairRequest(let request)):
             return answer(request, from: id, channel: channel, at: now)
+        case (.member(let channel), .burstListRequest(let request)):
+            return listBursts(request, for: id, channel: channel, at: now)
+        case (.member(let channel), .burstRequest(let request)):
+            return giveBurst(request, to: id, channel: channel, at: now)
+        case (.pushOnly, .burstListRequest(let request)): return refuseBursts(request, .notAMember, to: id)
+        case (.pushOnly, .burstRequest(let request)): return refuseBursts(request.id, .notAMember, to: id)
         case (.member, .join), (.pushOnly, .join):
             return violation(id, "a second join on one connection", at: now)
         case (.member, .pushRegister), (.member, .pushUnregister), (.member, .pushReceipt),
@@ -153,7 +208,7 @@ public struct RelayCore: Sendable {
             return receivePush(message, from: id, connection.member, at: now)
         case (.pushOnly, _):
             return violation(id, "a message of members from a client that is none", at: now)
-        case (.joining, _):
+        case (.joining, _), (.enrolling, _):
             return violation(id, "a message before the join", at: now)
         }
     }
@@ -177,8 +232,7 @@ public struct RelayCore: Sendable {
         guard case .member(let number) = connection.state else { return [] }
         guard let member = channels[number].members[id] else { return [] }
         var actions = takeOut(member, channel: number, at: now)
-        let others = channels[number].everyone
-        if !others.isEmpty { actions.append(.send(.memberLeft(member.id), to: others)) }
+        actions += announce(.memberLeft(member.id), of: member.id, besides: id, channel: number, at: now)
         actions.append(.note(.memberLeft(channel: channels[number].name, member: member.id)))
         return actions
     }
@@ -199,7 +253,8 @@ public struct RelayCore: Sendable {
         connections = [:]
         pending = [:]
         for number in channels.indices { channels[number].clear() }
-        return ids.map { .close($0, .goingDown, "the relay is going down") }
+        keptBytes = 0
+        return ids.map { .close($0, .goingDown, Self.goingDown) }
     }
 
     private mutating func deadline(at now: Instant) -> [Action] {
@@ -208,223 +263,23 @@ public struct RelayCore: Sendable {
             if let due = channels[number].floor.nextDeadline, due <= now {
                 actions += apply(.deadline, channel: number, at: now)
             }
-            channels[number].store.expire(at: now)
+            changeStore(number) { $0.expire(at: now) }
+            if let due = channels[number].news.nextDeadline, due <= now {
+                actions += tellNews(channel: number, at: now)
+            }
         }
         for id in pending.filter({ $0.value <= now }).keys.sorted() {
             if connections[id]?.state == .refused {
                 connections[id] = nil
                 pending[id] = nil
                 actions.append(.close(id, .joinRefused, "the join was refused"))
+            } else if case .enrolling = connections[id]?.state {
+                actions += refuse(id, .relayBusy, "the relay's records are slow", at: now)
             } else {
                 actions += violation(id, "no join in time", at: now)
             }
         }
+        earliestPending = pending.values.min()
         return actions
-    }
-
-    // MARK: Joining
-
-    mutating func join(
-        _ join: ClientMessage.Join, _ id: ConnectionID, _ memberID: MemberID, at now: Instant
-    ) -> [Action] {
-        let number: Int
-        switch opens(join) {
-        case .success(let opened): number = opened
-        case .failure(let refusal): return refuse(id, refusal.cause, refusal.phrase, at: now)
-        }
-        if join.isPushOnly { return joinForPushes(id, memberID, channel: number, at: now) }
-        guard hasRoom(for: memberID, channel: number) else {
-            return refuse(id, .channelFull, "the channel has \(limits.membersPerChannel) members", at: now)
-        }
-        let member = newMember(join, id, memberID, at: now)
-        return enter(member, channel: number, at: now) { core in core.welcome(member, channel: number) }
-    }
-
-    /// The channel that the join is for, or why it is not let in.
-    func opens(_ join: ClientMessage.Join) -> Result<Int, JoinRefused> {
-        guard join.protocolVersion == RelayProtocolLimits.version else {
-            return .failure(
-                JoinRefused(.unsupportedVersion, "the relay speaks version \(RelayProtocolLimits.version)"))
-        }
-        guard let number = channelNumbers[join.channel], channels[number].configuration.token == join.token else {
-            return .failure(JoinRefused(.notInvited, "no such channel, or the invitation does not open it"))
-        }
-        return .success(number)
-    }
-
-    struct JoinRefused: Error {
-        let cause: JoinRefusal
-        let phrase: String
-        init(_ cause: JoinRefusal, _ phrase: String) { (self.cause, self.phrase) = (cause, phrase) }
-    }
-
-    /// Whether one more may be on the channel; who is on it already takes its own place.
-    func hasRoom(for member: MemberID, channel number: Int) -> Bool {
-        channels[number].connectionOfMember[member] != nil
-            || channels[number].members.count < limits.membersPerChannel
-    }
-
-    mutating func newMember(
-        _ join: ClientMessage.Join, _ id: ConnectionID, _ member: MemberID, at now: Instant
-    ) -> RelayChannel.Member {
-        RelayChannel.Member(
-            connection: id, id: member, name: join.displayName, ssrc: freshSource(),
-            downlinkKey: Self.downlinkKey(&random), reportedAt: now)
-    }
-
-    /// Makes it a member, in place of its older connection; `greeting` says what it is told of the channel.
-    mutating func enter(
-        _ member: RelayChannel.Member, channel number: Int, at now: Instant, greeting: (Self) -> [Action]
-    ) -> [Action] {
-        let id = member.connection
-        var actions: [Action] = []
-        let older = channels[number].connectionOfMember[member.id]
-        if let older, let former = channels[number].members[older] {
-            connections[older] = nil
-            pushes.disconnected(older, of: member.id, at: now)
-            actions.append(.close(older, .replaced, "the member joined on another connection"))
-            actions += takeOut(former, channel: number, at: now)
-        }
-        let others = channels[number].everyone
-        actions += greeting(self)
-        actions.append(.startMedia(id, channel: number, key: member.downlinkKey, ssrc: member.ssrc))
-        connections[id]?.state = .member(channel: number)
-        pending[id] = nil
-        channels[number].members[id] = member
-        channels[number].connectionOfMember[member.id] = id
-        if !others.isEmpty { actions.append(.send(.memberJoined(member.asMessage), to: others)) }
-        actions.append(
-            .note(
-                .memberJoined(
-                    channel: channels[number].name, member: member.id, name: member.name, ssrc: member.ssrc,
-                    replaced: older != nil)))
-        return actions
-    }
-
-    /// What a newcomer is told of the channel.
-    func welcome(_ member: RelayChannel.Member, channel number: Int) -> [Action] {
-        let channel = channels[number]
-        // The talker first, so that a listener who comes late knows the name of who talks. Its own older connection is
-        // still there while it is welcomed early.
-        let others = channel.members.values.filter { $0.id != member.id }.sorted {
-            ($0.ssrc == channel.speaker ? 0 : 1, $0.connection) < ($1.ssrc == channel.speaker ? 0 : 1, $1.connection)
-        }.map(\.asMessage)
-        var welcome = ServerMessage.Welcome(
-            ssrc: member.ssrc, downlinkKey: member.downlinkKey, mediaKey: channel.mediaKey,
-            channelName: channel.name, members: Array(others.prefix(RelayProtocolLimits.welcomeMembersMaximum)),
-            floor: channel.floorTaken(for: member.id), memberID: member.id,
-            talkTimeLimit: channel.floor.timers.talkTimeLimit)
-        welcome.hasFloorQueue = channel.floor.hasQueue
-        var actions: [Action] = [.send(.welcome(welcome), to: [member.connection])]
-        for other in others.dropFirst(RelayProtocolLimits.welcomeMembersMaximum) {
-            actions.append(.send(.memberJoined(other), to: [member.connection]))
-        }
-        return actions
-    }
-
-    mutating func refuse(
-        _ id: ConnectionID, _ cause: JoinRefusal, _ phrase: String, at now: Instant
-    ) -> [Action] {
-        counters.joinsRefused += 1
-        connections[id]?.state = .refused
-        pending[id] = now + limits.refusalTime
-        return [
-            .send(.joinRefused(.init(cause: cause, phrase: phrase)), to: [id]),
-            .note(.joinRefused(id, cause, phrase)),
-        ]
-    }
-
-    // MARK: Media
-
-    /// Decides on a media packet that came from `id`, in a datagram or, when its datagram was lost, on the control stream. It is
-    /// kept when it is forwarded.
-    ///
-    /// - Returns: What to do with the packet, and what else there is to do afterwards (empty in the middle of a burst).
-    public mutating func media(
-        _ packet: MediaPacketHeader, bytes: [UInt8], isRepaired: Bool = false, from id: ConnectionID, at now: Instant
-    ) -> (MediaDecision, [Action]) {
-        counters.packetsIn += 1
-        guard let connection = connections[id], case .member(let number) = connection.state,
-            let member = channels[number].members[id]
-        else { return drop(.notJoined) }
-        let ssrc = member.ssrc
-        guard packet.ssrc == ssrc else { return drop(.foreignSource) }
-        switch channels[number].floor.media(
-            ssrc: ssrc, keyID: packet.keyID, sequence: packet.sequence, marker: packet.marker, at: now)
-        {
-        case .noFloor: return drop(.noFloor)
-        case .wrongKeyID: return drop(.wrongKeyID)
-        case .duplicate: return drop(.duplicate)
-        case .afterRelease: return drop(.afterRelease)
-        case .forward(let isFirst, let endsBurst):
-            assert(channels[number].speaker == ssrc, "only the holder's media are forwarded")
-            counters.packetsForwarded += 1
-            channels[number].burstBytes += bytes.count
-            channels[number].talkerLoss.note(isRepaired: isRepaired)
-            channels[number].store.keep(
-                bytes, of: member.id, ssrc: ssrc, keyID: packet.keyID, sequence: packet.sequence, at: now)
-            var actions = isFirst ? firstPacket(packet, channel: number, at: now) : []
-            if now >= channels[number].nextReportCheck {
-                let silent = channels[number].stopSilentListeners(
-                    number: number, timeout: limits.reportTimeout, at: now)
-                counters.listenersStopped += silent.count / RelayChannel.actionsPerSilentListener
-                actions += silent
-            }
-            if endsBurst { actions += apply(.deadline, channel: number, at: now) }
-            return (.forward(channel: number), actions)
-        }
-    }
-
-    private mutating func drop(_ reason: MediaDrop) -> (MediaDecision, [Action]) {
-        counters.count(reason)
-        return (.drop(reason), [])
-    }
-
-    /// Counts a packet that could not be read as media.
-    public mutating func countMalformedMedia() {
-        counters.packetsIn += 1
-        counters.count(.malformed)
-    }
-
-    private mutating func firstPacket(_ packet: MediaPacketHeader, channel number: Int, at now: Instant) -> [Action] {
-        let milestone = RelayMilestone.firstPacket(
-            channel: channels[number].name, ssrc: packet.ssrc, sequence: packet.sequence)
-        return [.note(milestone)] + channels[number].beginListening(number: number, at: now)
-    }
-
-    // MARK: Keys and sources
-
-    private mutating func renewMediaKey(of id: ChannelID, at now: Instant) -> [Action] {
-        guard let number = channelNumbers[id] else { return [] }
-        let key = Self.mediaKey(epoch: channels[number].mediaKey.epoch &+ 1, &random)
-        channels[number].renew(key, keepingPrevious: limits.previousEpochTime, at: now)
-        let note = Action.note(.mediaKeyRenewed(channel: channels[number].name, epoch: key.epoch))
-        let everyone = channels[number].everyone
-        return everyone.isEmpty ? [note] : [.send(.mediaKey(key), to: everyone), note]
-    }
-
-    mutating func freshSource() -> SSRC {
-        while true {
-            let candidate = SSRC(rawValue: UInt32.random(in: 1...UInt32.max, using: &random))
-            if sources.insert(candidate).inserted { return candidate }
-        }
-    }
-
-    private static func mediaKey(epoch: UInt16, _ random: inout any RandomNumberGenerator & Sendable) -> MediaKey {
-        guard let key = MediaKey(epoch: epoch, baseKey: bytes(MediaKey.byteCountDefault, &random)) else {
-            preconditionFailure("a media key of the default size is one")
-        }
-        return key
-    }
-
-    static func downlinkKey(_ random: inout any RandomNumberGenerator & Sendable) -> DownlinkKey {
-        guard let key = DownlinkKey(bytes(DownlinkKey.byteCount, &random)) else {
-            preconditionFailure("a down-link key of the fixed size is one")
-        }
-        return key
-    }
-
-    private static func bytes(_ count: Int, _ random: inout any RandomNumberGenerator & Sendable) -> [UInt8] {
-        (0..<count).map { _ in UInt8.random(in: 0...UInt8.max, using: &random) }
     }
 }

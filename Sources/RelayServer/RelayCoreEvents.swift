@@ -28,8 +28,20 @@ extension RelayCore {
         case violation(ConnectionID, String)
         /// A connection is gone, by either side or by time-out.
         case disconnected(ConnectionID)
+        /// The answer to `Action.enrol`.
+        case enrolled(ConnectionID, RelayEnrolment, RelayEnrolmentVerdict)
+        /// The member was removed from the channel.
+        case revoke(MemberID, from: ChannelID)
+        /// The member that was removed may come again.
+        case readmit(MemberID, to: ChannelID, as: RelayMembership)
         /// The channel gets a new media key.
         case renewMediaKey(ChannelID)
+        /// The channel gets other rules as soon as nobody talks on it.
+        case setRules(FloorRules, of: ChannelID)
+        /// Of the channel's bursts other ones are kept from now on.
+        case setRetention(BurstRetention, of: ChannelID)
+        /// The relay is to go down as soon as nobody talks any more; its members are to go on there.
+        case drain(to: RelayPlace?)
         /// The relay is going down.
         case shutDown
         /// `nextDeadline` has come, or may have.
@@ -40,8 +52,12 @@ extension RelayCore {
     public enum Action: Sendable, Equatable {
         /// Send a control message to each of the connections.
         case send(ServerMessage, to: [ConnectionID])
+        /// Send control messages, to some of the connections without the first ones.
+        case sendSeries(MessageSeries, to: [MessageSeries.Recipient])
         /// Close a connection; `disconnected` need not follow.
         case close(ConnectionID, RelayCloseCode, String)
+        /// See whether the invitation makes the client a member, write it down, and answer with `Event.enrolled`.
+        case enrol(ConnectionID, RelayEnrolment)
         /// From now on the channel's media go to that connection too, with trailers under the key.
         case startMedia(ConnectionID, channel: Int, key: DownlinkKey, ssrc: SSRC)
         /// From now on no media go to that connection.
@@ -50,6 +66,8 @@ extension RelayCore {
         case forward([UInt8], channel: Int, except: ConnectionID)
         /// Open a stream to a connection and send this on it, to its end.
         case answerRepair(ConnectionID, [UInt8])
+        /// The same in answer to a request for a burst, which is to be refused when the connection takes no more now.
+        case answerBurst(ConnectionID, BurstRequestID, [UInt8])
         /// Tell the log.
         case note(RelayMilestone)
     }
@@ -69,6 +87,10 @@ public enum RelayMilestone: Sendable, Equatable {
     case memberJoined(channel: DisplayName, member: MemberID, name: DisplayName, ssrc: SSRC, replaced: Bool)
     /// A client was not let in.
     case joinRefused(ConnectionID, JoinRefusal, String)
+    /// An invitation made a client a member.
+    case memberEnrolled(channel: DisplayName, member: MemberID, name: DisplayName)
+    /// A member was removed; so many connections of it were closed.
+    case memberRevoked(channel: DisplayName, member: MemberID, connections: Int)
     /// A member left or lost its connection.
     case memberLeft(channel: DisplayName, member: MemberID)
     /// The floor was granted.
@@ -83,6 +105,8 @@ public enum RelayMilestone: Sendable, Equatable {
     case firstPacket(channel: DisplayName, ssrc: SSRC, sequence: UInt16)
     /// A burst is over and the floor is idle.
     case burstEnded(channel: DisplayName, RelayBurstSummary)
+    /// The channel's floor has other rules.
+    case floorRulesChanged(channel: DisplayName, FloorRules)
     /// A listener did not report, so its media stop.
     case listenerSilent(channel: DisplayName, member: MemberID)
     /// A connection broke the protocol and is closed.

@@ -26,7 +26,7 @@ public struct RelayCounters: Sendable, Equatable {
     public internal(set) var packetsForwarded = 0
     /// Media packets handed to the kernel, counted for each listener.
     public internal(set) var packetsOut = 0
-    /// Media packets that the kernel did not take at once, for one listener each.
+    /// Media packets that the kernel did not take at once, for one listener each, and those that a busy worker had no time for.
     public internal(set) var packetsNotSent = 0
     /// Packets on the media port that are neither QUIC nor expected.
     public internal(set) var strayPackets = 0
@@ -36,6 +36,8 @@ public struct RelayCounters: Sendable, Equatable {
     public internal(set) var protocolViolations = 0
     /// Joins refused.
     public internal(set) var joinsRefused = 0
+    /// Members that were removed.
+    public internal(set) var membersRevoked = 0
     /// Listeners whose media were stopped because they did not report.
     public internal(set) var listenersStopped = 0
     /// Packets that came again on a control stream because their datagram was lost, and were forwarded.
@@ -46,6 +48,12 @@ public struct RelayCounters: Sendable, Equatable {
     public internal(set) var repairsRefused = 0
     /// Packets that were sent again on request, counted for each listener.
     public internal(set) var packetsSentAgain = 0
+    /// Requests for kept bursts, and for the list of them, that were answered.
+    public internal(set) var burstsAnswered = 0
+    /// Those that were refused.
+    public internal(set) var burstsRefused = 0
+    /// Packets of kept bursts that were given, counted for each listener.
+    public internal(set) var packetsReplayed = 0
     /// Pushes that came.
     public internal(set) var pushesIn = 0
     /// Pushes that were accepted.

@@ -1,68 +1,89 @@
-// Carries the relay's rules out over QUIC: streams and datagrams in, messages and sealed packets out.
-import Cryptography
+// Carries the relay's rules out: what its workers' connections say goes in, what is to be done goes to the worker that has to do it.
 import Logging
 import MonotonicTime
 import QUIC
 import Reactor
 import RelayProtocol
+import Synchronization
 
-/// `RelayCore` on a `QUICEndpoint`. It is `Sendable` only so that it can be shut down when nobody holds its relay any more:
-/// all use is on the endpoint's loop.
+/// `RelayCore` on its loop, with the workers that have the connections. The first worker lives on the same loop, so that a relay with
+/// one is a single thread; the others have a loop each, and are told by mail.
+///
+/// It is `Sendable` only so that it can be shut down when nobody holds its relay any more: all use is on its loop.
 final class RelayEngine: @unchecked Sendable {
-    let endpoint: QUICEndpoint
+    let loop: EventLoop
     var core: RelayCore
     var milestoneHandler: (@Sendable (RelayMilestone, Instant) -> Void)?
+    /// Told when all have gone after `.drain`.
+    var drainedHandler: (@Sendable () -> Void)?
+    let startedAt = Instant.now
+    var workers: [RelayWorker] = []
+    let logger: Logger
+    let limits: RelayLimits
+    let numbers: ConnectionNumbers
+    /// From the workers on other loops; nil while there are none.
+    let reports: Mailbox<RelayWorkerReport>?
 
-    private let limits: RelayLimits
+    private let enrol: (@Sendable (ConnectionID, RelayEnrolment) -> Void)?
     private let log: RelayLog
-    private var peers: [ConnectionID: RelayPeer] = [:]
-    private var groups: [ListenerGroup]
-    private var nextNumber: UInt64 = 1
+    /// Who listens, by channel and worker, so that no worker is woken for nobody. Empty with one worker.
+    private var audiences: [[Set<ConnectionID>]] = []
     private var timer: (deadline: Instant, timer: EventLoop.Timer)?
+    private var isDown = false
 
-    /// The control stream: the first that a client opens.
-    private static let controlStream: Int64 = 0
-
-    init(endpoint: QUICEndpoint, configuration: RelayServerConfiguration, logger: Logger) {
-        self.endpoint = endpoint
+    /// An engine that listens at `address` from now on. Called on `loop`, which the rules and the first worker live on; the other
+    /// workers get loops of their own.
+    ///
+    /// - Throws: `RelayServerError.listen`, `.system`; nothing of it is left then.
+    init(
+        on loop: EventLoop, at address: SocketAddress, workers count: Int, configuration: RelayServerConfiguration,
+        logger: Logger
+    ) throws(RelayServerError) {
+        self.loop = loop
+        self.logger = logger
         limits = configuration.limits
         core = RelayCore(
             channels: configuration.channels, limits: configuration.limits, timers: configuration.timers,
-            acceptsPushes: configuration.acceptsPushes, startedAt: .now)
-        groups = configuration.channels.map { _ in ListenerGroup() }
+            roster: configuration.roster, acceptsPushes: configuration.acceptsPushes, startedAt: .now)
+        enrol = configuration.enrol
         log = RelayLog(logger: logger)
+        numbers = ConnectionNumbers(workers: count)
+        do {
+            reports = try count > 1 ? Mailbox() : nil
+        } catch {
+            throw .system(error)
+        }
+        do throws(RelayServerError) {
+            try open(at: address, workers: count, configuration)
+        } catch {
+            shutDown()
+            throw error
+        }
     }
 
-    /// How the transport is set up for a relay.
-    static func transport(_ configuration: RelayServerConfiguration) -> QUICConfiguration {
-        var server = QUICServerOptions(keys: configuration.transportKeys.keys)
-        server.maximumConnections = configuration.limits.connections + configuration.limits.connections / 8
-        var transport = QUICConfiguration(
-            applicationProtocol: RelayProtocolLimits.applicationProtocol,
-            identity: QUICIdentity(
-                certificate: configuration.identity.certificateDER, privateKey: configuration.identity.privateKeyDER,
-                encoding: .der),
-            server: server)
-        transport.maximumPeerStreams = 1
-        return transport
-    }
+    /// The endpoint of the worker that lives on the rules' loop.
+    var endpoint: QUICEndpoint { workers[0].endpoint }
 
-    /// Tells members that the relay goes down, and closes the port.
+    /// Tells members that the relay goes down, and closes the port; other workers' threads have ended when this returns.
     func shutDown() {
+        isDown = true
         timer?.timer.cancel()
         timer = nil
         _ = core.handle(.shutDown, at: .now)
-        for peer in peers.values { peer.detach() }
-        peers = [:]
-        groups = groups.map { _ in ListenerGroup() }
-        endpoint.delegate = nil
-        endpoint.close(code: RelayCloseCode.goingDown.rawValue, reason: "the relay is going down")
+        reports?.shut()
+        for worker in workers.dropFirst() {
+            worker.endpoint.loop.runAndWait { worker.shutDown() }
+            worker.endpoint.loop.stop()
+        }
+        workers.first?.shutDown()
+        workers = []
     }
 
     func handle(_ event: RelayCore.Event) {
         let now = Instant.now
         carryOut(core.handle(event, at: now), at: now)
         arm()
+        if core.isDrained { drainedHandler?() }
     }
 
     func push(_ request: PushRequest) -> PushVerdict {
@@ -80,39 +101,56 @@ final class RelayEngine: @unchecked Sendable {
 
     private func carryOut(_ action: RelayCore.Action, at now: Instant) {
         switch action {
-        case .send(let message, let recipients):
-            let bytes = message.framed()
-            for id in recipients {
-                guard let peer = peers[id] else { continue }
-                if !peer.send(bytes, limit: limits.controlBacklogBytes) {
-                    log.slowPeer(id)
-                    peer.connection.close(
-                        code: RelayCloseCode.internalError.rawValue, reason: "control messages are not taken")
-                }
+        case .send(let message, let recipients): send(message.framed(), to: recipients)
+        case .sendSeries(let series, let recipients):
+            for number in workers.indices {
+                let own =
+                    workers.count == 1 ? recipients : recipients.filter { numbers.worker(of: $0.connection) == number }
+                if !own.isEmpty { order(.sendSeries(series, to: own), of: number) }
             }
-        case .close(let id, let code, let reason):
-            guard let peer = peers.removeValue(forKey: id) else { return }
-            peer.detach()
-            peer.connection.close(code: code.rawValue, reason: reason)
+        case .close(let id, let code, let reason): order(.close(id, code, reason), of: numbers.worker(of: id))
+        case .enrol(let id, let enrolment):
+            guard let enrol else {
+                return handle(.enrolled(id, enrolment, .refused(.other, "the relay keeps no members")))
+            }
+            enrol(id, enrolment)
         case .startMedia(let id, let channel, let key, _):
-            guard groups.indices.contains(channel), let peer = peers[id] else { return }
-            guard peer.makeSealer(key) else {
-                log.noSealer(id)
-                return
+            let worker = numbers.worker(of: id)
+            if workers.count > 1 {
+                while audiences.count <= channel {
+                    audiences.append(Array(repeating: [], count: workers.count))
+                }
+                audiences[channel][worker].insert(id)
             }
-            groups[channel].insert(peer)
+            order(.startMedia(id, channel: channel, key: key), of: worker)
         case .stopMedia(let id, let channel):
-            guard groups.indices.contains(channel) else { return }
-            groups[channel].remove(id)
+            let worker = numbers.worker(of: id)
+            if audiences.indices.contains(channel) { audiences[channel][worker].remove(id) }
+            order(.stopMedia(id, channel: channel), of: worker)
         case .forward(let packet, let channel, let talker):
-            packet.withUnsafeBytes { forward($0, channel: channel, except: talker) }
-        case .answerRepair(let id, let bytes):
-            if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.controlBacklogBytes) == false {
-                core.counters.repairsRefused += 1
-            }
+            forward(packet, channel: channel, except: talker, arrived: now)
+        case .answerRepair(let id, let bytes): order(.answerRepair(id, bytes), of: numbers.worker(of: id))
+        case .answerBurst(let id, let request, let bytes):
+            order(.answerBurst(id, request, bytes), of: numbers.worker(of: id))
         case .note(let milestone):
             log.milestone(milestone, at: now)
             milestoneHandler?(milestone, now)
+        }
+    }
+
+    private func send(_ bytes: [UInt8], to recipients: [ConnectionID]) {
+        if recipients.count == 1 { return order(.send(bytes, to: recipients), of: numbers.worker(of: recipients[0])) }
+        for number in workers.indices {
+            let own = workers.count == 1 ? recipients : recipients.filter { numbers.worker(of: $0) == number }
+            if !own.isEmpty { order(.send(bytes, to: own), of: number) }
+        }
+    }
+
+    private func order(_ order: RelayWorkerOrder, of number: Int) {
+        let worker = workers[number]
+        guard let orders = worker.orders else { return worker.carryOut(order) }
+        if !orders.post(order, mayBeLost: order.mayBeLost) {
+            worker.tally.withLock { $0.mediaDropped += 1 }
         }
     }
 
@@ -132,171 +170,60 @@ final class RelayEngine: @unchecked Sendable {
         timer?.timer.cancel()
         timer = (
             deadline,
-            endpoint.loop.schedule(at: deadline) { [weak self] in
+            loop.schedule(at: deadline) { [weak self] in
                 self?.timer = nil
                 self?.handle(.deadline)
             }
         )
     }
 
-    // MARK: Media
+    // MARK: Reports
 
-    private func receiveMedia(_ datagram: [UInt8], from peer: RelayPeer) {
+    /// Takes what a worker reports.
+    func take(_ report: RelayWorkerReport) {
+        // Mail that was on its way when it went down.
+        guard !isDown else { return }
+        switch report {
+        case .event(let event): handle(event)
+        case .media(let header, let packet, let id, let arrived):
+            media(header, packet, from: id, arrived: arrived)
+        case .burstNotTaken(let id, let request): carryOut(core.refuseForNow(request, to: id), at: .now)
+        case .malformedMedia(let id):
+            core.countMalformedMedia()
+            log.dropped(.malformed, from: id, at: .now)
+        }
+    }
+
+    private func media(_ header: MediaPacketHeader, _ packet: [UInt8], from id: ConnectionID, arrived: Instant) {
         let now = Instant.now
-        if let request = RepairDatagram.request(in: datagram, limit: limits.datagramBytes) {
-            return handle(.message(peer.id, request))
-        }
-        datagram.withUnsafeBytes { packet in
-            guard packet.count <= limits.datagramBytes, let header = MediaPacketHeader(parsing: packet) else {
-                core.countMalformedMedia()
-                log.dropped(.malformed, from: peer.id, at: now)
-                return
-            }
-            let (decision, actions) = core.media(header, bytes: datagram, from: peer.id, at: now)
-            switch decision {
-            case .drop(let reason):
-                log.dropped(reason, from: peer.id, at: now)
-            case .forward(let channel):
-                // Who starts to listen with this packet gets it; everything else can wait until it is out.
-                for action in actions where action.isMediaSwitch { carryOut(action, at: now) }
-                forward(packet, channel: channel, except: peer.id)
-                for action in actions where !action.isMediaSwitch { carryOut(action, at: now) }
-                if let deadline = core.floorDeadline(channel: channel) { arm(deadline) }
+        let (decision, actions) = core.media(header, bytes: packet, from: id, at: now)
+        switch decision {
+        case .drop(let reason):
+            log.dropped(reason, from: id, at: now)
+            for action in actions { carryOut(action, at: now) }
+        case .forward(let channel):
+            // Who starts to listen with this packet gets it; everything else can wait until it is out.
+            for action in actions where action.isMediaSwitch { carryOut(action, at: now) }
+            forward(packet, channel: channel, except: id, arrived: arrived)
+            for action in actions where !action.isMediaSwitch { carryOut(action, at: now) }
+            if let deadline = core.floorDeadline(channel: channel) {
+                arm(deadline)
+            } else {
+                // The burst is over, which may let others go.
+                arm()
             }
         }
     }
 
-    private func forward(_ packet: UnsafeRawBufferPointer, channel: Int, except talker: ConnectionID) {
-        groups[channel].prepare(except: talker)
-        let group = groups[channel]
-        guard !group.connections.isEmpty else { return }
-        let result = endpoint.fanOut(
-            packet, to: group.connections, trailerLength: DownlinkTrailer.byteCount
-        ) { number, trailer in
-            // A trailer that cannot be made stays as it is; the listener drops the packet by its MAC.
-            try? group.sealers[number].seal(packet, trailer: trailer)
-        }
-        core.counters.packetsOut += result.sent
-        core.counters.packetsNotSent += result.failed
-    }
-}
-
-// MARK: - What the transport tells
-
-extension RelayEngine: QUICEndpointDelegate {
-    func endpoint(_ endpoint: QUICEndpoint, didAccept connection: QUICConnection) {
-        let id = ConnectionID(number: nextNumber)
-        nextNumber += 1
-        let peer = RelayPeer(id: id, connection: connection)
-        connection.context = peer
-        connection.delegate = self
-        peers[id] = peer
-        if connection.isReady { welcome(peer) } else { greet(peer) }
-    }
-
-    /// It sent early data: an answer to that may be on its way before it has proven who it is.
-    private func greet(_ peer: RelayPeer) {
-        guard let pin = pin(of: peer) else { return }
-        handle(.greeted(peer.id, pin))
-    }
-
-    private func pin(of peer: RelayPeer) -> PublicKeyPin? {
-        if let pin = peer.connection.peerKeySHA256.flatMap({ PublicKeyPin($0) }) { return pin }
-        peers[peer.id] = nil
-        peer.detach()
-        peer.connection.close(code: RelayCloseCode.protocolViolation.rawValue, reason: "a client key is needed")
-        return nil
-    }
-
-    func endpoint(
-        _ endpoint: QUICEndpoint, didReceiveForeignPacket packet: UnsafeRawBufferPointer, from address: SocketAddress
-    ) {
-        // Media come up in QUIC datagrams only, which say who sent them.
-        core.counters.strayPackets += 1
-    }
-
-    private func welcome(_ peer: RelayPeer) {
-        guard !peer.isConnected else { return }
-        peer.isConnected = true
-        guard let pin = pin(of: peer) else { return }
-        handle(.connected(peer.id, pin))
-    }
-}
-
-extension RelayEngine: QUICConnectionDelegate {
-    private func peer(of connection: QUICConnection) -> RelayPeer? {
-        guard let peer = connection.context as? RelayPeer, peers[peer.id] === peer else { return nil }
-        return peer
-    }
-
-    func connectionDidBecomeReady(_ connection: QUICConnection) {
-        if let peer = peer(of: connection) { welcome(peer) }
-    }
-
-    func connection(_ connection: QUICConnection, didOpen stream: QUICStream) {
-        guard let peer = peer(of: connection) else { return }
-        guard stream.id == Self.controlStream else {
-            return handle(.violation(peer.id, "a second stream"))
-        }
-        peer.stream = stream
-    }
-
-    func connection(_ connection: QUICConnection, streamDidBecomeReadable stream: QUICStream) {
-        guard let peer = peer(of: connection), peer.stream === stream else { return }
-        // Early data and what comes after the handshake may be read in one go: by then it is known who it is.
-        if connection.isReady { welcome(peer) }
-        let (bytes, isEnd) = stream.read()
-        var messages: [[UInt8]] = []
-        var failure: MessageDecoder.Failure?
-        do throws(MessageDecoder.Failure) {
-            try peer.decoder.feed(bytes) { messages.append($0) }
-        } catch {
-            failure = error
-        }
-        for message in messages {
-            // The connection may be closed by any of them.
-            guard peers[peer.id] === peer else { return }
-            do throws(RelayMessageError) {
-                handle(.message(peer.id, try ClientMessage(parsing: message)))
-            } catch {
-                guard error.isViolation else {
-                    log.unknownMessage(peer.id)
-                    continue
-                }
-                handle(.violation(peer.id, error.description))
+    /// The other workers first: they send while this one does.
+    private func forward(_ packet: [UInt8], channel: Int, except talker: ConnectionID, arrived: Instant) {
+        let forward = RelayWorkerOrder.forward(packet, channel: channel, except: talker, arrived: arrived)
+        if audiences.indices.contains(channel) {
+            for number in workers.indices.dropFirst() {
+                let audience = audiences[channel][number]
+                if audience.count > (audience.contains(talker) ? 1 : 0) { order(forward, of: number) }
             }
         }
-        guard peers[peer.id] === peer else { return }
-        if let failure { return handle(.violation(peer.id, failure.description)) }
-        if isEnd { handle(.message(peer.id, .leave)) }
-    }
-
-    func connection(_ connection: QUICConnection, streamDidBecomeWritable stream: QUICStream) {
-        guard let peer = peer(of: connection) else { return }
-        if peer.stream === stream { peer.flush() } else { peer.continueAnswer(on: stream) }
-    }
-
-    func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?) {
-        guard let peer = peer(of: connection) else { return }
-        guard peer.stream === stream else { return peer.endAnswer(on: stream) }
-        handle(.message(peer.id, .leave))
-    }
-
-    func connection(_ connection: QUICConnection, didReceiveDatagram datagram: [UInt8], isEarlyData: Bool) {
-        guard let peer = peer(of: connection), !isEarlyData else { return }
-        receiveMedia(datagram, from: peer)
-    }
-
-    func connection(_ connection: QUICConnection, didMoveFrom oldAddress: SocketAddress) {
-        guard let peer = peer(of: connection) else { return }
-        log.moved(peer.id, to: connection.remoteAddress)
-    }
-
-    func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason) {
-        guard let peer = peer(of: connection) else { return }
-        peers[peer.id] = nil
-        peer.detach()
-        log.closed(peer.id, reason)
-        handle(.disconnected(peer.id))
+        order(forward, of: 0)
     }
 }

@@ -65,6 +65,10 @@ final class RelayLog {
             info(
                 "member joined", channel, now,
                 ["member": "\(member)", "name": "\(name)", "ssrc": "\(ssrc)", "replaced": "\(replaced)"])
+        case .memberEnrolled(let channel, let member, let name):
+            info("member enrolled", channel, now, ["member": "\(member)", "name": "\(name)"])
+        case .memberRevoked(let channel, let member, let connections):
+            info("member removed", channel, now, ["member": "\(member)", "connections": "\(connections)"])
         case .memberLeft(let channel, let member):
             info("member left", channel, now, ["member": "\(member)"])
         case .joinRefused(let id, let cause, let phrase):
@@ -90,6 +94,13 @@ final class RelayLog {
                     "ssrc": "\(burst.ssrc)", "reason": "\(burst.reason)", "packets": "\(burst.packets)",
                     "bytes": "\(burst.bytes)", "lost": "\(burst.lost)", "listeners": "\(burst.listeners)",
                     "ms": "\(Int(burst.duration.milliseconds))",
+                ])
+        case .floorRulesChanged(let channel, let rules):
+            info(
+                "the rules of the floor have changed", channel, now,
+                [
+                    "mode": "\(rules.mode.rawValue)", "queue": "\(rules.hasQueue)",
+                    "preemption-step": "\(rules.preemptionStep.map { "\($0)" } ?? "none")",
                 ])
         case .listenerSilent(let channel, let member):
             info("media stopped: the listener does not report", channel, now, ["member": "\(member)"])

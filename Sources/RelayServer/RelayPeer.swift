@@ -82,35 +82,45 @@ final class RelayPeer {
     }
 }
 
-/// The listeners of one channel, laid out as the fan-out wants them.
-struct ListenerGroup {
-    /// Where the next packet goes; valid after `prepare`.
-    private(set) var connections: [QUICConnection] = []
-    /// Whose trailers it gets, in the same order.
-    private(set) var sealers: [DownlinkSealer] = []
+/// The listeners of one channel, laid out as the fan-out wants them: a packet costs no walk over them, whoever talks.
+final class ListenerGroup {
+    /// Their connections; valid after `prepare`.
+    let recipients = FanOutGroup(trailerLength: DownlinkTrailer.byteCount)
     private var peers: [RelayPeer] = []
-    private var preparedFor: ConnectionID?
+    /// What makes their trailers, in the order of `recipients`. Held by `peers`: counting references for every packet would
+    /// cost as much as the trailer.
+    private var sealers: [Unmanaged<DownlinkSealer>] = []
+    private var numbers: [ConnectionID: Int] = [:]
+    private var isPrepared = true
 
-    mutating func insert(_ peer: RelayPeer) {
-        remove(peer.id)
+    func insert(_ peer: RelayPeer) {
+        guard !peers.contains(where: { $0 === peer }) else { return }
         peers.append(peer)
+        isPrepared = false
     }
 
-    mutating func remove(_ id: ConnectionID) {
-        preparedFor = nil
+    func remove(_ id: ConnectionID) {
+        let before = peers.count
         peers.removeAll { $0.id == id }
+        if peers.count != before { isPrepared = false }
     }
 
-    /// Lays out everyone but the talker; does nothing when that is how they lie.
-    mutating func prepare(except talker: ConnectionID) {
-        guard preparedFor != talker else { return }
-        preparedFor = talker
-        connections = []
-        sealers = []
-        for peer in peers where peer.id != talker {
-            guard let sealer = peer.sealer else { continue }
-            connections.append(peer.connection)
-            sealers.append(sealer)
+    /// Lays them out, when others have come or gone; tells the place of `talker`, if it is one of them.
+    func prepare(for talker: ConnectionID) -> Int? {
+        if !isPrepared {
+            isPrepared = true
+            let ready = peers.filter { $0.sealer != nil }
+            recipients.connections = ready.map(\.connection)
+            sealers = ready.compactMap { $0.sealer.map(Unmanaged.passUnretained) }
+            numbers = [:]
+            for (number, peer) in ready.enumerated() { numbers[peer.id] = number }
         }
+        return numbers[talker]
+    }
+
+    /// Writes the trailer of `packet` for recipient `number`.
+    func seal(_ packet: UnsafeRawBufferPointer, for number: Int, into trailer: UnsafeMutableRawBufferPointer) {
+        // A trailer that cannot be made stays as it is; the listener drops the packet by its MAC.
+        try? sealers[number].takeUnretainedValue().seal(packet, trailer: trailer)
     }
 }

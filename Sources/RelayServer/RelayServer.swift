@@ -20,11 +20,26 @@ public struct RelayServerConfiguration: Sendable {
     public var limits = RelayLimits()
     /// The floor's timers, the talk-time limit among them.
     public var timers = FloorControlStateMachine.Timers()
+    /// The members. By default whoever has a channel's token may join it.
+    public var roster = RelayRoster.open
+    /// Told, on the relay's loop, of a client without a membership; answer with `RelayServer.enrolled`. Needed unless the
+    /// roster is open.
+    public var enrol: (@Sendable (ConnectionID, RelayEnrolment) -> Void)?
     /// Whether clients can register push tokens: whether somebody is going to call `RelayServer.push`.
     public var acceptsPushes = false
+    /// Threads that have a socket on the port and a share of the connections each, 1 to `workersMaximum`. With one, everything is
+    /// on the relay's own loop. See `workers(forProcessors:)`.
+    public var workers = 1
     /// Secrets of the transport; keep them across restarts (`RelayTransportKeys.bytes`), so that clients learn of a
     /// restart with their next packet.
     public var transportKeys: RelayTransportKeys
+
+    /// See `workers`.
+    public static let workersMaximum = 16
+
+    /// The number of workers that suits a machine of so many processors: all but one, which the kernel's part of the work and the rest
+    /// of the machine have, and 4 at most. So one on a machine with two, where a second thread would only cost wake-ups.
+    public static func workers(forProcessors count: Int) -> Int { max(1, min(count - 1, 4)) }
 
     /// The port of a relay when nothing else is said.
     public static let defaultPort: UInt16 = 4_433
@@ -69,11 +84,12 @@ public actor RelayServer {
     /// Jobs of the actor run on the loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
-    private let configuration: RelayServerConfiguration
+    private var configuration: RelayServerConfiguration
     private let logger: Logger
-    private var engine: RelayEngine?
+    var engine: RelayEngine?
     private var milestoneHandler: (@Sendable (RelayMilestone, Instant) -> Void)?
     private var waiters: [CheckedContinuation<Void, Never>] = []
+    private var drains: [CheckedContinuation<Void, Never>] = []
     private var lastCounters = RelayCounters()
 
     /// A relay that does not listen yet.
@@ -118,29 +134,41 @@ public actor RelayServer {
         guard let address = SocketAddress(configuration.listenAddress, port: configuration.listenPort) else {
             throw .badAddress(configuration.listenAddress)
         }
-        let endpoint: QUICEndpoint
-        do {
-            endpoint = try QUICEndpoint(
-                loop: loop, bind: address, configuration: RelayEngine.transport(configuration), logger: logger)
-        } catch {
-            throw .listen("\(address)", error)
-        }
-        let engine = RelayEngine(endpoint: endpoint, configuration: configuration, logger: logger)
+        let engine = try makeEngine(address)
         engine.milestoneHandler = milestoneHandler
-        endpoint.delegate = engine
+        engine.drainedHandler = { [weak self] in self?.assumeIsolated { $0.endDrains() } }
         self.engine = engine
         logger.info(
             "relay listens",
             metadata: [
-                "address": "\(endpoint.localAddress)", "channels": "\(configuration.channels.count)",
-                "key": "\(configuration.identity.pin)",
+                "address": "\(engine.endpoint.localAddress)", "channels": "\(configuration.channels.count)",
+                "workers": "\(engine.workers.count)", "key": "\(configuration.identity.pin)",
             ])
-        return endpoint.localAddress.port
+        return engine.endpoint.localAddress.port
+    }
+
+    private func makeEngine(_ address: SocketAddress) throws(RelayServerError) -> RelayEngine {
+        let count = max(1, min(configuration.workers, RelayServerConfiguration.workersMaximum))
+        do {
+            return try RelayEngine(on: loop, at: address, workers: count, configuration: configuration, logger: logger)
+        } catch {
+            guard count > 1 else { throw error }
+            // What only several workers need may be what is missing.
+            let engine = try RelayEngine(
+                on: loop, at: address, workers: 1, configuration: configuration, logger: logger)
+            logger.warning("the relay runs on one thread only", metadata: ["why": "\(error)"])
+            return engine
+        }
     }
 
     /// Runs until the task is cancelled or `stop` is called; starts before, unless `start` was called.
     public func run() async throws {
         if engine == nil { try start() }
+        await untilStopped()
+    }
+
+    /// Waits until `stop` or `drain` has ended it, or until the task is cancelled, which ends it; not at all when it does not run.
+    public func untilStopped() async {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 if engine == nil || Task.isCancelled {
@@ -159,14 +187,45 @@ public actor RelayServer {
     /// Ends it: members are told that the relay goes down. `start` or `run` begins anew, with new media keys.
     public func stop() {
         if let engine {
-            lastCounters = engine.core.counters
+            lastCounters = engine.counters
+            // Who was removed stays out, and channels that were added stay, when it starts again.
+            configuration.roster = engine.core.roster
+            configuration.channels = engine.core.channelConfigurations
             engine.shutDown()
             self.engine = nil
             logger.info("relay stopped")
         }
+        endDrains()
         let waiters = waiters
         self.waiters = []
         for waiter in waiters { waiter.resume() }
+    }
+
+    /// Ends it once nobody talks any more: newcomers are turned away, nobody but an emergency is granted the floor, members of channels
+    /// where nobody talks are sent away at once, the others when the burst is over.
+    ///
+    /// - Parameters:
+    ///   - time: It ends after that at the latest, whoever talks.
+    ///   - successor: Where a relay with the same key serves the same channels, so that the members go on there; else they come back
+    ///     here, again and again.
+    public func drain(for time: Duration, to successor: RelayPlace? = nil) async {
+        guard let engine else { return }
+        logger.info(
+            "relay goes down when nobody talks any more",
+            metadata: successor.map { ["successor": "\($0)"] })
+        engine.handle(.drain(to: successor))
+        if !engine.core.isDrained {
+            let timer = loop.schedule(after: time) { [weak self] in self?.assumeIsolated { $0.endDrains() } }
+            await withCheckedContinuation { drains.append($0) }
+            timer.cancel()
+        }
+        stop()
+    }
+
+    private func endDrains() {
+        let drains = drains
+        self.drains = []
+        for drain in drains { drain.resume() }
     }
 
     /// The link that lets somebody into `channel`; who has it may enter.
@@ -204,8 +263,14 @@ public actor RelayServer {
     /// The number of live push tokens.
     public var pushTokenCount: Int { engine?.core.pushTokenCount ?? 0 }
 
+    /// Everything that the operator is told; `nil` while it does not run.
+    public var statistics: RelayStatistics? { engine?.statistics }
+
+    /// Whether members can join: it runs and is not going down.
+    public var isServing: Bool { engine.map { !$0.core.isDraining } ?? false }
+
     /// What was counted since the start.
-    public var counters: RelayCounters { engine?.core.counters ?? lastCounters }
+    public var counters: RelayCounters { engine?.counters ?? lastCounters }
 
     /// The members that are connected to `channel`.
     public func memberCount(of channel: ChannelID) -> Int { engine?.core.memberCount(of: channel) ?? 0 }

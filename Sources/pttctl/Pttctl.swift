@@ -20,7 +20,8 @@ struct Pttctl: AsyncParsableCommand {
             """,
         version: PTTBus.version,
         subcommands: [
-            Status.self, Monitor.self, Join.self, Leave.self, Channel.self, Talk.self, Replay.self, Mode.self,
+            Status.self, Monitor.self, Enrol.self, Join.self, Leave.self, Channel.self, Talk.self, Replay.self,
+            History.self, Mode.self,
             Inhibit.self,
             AccessoryCommand.self, ProfileCommand.self,
         ], defaultSubcommand: Status.self)

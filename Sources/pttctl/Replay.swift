@@ -1,4 +1,4 @@
-// pttctl replay: the last message once more.
+// pttctl replay: the last message once more, or one that the relay keeps.
 import ArgumentParser
 import PTTBus
 import Terminal
@@ -7,14 +7,41 @@ import Terminal
 struct Replay: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Play the last message of somebody else again.",
-        discussion: "Asked for again while it plays, it plays the one before. Whatever is said meanwhile ends it.")
+        discussion: """
+            Asked for again while it plays, it plays the one before. Whatever is said meanwhile ends it. With --relay, or a number of \
+            'pttctl history', a message that the relay keeps is played: also one that this device did not hear.
+            """)
 
     @OptionGroup var options: BusOptions
+    @Flag(help: "The last message of somebody else that the relay keeps.") var relay = false
+    @Argument(help: "The number of a message in 'pttctl history'.") var number: Int?
+
+    func validate() throws {
+        if let number, number < 1 { throw ValidationError("Give a number of 'pttctl history', from 1.") }
+    }
 
     func run() async throws {
         try await options.withDaemon { daemon in
             guard await daemon.snapshot.activeChannel != nil else { throw Failure.noChannel }
-            try await daemon.replayLast()
+            guard relay || number != nil else { return try await daemon.replayLast() }
+            try await daemon.replayKept(Self.choose(number, of: try await daemon.keptMessages()).id)
         }
+    }
+
+    /// The message of that number; without one, the newest that there is something to hear of.
+    static func choose(_ number: Int?, of messages: [KeptMessage]) throws -> KeptMessage {
+        guard let number else {
+            guard let newest = messages.first(where: { !$0.isOwn && !$0.isGoingOn && $0.canBeOpened }) else {
+                throw Failure("the relay keeps no message of somebody else that can be played; see 'pttctl history'")
+            }
+            return newest
+        }
+        guard messages.indices.contains(number - 1) else {
+            throw Failure(
+                messages.isEmpty
+                    ? "the relay keeps no message just now"
+                    : "there is no message \(number); 'pttctl history' lists \(messages.count)")
+        }
+        return messages[number - 1]
     }
 }

@@ -61,7 +61,11 @@ struct Status: AsyncParsableCommand {
         if channel.inputLevel > ChannelProperties.inputLevelOff {
             parts.append("microphone \(channel.inputLevel) dBFS")
         }
-        if !channel.activeRemoteParticipant.isEmpty { parts.append("\(channel.activeRemoteParticipant) is speaking") }
+        if channel.remoteParticipants.count > 1 {
+            parts.append("\(channel.remoteParticipants.joined(separator: ", ")) are speaking")
+        } else if !channel.activeRemoteParticipant.isEmpty {
+            parts.append("\(channel.activeRemoteParticipant) is speaking")
+        }
         return parts.isEmpty ? "nobody is speaking" : parts.joined(separator: ", ")
     }
 }

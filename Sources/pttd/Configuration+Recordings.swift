@@ -60,9 +60,10 @@ extension Recorder {
     /// - Parameter name: This device's, for own speech.
     func take(_ event: SpeechEvent, of name: String) {
         switch event {
-        case .began(let participant, let channel): began(.other, label(participant.name, channel))
-        case .packet(let packet): self.packet(.other, RecordedPacket(packet))
-        case .ended: ended(.other)
+        case .began(let participant, let channel, let burst): began(voice(burst), label(participant.name, channel))
+        case .packet(let packet, let burst): self.packet(voice(burst), RecordedPacket(packet))
+        case .ended(let burst): ended(voice(burst))
+        case .left: othersEnded()
         case .ownFrame(let frame, let channel):
             guard includesOwn else { return }
             if frame.isFirst { began(.own, label(name, channel)) }
@@ -75,6 +76,8 @@ extension Recorder {
         case .ownEnded(let erased): if erased { discarded(.own) } else { ended(.own) }
         }
     }
+
+    private nonisolated func voice(_ burst: TalkBurst?) -> Voice { burst.map { .beside($0.number) } ?? .other }
 
     private func label(_ talker: String, _ channel: String) -> RecordingLabel {
         RecordingLabel(talker: talker, channel: channel, secondsSince1970: Int(time(nil)))

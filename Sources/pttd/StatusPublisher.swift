@@ -179,6 +179,10 @@ extension ChannelProperties {
         queuePosition = snapshot.waiting.map { UInt32(clamping: $0.position ?? 1) } ?? 0
         inputLevel = Self.inputLevel(snapshot.inputLevel)
         activeRemoteParticipant = snapshot.activeRemoteParticipant?.name ?? ""
+        remoteParticipants =
+            snapshot.activeRemoteParticipant.map { active in
+                snapshot.remoteParticipants.isEmpty ? [active.name] : snapshot.remoteParticipants.map(\.name)
+            } ?? []
         accessoryButtonEventsEnabled = channel.accessoryButtonEventsEnabled
         self.owner = owner
         media = channel.media == .application ? .application : .pttd

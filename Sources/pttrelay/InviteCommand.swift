@@ -1,15 +1,24 @@
-// pttrelay invite: prints the invitation of a channel again.
+// pttrelay invite: lets somebody into a channel.
 import ArgumentParser
+import Cryptography
 import Glibc
-import Logging
 import RelayProtocol
+import RelayServer
+import RelayStore
 import Terminal
 
-/// Prints a channel's invitation link.
-struct InviteCommand: AsyncParsableCommand {
+/// Prints an invitation link.
+struct InviteCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "invite", abstract: "Print the invitation link of a channel.",
-        discussion: "Whoever has the link may join the channel and talk on it: treat it like a password.")
+        commandName: "invite", abstract: "Print an invitation to a channel: a link and, in a terminal, its QR code.",
+        discussion: """
+            Without options it is the channel's standing invitation, for any number of devices, until it is withdrawn. With --expires, \
+            --uses, --priority, --listen-only or --new a new invitation is made. Whoever has a link may enrol with it: treat it like \
+            a password. A device that has enrolled is known by its key, and needs no link any more.
+
+            With --end-to-end the channel's media key is in the link, behind #, and the relay never has it; a channel of that \
+            name is made if there is none. Keep such a link: later ones are made from it, with --like.
+            """)
 
     @Argument(help: "The channel's name.")
     var channel: String
@@ -19,14 +28,133 @@ struct InviteCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("The port in the invitation, if it is not the one the relay listens on."))
     var port: UInt16?
 
-    func run() async throws {
-        do {
-            let settings = try relay.settings()
-            let state = try RelayState.existing(relay.stateDirectory(settings))
-            Console.say(try state.invitation(channel, host: relay.host ?? settings.host, port: port).text)
-        } catch {
-            Console.complain("pttrelay: \(error)")
-            throw configurationMistake
+    @Option(
+        help: ArgumentHelp("For how long devices can enrol, as in 30min, 24h or 7d.", valueName: "time"),
+        transform: { text in
+            guard let seconds = lifetime(text) else {
+                throw ValidationError("'\(text)' is no time from 1min to 3650d; write one such as 30min, 24h or 7d")
+            }
+            return seconds
+        })
+    var expires: Int64?
+
+    @Option(help: ArgumentHelp("How many devices can enrol.", valueName: "number"))
+    var uses: Int?
+
+    @Option(help: ArgumentHelp("How high its members' requests to talk may reach, from 0 to 254.", valueName: "number"))
+    var priority: UInt8 = 0
+
+    @Flag(help: "Its members hear, but do not talk.")
+    var listenOnly = false
+
+    @Flag(help: "Make a new invitation, which can be withdrawn by itself, also without other options.")
+    var new = false
+
+    @Flag(help: "The media key is the members' own: it is in the link, and not known to the relay.")
+    var endToEnd = false
+
+    @Option(
+        help: ArgumentHelp(
+            "An earlier link of the end-to-end channel, whose key the new one is to have; '-' reads it from standard input.",
+            valueName: "link"))
+    var like: String?
+
+    @Flag(help: "Give the end-to-end channel another key: whoever is to hear it from then on needs a new link.")
+    var newKey = false
+
+    @Flag(help: "List the channel's invitations, the latest first.")
+    var list = false
+
+    @Flag(inversion: .prefixedNo, help: "Draw the QR code. By default only in a terminal.")
+    var qr: Bool?
+
+    func validate() throws {
+        if let uses, !(1...InvitationTerms.usesMaximum).contains(uses) {
+            throw ValidationError("--uses is 1 to \(InvitationTerms.usesMaximum)")
         }
+        if priority > RelayMembership.priorityMaximum {
+            throw ValidationError("--priority is 0 to \(RelayMembership.priorityMaximum)")
+        }
+        if port == 0 { throw ValidationError("--port is 1 to 65535") }
+        if newKey, like != nil { throw ValidationError("give --like or --new-key, not both") }
+        if !endToEnd, newKey || like != nil { throw ValidationError("--like and --new-key are for --end-to-end") }
+    }
+
+    private var terms: AdministrationRequest.Terms? {
+        guard new || endToEnd || listenOnly || priority > 0 || expires != nil || uses != nil else { return nil }
+        return .init(lifetime: expires, uses: uses, priority: priority, isListenOnly: listenOnly)
+    }
+
+    func run() throws {
+        try relay.administer { administration in
+            if list { return try await printList(administration) }
+            let earlier = try mediaKeyOfEarlierLink()
+            let origin: AdministrationRequest.MediaKeyOrigin? =
+                !endToEnd ? nil : earlier != nil ? .earlierLink : newKey ? .new : .first
+            let request = AdministrationRequest.invite(channel: channel, terms: terms, key: origin)
+            guard case .invitation(let invitation) = try await administration.ask(request) else { return }
+            var link = try InvitationLink(invitation.link)
+            if let host = administration.host { link.host = host }
+            if let port { link.port = port }
+            if endToEnd { link.mediaKey = earlier ?? newMediaKey() }
+            Console.say(link.text)
+            if qr ?? (isatty(STDOUT_FILENO) == 1) { draw(link) }
+            if let number = invitation.number {
+                Console.complain("invitation \(number)" + expiry(invitation.expiresAt))
+            }
+        }
+    }
+}
+
+extension InviteCommand {
+    private func mediaKeyOfEarlierLink() throws -> MediaKey? {
+        guard let like else { return nil }
+        let text = like == "-" ? readLine() ?? "" : like
+        guard let key = try InvitationLink(text).mediaKey else {
+            throw RelayStateError(
+                description: "the link of --like has no media key; give one that --end-to-end printed")
+        }
+        return key
+    }
+
+    private func newMediaKey() -> MediaKey? {
+        Console.complain(
+            "This link has the channel's media key, which is kept nowhere else: keep it, and make further links from it with --like."
+        )
+        return MediaKey(
+            epoch: InvitationLink.mediaKeyEpoch, baseKey: SecureRandom.bytes(MediaKey.byteCountDefault))
+    }
+
+    private func draw(_ link: InvitationLink) {
+        guard let code = QRCode(link.text) else {
+            return Console.complain("pttrelay: the link is too long for a QR code")
+        }
+        Console.draw(code.lines.joined(separator: "\n") + "\n")
+    }
+
+    private func expiry(_ time: Int64?) -> String { time.map { ", until " + timeText($0) } ?? "" }
+
+    private func printList(_ administration: Administration) async throws {
+        guard case .invitations(let all) = try await administration.ask(.invitations(channel: channel)) else { return }
+        var rows = [["NUMBER", "STATE", "DEVICES", "PRIORITY", "MADE", "EXPIRES"]]
+        for entry in all {
+            let state =
+                entry.isWithdrawn ? "withdrawn" : !entry.isOpen ? "over" : entry.isStanding ? "standing" : "open"
+            rows.append([
+                "\(entry.number)", state, "\(entry.used)" + (entry.uses.map { " of \($0)" } ?? ""),
+                entry.isListenOnly ? "listens" : "\(entry.priority)", timeText(entry.madeAt),
+                entry.expiresAt.map(timeText) ?? "-",
+            ])
+        }
+        for line in table(rows) { Console.say(line) }
+    }
+
+    /// Seconds of a time such as 30min, 24h or 7d.
+    static func lifetime(_ text: String) -> Int64? {
+        let digits = text.prefix { $0.isASCII && $0.isNumber }
+        let units: [Substring: Int64] = ["min": 60, "h": 3_600, "d": 86_400, "w": 604_800]
+        guard let number = Int64(digits), let unit = units[text.dropFirst(digits.count)] else { return nil }
+        let (seconds, isTooLong) = number.multipliedReportingOverflow(by: unit)
+        return isTooLong || !(60...3_650 * 86_400).contains(seconds) ? nil : seconds
     }
 }

@@ -43,6 +43,12 @@ struct ListenAddress: Equatable {
         self = address
     }
 
+    /// Whether only this machine reaches it.
+    var isLoopback: Bool { address == "::1" || address.hasPrefix("127.") }
+
+    /// As it is written.
+    var text: String { address.contains(":") ? "[\(address)]:\(port)" : "\(address):\(port)" }
+
     /// How members reach it as far as this machine can tell: the address itself, or the machine's name when it listens on
     /// every address.
     var invitationHost: String {

@@ -5,7 +5,7 @@ import RelayProtocol
 
 /// The command line of `pttrelay`.
 @main
-struct PTTRelay: AsyncParsableCommand {
+struct PTTRelay: ParsableCommand {
     /// The same as `PTTBus.version`; a relay links no D-Bus.
     static let version = "0.1.0"
 
@@ -14,7 +14,9 @@ struct PTTRelay: AsyncParsableCommand {
         abstract: "A relay for push-to-talk channels: decides who may talk, and hands each packet to everyone else.",
         version: version,
         subcommands: [
-            RunCommand.self, InviteCommand.self, PushCertificateCommand.self, PushServerCertificateCommand.self,
+            RunCommand.self, InviteCommand.self, MembersCommand.self, RevokeCommand.self, ReadmitCommand.self,
+            ChannelsCommand.self, CheckCommand.self, OperatorTokenCommand.self, PushCertificateCommand.self,
+            PushServerCertificateCommand.self,
         ])
 }
 
@@ -42,8 +44,11 @@ struct RelayOptions: ParsableArguments {
     }
 
     /// The configuration file's settings, or the defaults without one.
-    func settings() throws -> RelaySettings {
-        guard let path = config ?? RelaySettings.defaultPath() else { return RelaySettings() }
+    func settings() throws -> RelaySettings { try Self.settings(at: config) }
+
+    /// The same for the file that `--config` names; nil: it names none.
+    static func settings(at path: String?) throws -> RelaySettings {
+        guard let path = path ?? RelaySettings.defaultPath() else { return RelaySettings() }
         return try RelaySettings.read(path: path)
     }
 

@@ -5,13 +5,13 @@ import RelayProtocol
 import Terminal
 
 /// Makes a client's certificate.
-struct PushCertificateCommand: AsyncParsableCommand {
+struct PushCertificateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "push-certificate", abstract: "Make a certificate for a program that sends pushes.",
         discussion: """
             Prints the certificate and its key as one PEM text, for curl's --cert, and on standard error the lines that let it \
-            push to the topics: add them to pttrelay.toml and restart the relay. Who has the PEM text may push: keep it secret. \
-            To take the right away, remove the lines and restart the relay.
+            push to the topics: add them to pttrelay.toml and reload the relay, or restart it when it took no pushes before. Who has the \
+            PEM text may push: keep it secret. To take the right away, remove the lines and reload the relay.
             """)
 
     @Argument(
@@ -26,7 +26,7 @@ struct PushCertificateCommand: AsyncParsableCommand {
         })
     var topics: [PushTopic]
 
-    func run() async throws {
+    func run() throws {
         let identity: Identity
         do {
             identity = try Identity(generating: topics[0].text)
@@ -39,7 +39,7 @@ struct PushCertificateCommand: AsyncParsableCommand {
         let list = topics.map { "\"\($0)\"" }.joined(separator: ", ")
         Console.complain(
             """
-            # Add to pttrelay.toml, and restart the relay:
+            # Add to pttrelay.toml, and 'systemctl reload pttrelay' (restart it when it took no pushes before):
 
             [[push.client]]
             pin = "\(Base64URL.encode(identity.pin.bytes))"
@@ -49,7 +49,7 @@ struct PushCertificateCommand: AsyncParsableCommand {
 }
 
 /// Prints the certificate that the relay made for itself.
-struct PushServerCertificateCommand: AsyncParsableCommand {
+struct PushServerCertificateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "push-server-certificate",
         abstract: "Print the certificate by which programs that send pushes know the relay.",
@@ -59,10 +59,11 @@ struct PushServerCertificateCommand: AsyncParsableCommand {
 
     @OptionGroup var relay: RelayOptions
 
-    func run() async throws {
+    func run() throws {
         do {
-            let state = try RelayState.existing(relay.stateDirectory(try relay.settings()))
-            let text = try state.existingPushServerIdentity().certificatePEM
+            let directory = relay.stateDirectory(try relay.settings())
+            _ = try RelayState.existingIdentity(directory)
+            let text = try RelayState.existingPushServerIdentity(directory).certificatePEM
             Console.say(text.hasSuffix("\n") ? String(text.dropLast()) : text)
         } catch {
             Console.complain("pttrelay: \(error)")

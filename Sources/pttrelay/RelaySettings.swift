@@ -1,5 +1,7 @@
 // pttrelay.toml: what it can say, and what holds when it says nothing.
 import Glibc
+import Logs
+import RelayHTTP
 import RelayProtocol
 import RelayServer
 import Settings
@@ -14,12 +16,23 @@ struct RelaySettings {
     var state: String?
     /// The channels' names.
     var channels: [String] = []
-    /// Those of them where a request for the floor waits while somebody talks.
-    var queuedChannels: Set<String> = []
+    /// Their floors' rules, by name.
+    var floorRules: [String: FloorRules] = [:]
+    /// What is kept of their bursts, by name.
+    var retentions: [String: BurstRetention] = [:]
     var limits = RelayLimits()
     var timers = FloorControlStateMachine.Timers()
     /// The endpoint for pushes; nil: there is none.
     var push: PushSettings?
+    /// Where the operator's page and metrics are; nil: nowhere.
+    var operatorListen: ListenAddress?
+    var ending = RelayEnding()
+    var logFormat = LogFormat.text
+    /// Threads that have a share of the connections each.
+    var workers = Self.standardWorkers
+
+    /// As many as suit this machine.
+    static let standardWorkers = RelayServerConfiguration.workers(forProcessors: sysconf(Int32(_SC_NPROCESSORS_ONLN)))
 
     /// The file that is read when none is named, if it is there.
     static func defaultPath() -> String? {
@@ -51,23 +64,48 @@ struct RelaySettings {
             result.listen = relay.optional("listen", listenAddress) ?? nil
             result.host = relay.optional("host", .string(lengthMax: 253))
             result.state = relay.optional("state", .string)
-            result.timers.talkTimeLimit = relay.value(
-                "talk-time-limit", .duration(in: .seconds(5) ... .seconds(3_600)), default: result.timers.talkTimeLimit)
+            result.timers = FloorSettings.timers(relay)
+            result.ending.drainTime = relay.value(
+                "drain-time", .duration(in: .zero ... .seconds(60)), default: result.ending.drainTime)
+            result.ending.successor = relay.optional("successor", place) ?? nil
+            result.logFormat = relay.value(
+                "log-format", .oneOf(LogFormat.allCases.map { ($0.rawValue, $0) }), default: result.logFormat)
+            result.workers = relay.value(
+                "workers", .integer(in: 1...RelayServerConfiguration.workersMaximum), default: standardWorkers)
         }
         if let limits = root.table("limits") {
             result.limits.connections = limits.value(
                 "connections", .integer(in: 1...16_384), default: result.limits.connections)
+            result.limits.connectionsPerAddress = limits.value(
+                "connections-per-address", .integer(in: 1...16_384), default: result.limits.connectionsPerAddress)
             result.limits.membersPerChannel = limits.value(
                 "members-per-channel", .integer(in: 2...10_000), default: result.limits.membersPerChannel)
+            result.limits.keptBytes =
+                megabyte
+                * limits.value(
+                    "keep-megabytes", .integer(in: 4...65_536), default: result.limits.keptBytes / megabyte)
         }
-        result.channels = root.tables("channel", countMax: result.limits.channels).map { table in
+        for table in root.tables("channel", countMax: result.limits.channels) {
             let name = table.required("name", channelName)
-            if table.value("queue", .boolean, default: false) { result.queuedChannels.insert(name) }
-            return name
+            if !name.isEmpty, result.floorRules[name] != nil {
+                table.problem("name", "is \"\(name)\" as that of an earlier channel", "give each channel one name")
+            }
+            result.floorRules[name] = FloorSettings.rules(table)
+            result.retentions[name] = FloorSettings.retention(table)
+            result.channels.append(name)
         }
         result.push = root.table("push").map(PushSettings.read)
+        result.operatorListen = root.table("operator").map {
+            ($0.optional("listen", listenAddress) ?? nil) ?? standardOperatorListen
+        }
         return result
     }
+
+    private static let megabyte = 1_024 * 1_024
+
+    /// Only for this machine: there is no TLS.
+    static let standardOperatorListen = ListenAddress(
+        address: "127.0.0.1", port: OperatorEndpointConfiguration.defaultPort)
 
     static var listenAddress: SettingType<ListenAddress?> {
         SettingType<String>.string(lengthMax: 256).map(placeholder: nil) { text throws(SettingRefusal) in
@@ -75,6 +113,17 @@ struct RelaySettings {
                 throw SettingRefusal("\"\(text)\" is no address with a port", "write \(ListenAddress.expected)")
             }
             return address
+        }
+    }
+
+    private static var place: SettingType<RelayPlace?> {
+        SettingType<String>.string(lengthMax: 512).map(placeholder: nil) { text throws(SettingRefusal) in
+            guard let place = RelayPlace(text) else {
+                throw SettingRefusal(
+                    "\"\(text)\" is no name or address with a port",
+                    "write one as in a link, such as \"relay2.example:4433\" or \"[2001:db8::1]:4433\"")
+            }
+            return place
         }
     }
 

@@ -1,108 +1,155 @@
-// What a relay keeps: its key, its transport's secrets, and its channels with their invitation tokens.
+// What a relay keeps: its key, its transport's secrets, and the records of its channels and members.
 import Cryptography
 import Glibc
 import Logging
+import RelayHTTP
 import RelayProtocol
 import RelayServer
+import RelayStore
 import Settings
 
 /// Why the state directory is of no use, and what to do.
-struct RelayStateError: Error, CustomStringConvertible {
+struct RelayStateError: Error, Equatable, CustomStringConvertible {
     let description: String
+
+    static func badChannelName(_ text: String) -> RelayStateError {
+        RelayStateError(
+            description:
+                "'\(text)' cannot be a channel's name; use 1 to \(DisplayName.byteCountMaximum) bytes of plain text")
+    }
+
+    /// Another process has the state directory.
+    static func inUse(_ directory: String) -> RelayStateError {
+        RelayStateError(
+            description: "another pttrelay has \(directory); stop it, or choose another directory with --state")
+    }
 }
 
-/// A relay's state directory: `identity.pem`, `transport.key`, `channels.toml` and `push-server.pem`, readable by the relay only.
+/// A relay's state directory, readable by the relay only: `identity.pem`, `transport.key`, `push-server.pem`, and the records
+/// `relay.sqlite`. While it is open, no other process has it.
 struct RelayState {
     /// The relay's key, which invitations name.
     let identity: Identity
     /// The transport's secrets, by which a restarted relay tells its former members that their connections are gone.
-    let transportKeys: RelayTransportKeys
-    /// The name in invitations and the port, of the last start.
-    var host: String?
-    var port: UInt16?
-    /// Every channel that was ever served, so that its invitation stays what it is.
-    private(set) var known: [RelayChannelConfiguration]
+    /// Nil where the state is not opened for a relay: who only looks at it changes nothing of them.
+    let transportKeys: RelayTransportKeys?
+    /// Channels, invitations and members.
+    let store: RelayStore
     private let directory: String
+    private let lock: Lock
 
     private static let identityFile = "/identity.pem"
     private static let transportFile = "/transport.key"
     private static let channelsFile = "/channels.toml"
     private static let pushServerFile = "/push-server.pem"
+    private static let operatorTokenFile = "/operator.token"
 
     /// The state in `directory`, which is made when it is not there.
+    ///
+    /// - Throws: `RelayStateError.inUse` while another process has it, and other errors that say what to do.
     static func open(_ directory: String, logger: Logger) throws -> RelayState {
         try makeDirectory(directory)
+        let lock = try Lock(directory)
         let (identity, notices) = try Identity.loadOrCreate(at: directory + identityFile, commonName: "pttrelay")
         for notice in notices { logger.notice("\(notice)") }
-        return try RelayState(identity: identity, directory: directory, renewsKeys: true)
+        let keys = try transportKeys(directory + transportFile)
+        return try RelayState(identity: identity, keys: keys, directory: directory, lock: lock, logger: logger)
     }
 
     /// The state that an earlier start left in `directory`.
-    static func existing(_ directory: String) throws -> RelayState {
-        guard let (identity, _) = try Identity.load(from: directory + identityFile) else {
-            throw RelayStateError(
-                description: "there is no relay in \(directory); start it with 'pttrelay run', "
-                    + "or name its directory with --state")
-        }
-        return try RelayState(identity: identity, directory: directory, renewsKeys: false)
+    static func existing(_ directory: String, logger: Logger) throws -> RelayState {
+        let identity = try existingIdentity(directory)
+        return try RelayState(
+            identity: identity, keys: nil, directory: directory, lock: try Lock(directory), logger: logger)
     }
 
-    private init(identity: Identity, directory: String, renewsKeys: Bool) throws {
+    /// The relay's key that an earlier start made.
+    static func existingIdentity(_ directory: String) throws -> Identity {
+        if let (identity, _) = try Identity.load(from: directory + identityFile) { return identity }
+        throw RelayStateError(
+            description: "there is no relay in \(directory); start it with 'pttrelay run', "
+                + "or name its directory with --state")
+    }
+
+    private init(
+        identity: Identity, keys: RelayTransportKeys?, directory: String, lock: Lock, logger: Logger
+    ) throws {
         self.identity = identity
         self.directory = directory
-        transportKeys = try Self.transportKeys(directory + Self.transportFile, renewed: renewsKeys)
-        known = []
+        self.lock = lock
+        transportKeys = keys
+        let notice: String?
+        (store, notice) = try RelayStore.open(path: directory + "/" + RelayStore.fileName)
+        if let notice { logger.error("\(notice)") }
+        try takeOver(logger)
+    }
+
+    /// Takes the channels of an earlier version over, whose file is then kept under another name. What a crash interrupts is
+    /// taken up at the next start.
+    private func takeOver(_ logger: Logger) throws {
         let path = directory + Self.channelsFile
         guard access(path, F_OK) == 0 else { return }
-        (known, host, port) = try SettingsFile.read(path: path, Self.read)
+        let (known, host, port) = try SettingsFile.read(path: path, Self.read)
+        let names = Set(try store.channels().map(\.name))
+        for channel in known where !names.contains(channel.name) {
+            try store.addChannel(channel.name, id: channel.id, token: channel.token, now: Int64(time(nil)))
+        }
+        if let host, let port, try store.lastStart() == nil { try store.setLastStart(host: host, port: port) }
+        guard rename(path, path + ".taken-over") == 0 else { throw Self.failure("rename", path) }
+        logger.notice(
+            "the channels of channels.toml are in \(RelayStore.fileName) now", metadata: ["channels": "\(known.count)"])
     }
 
     // MARK: Channels
 
-    /// The channels of those names, made if they are new; without names, every known one.
-    mutating func channels(named names: [String]) throws -> [RelayChannelConfiguration] {
-        guard !names.isEmpty else {
-            guard !known.isEmpty else {
-                throw RelayStateError(
-                    description: "there is no channel to serve; name one: pttrelay run --channel Team")
-            }
-            return known
-        }
-        var result: [RelayChannelConfiguration] = []
+    /// The channels to serve: those of the names, made if they are new, and those that commands have added; without names,
+    /// every known one.
+    func channels(named names: [String]) throws -> [RelayChannelConfiguration] {
+        var known = try store.channels()
+        var result: [ChannelRecord] = []
         for text in names {
-            guard let name = DisplayName(text) else {
-                throw RelayStateError(
-                    description:
-                        "'\(text)' cannot be a channel's name; use 1 to \(DisplayName.byteCountMaximum) bytes of plain text"
-                )
-            }
+            guard let name = DisplayName(text) else { throw RelayStateError.badChannelName(text) }
             guard !result.contains(where: { $0.name == name }) else { continue }
             if let channel = known.first(where: { $0.name == name }) {
                 result.append(channel)
             } else {
-                let channel = RelayChannelConfiguration(id: ChannelID(), name: name, token: InvitationToken())
-                known.append(channel)
-                result.append(channel)
+                result.append(try store.addChannel(name, now: Int64(time(nil))))
             }
         }
-        return result
+        known.removeAll { channel in result.contains { $0.id == channel.id } }
+        result += known.filter { names.isEmpty || $0.isAdded }
+        guard !result.isEmpty else {
+            throw RelayStateError(
+                description: "there is no channel to serve; name one: pttrelay run --channel Team")
+        }
+        return try result.map { $0.configuration(token: try store.standingToken(of: $0.id)) }
     }
 
-    /// The link of a known channel; host and port of the last start unless given.
-    func invitation(_ name: String, host: String?, port: UInt16?) throws -> InvitationLink {
-        guard let channel = known.first(where: { $0.name.text == name }) else {
-            let names = known.map { "'\($0.name)'" }.joined(separator: ", ")
-            throw RelayStateError(
-                description: "the relay has no channel '\(name)'"
-                    + (names.isEmpty ? "; start it with --channel" : "; it has \(names)"))
+    /// The members of every channel.
+    func roster() throws -> RelayRoster {
+        var memberships: [ChannelID: [MemberID: RelayMembership]] = [:]
+        for channel in try store.channels() {
+            var of: [MemberID: RelayMembership] = [:]
+            var last: MemberID?
+            repeat {
+                let page = try store.members(of: channel.id, after: last, limit: 1_000)
+                for member in page { of[member.id] = member.membership }
+                last = page.last?.id
+            } while last != nil
+            memberships[channel.id] = of
         }
-        guard let host = host ?? self.host else {
-            throw RelayStateError(
-                description: "the relay was not started yet, so its address is not known; name it with --host")
-        }
+        return RelayRoster(memberships: memberships)
+    }
+
+    /// The name in invitations of the last start; nil before the first.
+    func host() throws -> String? { try store.lastStart()?.host }
+
+    /// The link of a channel's standing invitation; nil when its media key is its members' own.
+    func standingInvitation(_ channel: RelayChannelConfiguration, host: String, port: UInt16) throws -> InvitationLink?
+    {
+        guard let token = try store.standingToken(of: channel.id) else { return nil }
         return try InvitationLink(
-            host: host, port: port ?? self.port ?? RelayServerConfiguration.defaultPort, channelName: channel.name,
-            channel: channel.id, token: channel.token, pin: identity.pin)
+            host: host, port: port, channelName: channel.name, channel: channel.id, token: token, pin: identity.pin)
     }
 
     // MARK: Pushes
@@ -111,14 +158,14 @@ struct RelayState {
     /// known then.
     func pushServerIdentity(_ names: [Identity.ServerName], logger: Logger) throws -> Identity {
         let (identity, notices) = try Identity.loadOrCreate(
-            at: directory + Self.pushServerFile, commonName: host ?? "pttrelay", serverNames: names)
+            at: directory + Self.pushServerFile, commonName: try host() ?? "pttrelay", serverNames: names)
         for notice in notices { logger.notice("\(notice)") }
         return identity
     }
 
     /// The certificate of the HTTP endpoint that an earlier start made.
-    func existingPushServerIdentity() throws -> Identity {
-        guard let (identity, _) = try Identity.load(from: directory + Self.pushServerFile) else {
+    static func existingPushServerIdentity(_ directory: String) throws -> Identity {
+        guard let (identity, _) = try Identity.load(from: directory + pushServerFile) else {
             throw RelayStateError(
                 description: "the relay has made no certificate for pushes; add [push] to its configuration, "
                     + "without 'certificate', and start it")
@@ -126,18 +173,27 @@ struct RelayState {
         return identity
     }
 
-    // MARK: Files
+    // MARK: Operator
 
-    /// Writes the channels, and how members reach them.
-    func save() throws {
-        var text = "# The channels of this relay and the secrets of their invitations. Made by pttrelay.\n"
-        if let host, let port { text += "\n[last-start]\nhost = \(Self.quoted(host))\nport = \(port)\n" }
-        for channel in known {
-            text += "\n[[channel]]\nname = \(Self.quoted(channel.name.text))\nid = \"\(channel.id)\"\n"
-            text += "token = \"\(Base64URL.encode(channel.token.bytes))\"\n"
-        }
-        try Self.write(Array(text.utf8), to: directory + Self.channelsFile)
+    /// What opens the operator's page: made once.
+    func operatorToken() throws -> OperatorToken {
+        if let token = try Self.existingOperatorToken(directory) { return token }
+        let token = OperatorToken()
+        try Self.write(Array((token.text + "\n").utf8), to: directory + Self.operatorTokenFile)
+        return token
     }
+
+    /// The token that an earlier start made; nil: none.
+    static func existingOperatorToken(_ directory: String) throws -> OperatorToken? {
+        let path = directory + operatorTokenFile
+        guard access(path, F_OK) == 0 else { return nil }
+        guard let token = OperatorToken(String(decoding: try SettingsFile.contents(of: path), as: UTF8.self)) else {
+            throw RelayStateError(description: "\(path) is damaged; remove it, and the relay makes another")
+        }
+        return token
+    }
+
+    // MARK: Files
 
     private static func read(_ root: SettingsTable) -> ([RelayChannelConfiguration], String?, UInt16?) {
         let start = root.table("last-start")
@@ -158,19 +214,17 @@ struct RelayState {
         return (channels, host, port)
     }
 
-    /// - Parameter renewed: Whether they may be made or renewed: only by the relay, whose file it is, and which seals with them.
-    private static func transportKeys(_ path: String, renewed: Bool) throws -> RelayTransportKeys {
+    private static func transportKeys(_ path: String) throws -> RelayTransportKeys {
         if access(path, F_OK) == 0 {
             guard let keys = RelayTransportKeys(bytes: try SettingsFile.contents(of: path)) else {
                 throw RelayStateError(description: "\(path) is damaged; remove it, and the relay makes another")
             }
-            guard renewed, age(of: path) > ticketKeyLifetime else { return keys }
+            guard age(of: path) > ticketKeyLifetime else { return keys }
             let fresh = keys.withFreshTicketKey()
             try write(fresh.bytes, to: path)
             return fresh
         }
         let keys = RelayTransportKeys.generate()
-        guard renewed else { return keys }
         try write(keys.bytes, to: path)
         return keys
     }
@@ -184,11 +238,6 @@ struct RelayState {
         var status = stat()
         guard stat(path, &status) == 0 else { return 0 }
         return max(0, time(nil) - status.st_mtim.tv_sec)
-    }
-
-    /// A text in TOML's quotes; names have no control characters.
-    private static func quoted(_ text: String) -> String {
-        "\"" + text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"") + "\""
     }
 
     /// Writes a file whole or not at all, readable by its owner only.
@@ -223,5 +272,22 @@ struct RelayState {
         RelayStateError(
             description: "cannot \(verb) \(path): \(String(cString: strerror(code))); "
                 + "choose a directory that this user may write with --state")
+    }
+
+    /// Holds the directory for this process: flock(2) on the directory itself, so that no file is left which another user could
+    /// not open. The kernel ends it with the process.
+    private final class Lock: Sendable {
+        private let descriptor: Int32
+
+        init(_ directory: String) throws {
+            descriptor = Glibc.open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+            guard descriptor >= 0 else { throw RelayState.failure("open", directory) }
+            guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+                close(descriptor)
+                throw RelayStateError.inUse(directory)
+            }
+        }
+
+        deinit { close(descriptor) }
     }
 }

@@ -4,22 +4,24 @@ import Cryptography
 import Glibc
 import Logging
 import Logs
+import Reactor
 import RelayHTTP
 import RelayProtocol
 import RelayServer
+import RelayStore
 import ServiceLifecycle
 import Settings
+import Synchronization
 import Terminal
-import UnixSignals
 
 /// Serves channels until SIGTERM or SIGINT.
-struct RunCommand: AsyncParsableCommand {
+struct RunCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "run", abstract: "Serve channels until stopped.",
         discussion: """
-            The first start makes the relay's key and an invitation for each channel. Every start prints the invitations on standard \
-            output, then "ready". Whoever has an invitation may join and talk. Without --channel and without channels in the configuration, \
-            the channels of the last start are served.
+            The first start makes the relay's key and an invitation for each channel. Every start prints these standing invitations on \
+            standard output, then "ready". Whoever has one may join and talk; 'pttrelay invite' makes narrower ones. Without --channel \
+            and without channels in the configuration, the channels of the last start are served.
             """)
 
     @OptionGroup var relay: RelayOptions
@@ -42,17 +44,29 @@ struct RunCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("How much to log.", valueName: "level"))
     var logLevel: Logger.Level = .info
 
-    func run() async throws {
+    /// What ends it, or has it read its configuration again.
+    private static let signals = [SIGHUP, SIGTERM, SIGINT]
+
+    func run() throws {
         signal(SIGPIPE, SIG_IGN)
-        let level = logLevel
-        LoggingSystem.bootstrap { LineLogHandler(label: $0, level: level) }
-        let logger = Logger(label: "pttrelay")
-        let server: RelayServer
-        let links: [InvitationLink]
-        let endpoint: PushEndpointConfiguration?
+        // Before the first thread starts.
+        SignalWatch.hold(Self.signals)
+        try EventLoop.runProgram(named: "pttrelay") { try await serve(on: $0) }
+    }
+
+    private func serve(on loop: EventLoop) async throws {
+        let parts: Parts
+        let logger: Logger
         do {
-            (server, links, endpoint) = try await start(logger)
+            let settings = try relay.settings()
+            let (level, format) = (logLevel, settings.logFormat)
+            LoggingSystem.bootstrap { LineLogHandler(label: $0, level: level, format: format) }
+            logger = Logger(label: "pttrelay")
+            parts = try await start(settings, logger)
         } catch let error as SettingsError {
+            Console.complain("pttrelay: \(error)")
+            throw configurationMistake
+        } catch let error as RelayStoreError {
             Console.complain("pttrelay: \(error)")
             throw configurationMistake
         } catch let error as RelayStateError {
@@ -64,30 +78,68 @@ struct RunCommand: AsyncParsableCommand {
             Console.complain("pttrelay: \(error)")
             throw ExitCode.failure
         }
-        for link in links { Console.say(link.text) }
-        var services: [ServiceGroupConfiguration.ServiceConfiguration] = [
-            .init(service: RelayService(server: server), successTerminationBehavior: .gracefullyShutdownGroup)
-        ]
-        if let endpoint {
-            services.append(.init(service: try pushes(endpoint, to: server, logger)))
-        } else {
-            Console.say("ready")
+        for link in parts.links { Console.say(link.text) }
+        let readiness = Readiness(waitingFor: (parts.pushes == nil ? 0 : 1) + (parts.operatorPage == nil ? 0 : 1))
+        // They end in the reverse order: the operator sees that the relay waits for the end of what is said.
+        var services: [ServiceGroupConfiguration.ServiceConfiguration] = []
+        if let page = parts.operatorPage {
+            let endpoint = OperatorEndpoint(
+                configuration: page, source: .init(parts.server), logger: logger,
+                onListening: { port in
+                    logger.info("the operator's page is served", metadata: ["port": "\(port)"])
+                    readiness.listens()
+                })
+            services.append(.init(service: endpoint))
         }
+        let ending = CurrentEnding(parts.settings.ending)
+        let relayService = RelayService(server: parts.server, ending: ending)
+        services.append(.init(service: relayService, successTerminationBehavior: .gracefullyShutdownGroup))
+        let pushes = try parts.pushes.map { try self.pushes($0, to: parts.server, readiness, logger) }
+        if let pushes { services.append(.init(service: pushes)) }
+        let path = relay.config
+        let reloader = Reloader(
+            started: parts.settings, channels: channels, allHaveQueues: hasFloorQueue, registrar: parts.registrar,
+            pushes: pushes, ending: ending, logger: logger, read: { try RelayOptions.settings(at: path) })
+        let (hangUps, hangUp) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+        services.append(.init(service: ReloadService(hangUps: hangUps, reloader: reloader)))
         let group = ServiceGroup(
             configuration: .init(
-                services: services, gracefulShutdownSignals: [.sigterm, .sigint],
-                logger: Logger(label: "pttrelay.services") { LineLogHandler(label: $0, level: .error) }))
+                services: services,
+                logger: Logger(label: "pttrelay.services") {
+                    LineLogHandler(label: $0, level: .error, format: parts.settings.logFormat)
+                }))
         do {
+            let signals = try await loop.run {
+                try SignalWatch(Self.signals, on: loop) { signal in
+                    if signal == SIGHUP { hangUp.yield() } else { Task { await group.triggerGracefulShutdown() } }
+                }
+            }
             try await group.run()
+            try await loop.run { signals.cancel() }
+            await parts.administration.stop()
+            await parts.registrar.detach()
         } catch let error as PushEndpointError {
+            Console.complain("pttrelay: \(error)")
+            throw ExitCode.failure
+        } catch let error as OperatorEndpointError {
             Console.complain("pttrelay: \(error)")
             throw ExitCode.failure
         }
     }
 
-    /// The endpoint as a service, which says "ready" once it listens.
+    /// A relay that has been started, and what it is to be started with it.
+    private struct Parts {
+        let settings: RelaySettings
+        let server: RelayServer
+        let links: [InvitationLink]
+        let pushes: PushEndpointConfiguration?
+        let operatorPage: OperatorEndpointConfiguration?
+        let registrar: Registrar
+        let administration: AdministrationServer
+    }
+
     private func pushes(
-        _ configuration: PushEndpointConfiguration, to server: RelayServer, _ logger: Logger
+        _ configuration: PushEndpointConfiguration, to server: RelayServer, _ readiness: Readiness, _ logger: Logger
     ) throws -> PushEndpoint {
         do {
             return try PushEndpoint(
@@ -95,7 +147,7 @@ struct RunCommand: AsyncParsableCommand {
                 onListening: { port in
                     logger.info(
                         "pushes are taken", metadata: ["port": "\(port)", "clients": "\(configuration.clients.count)"])
-                    Console.say("ready")
+                    readiness.listens()
                 }, deliver: { await server.push($0) })
         } catch {
             Console.complain("pttrelay: \(error)")
@@ -103,48 +155,69 @@ struct RunCommand: AsyncParsableCommand {
         }
     }
 
-    private func start(
-        _ logger: Logger
-    ) async throws -> (RelayServer, [InvitationLink], PushEndpointConfiguration?) {
-        let settings = try relay.settings()
+    private func start(_ settings: RelaySettings, _ logger: Logger) async throws -> Parts {
         let directory = relay.stateDirectory(settings)
-        var state = try RelayState.open(directory, logger: logger)
+        let state = try RelayState.open(directory, logger: logger)
         var channels = try state.channels(named: self.channels + settings.channels)
-        for index in channels.indices
-        where hasFloorQueue || settings.queuedChannels.contains(channels[index].name.text) {
-            channels[index].hasFloorQueue = true
+        let floors = Floors(
+            rules: settings.floorRules, retentions: settings.retentions, allHaveQueues: hasFloorQueue)
+        for index in channels.indices {
+            channels[index].rules = floors.rules(of: channels[index].name)
+            channels[index].retention = floors.retention(of: channels[index].name)
         }
         let listen = listen ?? settings.listen ?? ListenAddress.standard
         var configuration = RelayServerConfiguration(
             listenAddress: listen.address, listenPort: listen.port, identity: state.identity, channels: channels,
-            transportKeys: state.transportKeys)
+            transportKeys: state.transportKeys ?? .generate())
         configuration.limits = settings.limits
         configuration.timers = settings.timers
+        configuration.workers = settings.workers
         configuration.acceptsPushes = settings.push != nil
+        configuration.roster = try state.roster()
+        let registrar = try Registrar(state: state, logger: Logger(label: "pttrelay.members"))
+        configuration.enrol = { registrar.enrol($0, $1) }
         let server = try RelayServer(configuration: configuration, logger: logger)
         let port = try await server.start()
-        state.host = relay.host ?? settings.host ?? listen.invitationHost
-        state.port = port
-        try state.save()
-        var links: [InvitationLink] = []
-        for channel in channels {
-            links.append(try await server.invitation(for: channel.id, host: state.host ?? listen.invitationHost))
+        let host = relay.host ?? settings.host ?? listen.invitationHost
+        try await registrar.attach(server, host: host, port: port, floors: floors)
+        let links = try channels.compactMap { try state.standingInvitation($0, host: host, port: port) }
+        let administration = try await AdministrationServer(directory: directory, registrar: registrar, logger: logger)
+        return Parts(
+            settings: settings, server: server, links: links,
+            pushes: try settings.push?.endpoint(state, logger: logger),
+            operatorPage: try settings.operatorListen.map { try page($0, state, logger) }, registrar: registrar,
+            administration: administration)
+    }
+
+    private func page(
+        _ listen: ListenAddress, _ state: RelayState, _ logger: Logger
+    ) throws -> OperatorEndpointConfiguration {
+        if !listen.isLoopback {
+            logger.warning(
+                "the operator's page has no TLS, and is not for this machine only: who is in between reads its token",
+                metadata: ["address": "\(listen.text)"])
         }
-        let endpoint = try settings.push?.endpoint(state, logger: logger)
-        return (server, links, endpoint)
+        return OperatorEndpointConfiguration(
+            listenAddress: listen.address, listenPort: listen.port, token: try state.operatorToken(),
+            version: PTTRelay.version)
     }
 }
 
-/// The relay in the form of the service group.
-private struct RelayService: Service {
-    let server: RelayServer
+/// Says "ready" once everything listens.
+private final class Readiness: Sendable {
+    private let missing: Mutex<Int>
 
-    func run() async throws {
-        try await withGracefulShutdownHandler {
-            try await server.run()
-        } onGracefulShutdown: {
-            // Told now, so that members hear it before the process ends.
-            Task { await server.stop() }
+    init(waitingFor count: Int) {
+        missing = Mutex(count)
+        if count == 0 { Console.say("ready") }
+    }
+
+    /// One more does.
+    func listens() {
+        let isReady = missing.withLock { count in
+            count -= 1
+            return count == 0
         }
+        if isReady { Console.say("ready") }
     }
 }

@@ -2,9 +2,9 @@
 // count of allocations. Prints one line per event: a word, then key=value.
 //
 //   AudioProbe loop MICROPHONE SPEAKER HOLD_MS [BURSTS] [GAP_MS]   the microphone's frames are the speaker's packets
-//   AudioProbe allocations MICROPHONE SPEAKER FRAMES               allocations on the two threads within so many frames; a line
-//                                                                  "interrupted" when a device was brought back meanwhile, and
-//                                                                  then again
+//   AudioProbe allocations MICROPHONE SPEAKER FRAMES               allocations on the two threads within so many frames, which all
+//                                                                  voices of the speaker play at once; a line "interrupted"
+//                                                                  when a device was brought back meanwhile, and then again
 //   AudioProbe press MICROPHONE SPEAKER                            on standard input: 1 presses, 0 releases, t plays a tone,
 //                                                                  q ends
 //   AudioProbe busy MICROPHONE SPEAKER                             the same, while another pair of engines holds the devices
@@ -58,6 +58,8 @@ final class Loop {
     var failures = 0
     var quiet = false
     var prepared = 0
+    /// On how many voices each frame is played.
+    var voices = 1
 
     init(_ microphoneText: String, _ speakerText: String, logger: Logger) throws {
         microphone = try CaptureEngine(device: AudioDevice(microphoneText), logger: logger)
@@ -89,12 +91,12 @@ final class Loop {
             if frame.isFirst {
                 say("first-frame after_start_ms=\((now - startedAt).milliseconds) t=\(frame.captureTime.nanoseconds)")
             }
-            speaker.enqueue(
-                ReceivedPacket(
-                    sequence: sequence, timestamp: timestamp &+ frame.position, marker: frame.isFirst,
-                    payload: frame.payload, receivedAt: now))
+            let packet = ReceivedPacket(
+                sequence: sequence, timestamp: timestamp &+ frame.position, marker: frame.isFirst,
+                payload: frame.payload, receivedAt: now)
+            for voice in 0..<voices { speaker.enqueue(packet, voice: voice) }
             if frame.isLast {
-                speaker.end(lastSequence: sequence)
+                for voice in 0..<voices { speaker.end(lastSequence: sequence, voice: voice) }
                 timestamp &+= frame.position &+ 96_000
             }
             sequence &+= 1
@@ -118,11 +120,11 @@ final class Loop {
         case .prepared(let took):
             prepared += 1
             say("speaker-prepared ms=\(took.milliseconds)")
-        case .began(let burst, let first, let delay, let received):
+        case .began(_, let burst, let first, let delay, let received):
             say(
                 "playback-began burst=\(burst) t=\(first.nanoseconds) delay_ms=\(delay.milliseconds) after_packet_ms=\((first - received).milliseconds)"
             )
-        case .ended(let burst, let reason, let counts, let last):
+        case .ended(_, let burst, let reason, let counts, let last):
             playbackEnded += 1
             say("playback-ended burst=\(burst) reason=\(reason) t=\(last.nanoseconds) \(counts)")
         case .toneBegan(let tone, let first): say("tone-began tone=\(tone) t=\(first.nanoseconds)")
@@ -212,6 +214,7 @@ do {
     case "allocations" where arguments.count >= 5:
         let loop = try Loop(arguments[2], arguments[3], logger: logger)
         let wanted = Int(arguments[4]) ?? 500
+        loop.voices = PlaybackEngine.voicesMax
         loop.microphone.prepare()
         loop.speaker.prepare()
         loop.microphone.start()

@@ -212,7 +212,8 @@ import Testing
         -> ([PlaybackSlot.Kind], PlaybackWorker)
     {
         let worker = try PlaybackWorker(
-            sink: sink, speech: SpeechRenderer(JitterBufferSettings(), decoder: OpusDecoder()), configuration: .init())
+            sink: sink, speech: [SpeechRenderer(JitterBufferSettings(), decoder: OpusDecoder())], configuration: .init()
+        )
         let thread = try RealTimeThread(name: "ptt-flicker") { worker.run() }
         worker.rings.command(.play(.micOn))
         var events: [PlaybackSlot.Kind] = []

@@ -42,13 +42,13 @@ final class Owner {
 
     var playbackEnds: [(reason: PlaybackEnd, counts: PlaybackStatistics, at: Instant)] {
         events.compactMap {
-            if case .ended(_, let reason, let counts, let at) = $0 { (reason, counts, at) } else { nil }
+            if case .ended(_, _, let reason, let counts, let at) = $0 { (reason, counts, at) } else { nil }
         }
     }
 
     var playbackBegins: [(at: Instant, delay: Duration, receivedAt: Instant)] {
         events.compactMap {
-            if case .began(_, let at, let delay, let received) = $0 { (at, delay, received) } else { nil }
+            if case .began(_, _, let at, let delay, let received) = $0 { (at, delay, received) } else { nil }
         }
     }
 

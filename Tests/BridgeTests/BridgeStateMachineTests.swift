@@ -98,14 +98,14 @@ import Testing
         #expect(bridge.handle(.link(.frame(frame))) == [.play(frame)])
         // Idle comes before the last packets may have: the link says when the burst is over.
         #expect(bridge.handle(.link(.floorIdle)) == [])
-        #expect(bridge.handle(.link(.burstEnded(other, .completed, ReceptionReport()))) == [.endReception])
+        #expect(bridge.handle(.link(.burstEnded(other, .completed, ReceptionReport()))) == [.endReception()])
         #expect(bridge.handle(.link(.burstEnded(other, .completed, ReceptionReport()))) == [])
     }
 
     @Test func aFloorThatWasTakenAndNeverUsedIsNotHeardForever() {
         var bridge = BridgeStateMachine()
         _ = bridge.handle(.link(.floorTaken(by: other)))
-        #expect(bridge.handle(.link(.floorIdle)) == [.endReception])
+        #expect(bridge.handle(.link(.floorIdle)) == [.endReception()])
     }
 
     @Test func aBurstMayOutliveTheConnectionItBeganOn() {
@@ -142,7 +142,7 @@ import Testing
         var bridge = BridgeStateMachine()
         _ = bridge.handle(.link(.state(.ready(channelName: "Local"))))
         _ = bridge.handle(.link(.burstBegan(other)))
-        #expect(bridge.handle(.link(.state(.connecting))) == [.setServiceStatus(.connecting), .endReception])
+        #expect(bridge.handle(.link(.state(.connecting))) == [.setServiceStatus(.connecting), .endReception()])
     }
 
     @Test func aSecondSpeakerEndsTheFirstOnesReception() {
@@ -151,6 +151,6 @@ import Testing
         let third = RelayMember(id: "c", name: "Unit 9")
         #expect(
             bridge.handle(.link(.floorTaken(by: third)))
-                == [.endReception, .beginReception(PTParticipant(name: "Unit 9", image: nil))])
+                == [.endReception(), .beginReception(PTParticipant(name: "Unit 9", image: nil))])
     }
 }

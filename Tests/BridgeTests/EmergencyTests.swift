@@ -35,7 +35,7 @@ import Testing
     }
 
     private func freed(_ bridge: inout Machine, at now: Instant) -> [Machine.Action] {
-        #expect(bridge.handle(.link(.floorIdle), at: now) == [.endReception], "it is still being heard")
+        #expect(bridge.handle(.link(.floorIdle), at: now) == [.endReception()], "it is still being heard")
         return bridge.handle(.notice(.activeRemoteParticipantChanged(nil)), at: now)
     }
 

@@ -188,7 +188,7 @@ import Testing
         #expect(await under.service.snapshot.activeRemoteParticipant == ann)
         let commands = await under.service.run { $0.simulatedAudio.commands }
         #expect(commands == [.prepared(.daemon), .activate, .packet(65_535), .packet(0), .packet(1), .endReception(1)])
-        await under.service.run { $0.simulatedAudio.handler?(.played) }
+        await under.service.run { $0.simulatedAudio.handler?(.played(voice: 0)) }
         #expect(await under.service.snapshot.activeRemoteParticipant == nil)
         #expect(under.callbacks.suffix(2) == [.didActivateAudioSession, .didDeactivateAudioSession])
         #expect(await under.service.snapshot.statistics.packetsPlayed == 3)

@@ -67,3 +67,88 @@ import Testing
         #expect(machine.statistics.concealedSamples < 4_800, "\(machine.statistics.concealedSamples) samples invented")
     }
 }
+
+@Suite struct CatchingUpTests {
+    private let ann = PTParticipant(name: "Ann", image: nil)
+    private let began = Instant(nanoseconds: 1_000_000_000_000)
+
+    private func packet(_ number: Int, at now: Instant, isLate: Bool = false) -> ReceivedPacket {
+        ReceivedPacket(
+            sequence: UInt16(truncatingIfNeeded: 65_000 + number), timestamp: UInt32(number * 480),
+            marker: number == 0, payload: [UInt8(number & 255)], receivedAt: now, isRepaired: isLate, isLate: isLate)
+    }
+
+    /// This end comes so late to a burst of 40 s, whose beginning comes at once; what is said from then on as it is said.
+    @Test(arguments: [1, 5, 30]) func whatWasSaidBeforeIsHandedOverFasterThanItWasSaid(secondsLate: Int) {
+        let (count, late) = (4_000, secondsLate * 100)
+        var machine = ReceptionStateMachine()
+        var now = began + .seconds(secondsLate)
+        var played: [ReceivedPacket] = []
+        var ends = 0
+        func take(_ actions: [ReceptionStateMachine.Action]) {
+            for action in actions {
+                switch action {
+                case .play(let packet): played.append(packet)
+                case .endPlayback(let last):
+                    #expect(last == packet(count - 1, at: now).sequence)
+                    ends += 1
+                case .setParticipant, .dropPlayback: break
+                }
+            }
+        }
+        take(machine.handle(.began(ann), at: now))
+        for number in 0..<late { take(machine.handle(.packet(packet(number, at: now, isLate: true)), at: now)) }
+        // As much as the speaker holds, at once.
+        #expect(played.count >= min(late, 100) && played.count <= 182, "\(played.count)")
+        var next = late
+        var caughtUp: Instant?
+        while ends == 0, now < began + .seconds(120) {
+            now = now + .milliseconds(10)
+            if let due = machine.nextDeadline, due <= now { take(machine.handle(.deadlineReached, at: now)) }
+            if next < count {
+                take(machine.handle(.packet(packet(next, at: now)), at: now))
+                next += 1
+                if next == count {
+                    take(machine.handle(.ended(lastSequence: packet(count - 1, at: now).sequence), at: now))
+                }
+            }
+            if caughtUp == nil, played.count == next { caughtUp = now }
+        }
+        #expect(played.map(\.sequence) == (0..<count).map { packet($0, at: now).sequence })
+        #expect(machine.packetsDropped == 0)
+        // To the speaker they are packets like any other, that come now.
+        #expect(played.allSatisfy { !$0.isRepaired })
+        // Five sixths of the time that it took to say them, less what the speaker holds.
+        let behind = Duration.seconds(secondsLate) - ReceivedBurst.lead
+        let expected = behind > .zero ? behind * 6 : .zero
+        #expect((caughtUp ?? now) - (began + .seconds(secondsLate)) <= expected + .seconds(1))
+        #expect(machine.nextDeadline != nil, "it is still played out")
+        take(machine.handle(.played, at: now))
+        #expect(machine.state == .idle)
+    }
+
+    @Test func whoeverTalksBehindALateBurstIsHeardAfterIt() {
+        var machine = ReceptionStateMachine()
+        var sequences: [UInt16] = []
+        var now = began
+        func take(_ actions: [ReceptionStateMachine.Action]) {
+            for case .play(let packet) in actions { sequences.append(packet.sequence) }
+        }
+        take(machine.handle(.began(ann), at: now))
+        for number in 0..<1_000 { take(machine.handle(.packet(packet(number, at: now, isLate: true)), at: now)) }
+        take(machine.handle(.ended(lastSequence: nil), at: now))
+        take(machine.handle(.began(PTParticipant(name: "Bob", image: nil)), at: now))
+        for number in 2_000..<2_010 { take(machine.handle(.packet(packet(number, at: now)), at: now)) }
+        take(machine.handle(.ended(lastSequence: nil), at: now))
+        #expect(machine.burstsQueued == 1)
+        while sequences.count < 1_010, let due = machine.nextDeadline, now < began + .seconds(60) {
+            now = max(now, due)
+            if sequences.count == 1_000 {
+                take(machine.handle(.played, at: now))
+            } else {
+                take(machine.handle(.deadlineReached, at: now))
+            }
+        }
+        #expect(sequences == ((0..<1_000) + (2_000..<2_010)).map { packet($0, at: now).sequence })
+    }
+}

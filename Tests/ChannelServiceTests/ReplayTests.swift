@@ -179,7 +179,7 @@ import Testing
             service.received(packet(1))
             service.received(packet(2))
             service.burstEnded(lastSequence: 2)
-            service.simulatedAudio.handler?(.played)
+            service.simulatedAudio.handler?(.played(voice: 0))
             service.simulatedAudio.commands = []
         }
         return under
@@ -207,7 +207,7 @@ import Testing
             return
         }
         #expect(packets.last == .packet(last))
-        await under.service.run { $0.simulatedAudio.handler?(.played) }
+        await under.service.run { $0.simulatedAudio.handler?(.played(voice: 0)) }
         let after = await under.service.snapshot
         #expect(after.activeRemoteParticipant == nil)
         #expect(after.audioSession == .inactive)
@@ -268,7 +268,7 @@ import Testing
             service.burstEnded(lastSequence: 1)
         }
         let name = await under.service.snapshot.channel?.descriptor.name ?? ""
-        #expect(passed.withLock { $0 } == [.began(ann, channel: name), .packet(said), .ended])
+        #expect(passed.withLock { $0 } == [.began(ann, channel: name), .packet(said), .ended()])
         await under.finish()
     }
 
@@ -318,7 +318,7 @@ import Testing
         #expect(await refusal(under) == .transmissionInProgress)
         await under.service.run { service in
             service.receive(.deadlineReached)
-            service.simulatedAudio.handler?(.played)
+            service.simulatedAudio.handler?(.played(voice: 0))
         }
         #expect(await under.service.snapshot.activeRemoteParticipant == nil)
         try await under.service.replayLast(channelUUID: channel)

@@ -23,6 +23,10 @@ final class SimulatedAudio: AudioSession {
         case packet(UInt16)
         case endReception(UInt16)
         case dropReception
+        /// On another voice than the first.
+        case packetBeside(UInt16, voice: Int)
+        case endReceptionBeside(UInt16, voice: Int)
+        case dropReceptionBeside(voice: Int)
         case close
     }
 
@@ -71,14 +75,18 @@ final class SimulatedAudio: AudioSession {
         if answers, isForProgram { handler?(.tonesFinished(heard: true)) }
     }
 
-    func play(_ packet: ReceivedPacket) -> Bool {
-        commands.append(.packet(packet.sequence))
+    func play(_ packet: ReceivedPacket, voice: Int) -> Bool {
+        commands.append(voice == 0 ? .packet(packet.sequence) : .packetBeside(packet.sequence, voice: voice))
         return true
     }
 
-    func endReception(lastSequence: UInt16) { commands.append(.endReception(lastSequence)) }
+    func endReception(lastSequence: UInt16, voice: Int) {
+        commands.append(voice == 0 ? .endReception(lastSequence) : .endReceptionBeside(lastSequence, voice: voice))
+    }
 
-    func dropReception() { commands.append(.dropReception) }
+    func dropReception(voice: Int) {
+        commands.append(voice == 0 ? .dropReception : .dropReceptionBeside(voice: voice))
+    }
 
     func close() {
         commands.append(.close)

@@ -64,6 +64,30 @@ import Testing
         }
     }
 
+    @Test func whatTheRelayKeepsIsListedAndReplayedByEverybody() async throws {
+        try await withBus { fixture in
+            let served = try await Served(fixture)
+            await served.joined(by: "com.example.Talk")
+            try await served.client.refresh()
+            #expect(try await served.client.keptMessages() == Controls.kept)
+            try await served.client.replayKept("b")
+            guard case .kept(let channel, let caller) = served.controls.asked.all.first else {
+                Issue.record("\(served.controls.asked.all)")
+                return
+            }
+            #expect(channel == Served.uuid)
+            #expect(served.controls.asked.all == [.kept(channel, caller), .replayKept("b", channel, caller)])
+            for wrong in ["", String(repeating: "a", count: KeptMessage.idBytes + 1), "a\u{7}"] {
+                await #expect(throws: DaemonClientError.self) { try await served.client.replayKept(wrong) }
+            }
+            #expect(served.controls.asked.all.count == 2)
+            await served.controls.refuse(PTChannelError(.transmissionNotFound, explanation: "nothing is kept"))
+            let error = await #expect(throws: DaemonClientError.self) { try await served.client.keptMessages() }
+            #expect(error?.channelError?.code == .transmissionNotFound)
+            await served.close()
+        }
+    }
+
     @Test func channelsAreChangedAndMessagesReplayedByEverybody() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)

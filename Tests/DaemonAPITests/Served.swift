@@ -18,6 +18,8 @@ actor Controls: DaemonControls {
         case join(JoinRequest)
         case change(ChannelChoice, BusCaller)
         case replay(UUID, BusCaller)
+        case kept(UUID, BusCaller)
+        case replayKept(String, UUID, BusCaller)
         case leave(UUID, BusCaller)
         case begin(UUID, BusCaller)
         case stop(UUID, BusCaller)
@@ -110,6 +112,22 @@ actor Controls: DaemonControls {
 
     func replayLast(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
         try note(.replay(channel, caller))
+    }
+
+    /// What the relay keeps.
+    static let kept = [
+        KeptMessage(id: "b", talker: "Ada", beganAt: 1_763_762_589_000, milliseconds: 4_200),
+        KeptMessage(
+            id: "a", talker: "", beganAt: -1, milliseconds: .max, isGoingOn: true, isOwn: true, canBeOpened: false),
+    ]
+
+    func keptMessages(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) -> [KeptMessage] {
+        try note(.kept(channel, caller))
+        return Self.kept
+    }
+
+    func replayKept(_ id: String, of channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
+        try note(.replayKept(id, channel, caller))
     }
 
     func leave(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) { try note(.leave(channel, caller)) }

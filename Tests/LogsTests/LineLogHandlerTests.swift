@@ -1,17 +1,18 @@
+import Foundation
 import Glibc
 import Logging
 import Logs
 import Testing
 
 @Suite struct LineLogHandlerTests {
-    private func line(_ body: (Logger) -> Void) -> String {
+    private func line(_ format: LogFormat = .text, _ body: (Logger) -> Void) -> String {
         var ends: [Int32] = [0, 0]
         pipe(&ends)
         defer {
             close(ends[0])
             close(ends[1])
         }
-        body(Logger(label: "test") { LineLogHandler(label: $0, level: .info, descriptor: ends[1]) })
+        body(Logger(label: "test") { LineLogHandler(label: $0, level: .info, format: format, descriptor: ends[1]) })
         var flags = [UInt8](repeating: 0, count: 4096)
         _ = fcntl(ends[0], F_SETFL, O_NONBLOCK)
         let count = read(ends[0], &flags, flags.count)
@@ -27,6 +28,30 @@ import Testing
         let text = line { $0.warning("bad name", metadata: ["name": "x\n0.0 info pttd: forged\u{1b}\"q"]) }
         #expect(text.split(separator: "\n").count == 1)
         #expect(text.contains("\\n0.0 info") && text.contains("\\x1b") && text.contains("\\\"q"))
+    }
+
+    @Test func `as JSON an event is one object, whatever is in it`() throws {
+        let text = line(.json) {
+            $0.warning(
+                "bad \"name\"",
+                metadata: [
+                    "name": "x\n{\u{1b}\u{85}\\é", "list": ["a", .stringConvertible(2)], "in": ["b": "c"],
+                ])
+        }
+        #expect(text.split(separator: "\n", omittingEmptySubsequences: false).count == 2)
+        let journal = text.drop { $0 != "{" }
+        let object = try #require(try JSONSerialization.jsonObject(with: Data(journal.utf8)) as? [String: Any])
+        #expect(Set(object.keys) == ["time", "level", "label", "message", "metadata"])
+        #expect(object["level"] as? String == "warning" && object["label"] as? String == "test")
+        #expect(object["message"] as? String == "bad \"name\"")
+        let metadata = try #require(object["metadata"] as? [String: Any])
+        #expect(metadata["name"] as? String == "x\n{\u{1b}\u{85}\\é")
+        #expect(metadata["list"] as? [String] == ["a", "2"])
+        #expect(metadata["in"] as? [String: String] == ["b": "c"])
+        let time = try #require(object["time"] as? String)
+        #expect(time.wholeMatch(of: #/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z/#) != nil, "\(time)")
+        #expect(!text.contains("\u{1b}") && !text.contains("\u{85}"))
+        #expect(!line(.json) { $0.info("plain") }.contains("metadata"))
     }
 
     @Test func eventsBelowTheLevelAreNotWritten() {

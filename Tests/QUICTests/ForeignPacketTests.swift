@@ -1,5 +1,6 @@
-import QUIC
 import Testing
+
+@testable import QUIC
 
 @Suite struct ForeignPacketTests {
     private static let packet: [UInt8] = [0x80, 111] + Array(0..<118)
@@ -39,10 +40,61 @@ import Testing
                 #expect(packet.prefix(120) == Self.packet[...])
                 #expect(packet.suffix(4) == [0, 0, 0, UInt8(round * 5 + place)])
             }
-            #expect(try await server.on { $0.accepted[place].statistics.foreignPacketsSent } == 40)
         }
         for client in clients { try await client.stop() }
         try await server.stop()
+    }
+
+    @Test func aGroupFollowsWhoComesGoesAndMoves() async throws {
+        let server = try await Peer.server()
+        var clients: [Peer] = []
+        var connections: [QUICConnection] = []
+        for number in 1...3 {
+            let client = try await Peer.client()
+            connections.append(try await client.connect(to: server))
+            try await server.wait("ready") { $0.readyCount == number }
+            clients.append(client)
+        }
+        let group = try await server.on { peer in
+            let group = Group()
+            group.fanOut.connections = peer.accepted
+            return group
+        }
+        func send(except excluded: Int? = nil) async throws -> FanOutResult {
+            try await server.on { peer in
+                Self.packet.withUnsafeBytes { packet in
+                    peer.endpoint.fanOut(packet, to: group.fanOut, except: excluded) { number, trailer in
+                        trailer.storeBytes(of: UInt32(number).bigEndian, as: UInt32.self)
+                    }
+                }
+            }
+        }
+        #expect(try await send(except: 1) == FanOutResult(sent: 2, failed: 0, skipped: 0))
+        #expect(try await send(except: 0).sent == 2)
+        #expect(try await send(except: 2).sent == 2)
+        for client in clients { try await client.wait("two of three") { $0.foreign.count == 2 } }
+        for (number, client) in clients.enumerated() {
+            let trailers = try await client.on { $0.foreign.map { $0.suffix(4) } }
+            #expect(trailers.allSatisfy { $0 == [0, 0, 0, UInt8(number)] })
+        }
+        // Its next packet goes to where it has moved.
+        try await clients[0].migrate(connections[0])
+        try await server.wait("moved") { $0.moves.count == 1 }
+        #expect(try await send().sent == 3)
+        try await clients[0].wait("at the new address") { $0.foreign.count == 3 }
+        // Who is gone is skipped, also as the one that is left out.
+        let leaving = connections[1]
+        try await clients[1].on { _ in leaving.close(code: 0) }
+        try await server.wait("closed") { $0.reasons.count == 1 }
+        #expect(try await send() == FanOutResult(sent: 2, failed: 0, skipped: 1))
+        #expect(try await send(except: 1) == FanOutResult(sent: 2, failed: 0, skipped: 0))
+        for client in clients { try await client.stop() }
+        try await server.stop()
+    }
+
+    /// Lives on the server's loop.
+    private final class Group: @unchecked Sendable {
+        let fanOut = FanOutGroup(trailerLength: 4)
     }
 
     @Test func nothingIsSentBeforeTheHandshakeIsComplete() async throws {

@@ -207,3 +207,15 @@ func connectedPair(
     try await server.wait("the server is ready") { $0.readyCount == 1 }
     return (server, client, connection)
 }
+
+extension QUICEndpoint {
+    /// A fan-out to connections that make no lasting group.
+    func fanOut(
+        _ packet: UnsafeRawBufferPointer, to connections: [QUICConnection], trailerLength: Int = 0,
+        trailer: (_ number: Int, _ bytes: UnsafeMutableRawBufferPointer) -> Void = { _, _ in }
+    ) -> FanOutResult {
+        let group = FanOutGroup(trailerLength: trailerLength)
+        group.connections = connections
+        return fanOut(packet, to: group, trailer: trailer)
+    }
+}

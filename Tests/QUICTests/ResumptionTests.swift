@@ -16,10 +16,10 @@ import Testing
 
     /// Sends a stream and a datagram with the first packet; the connection.
     private func connectEarly(
-        _ client: Peer, to server: Peer, _ state: ResumptionState, pin: [UInt8]? = nil
+        _ client: Peer, to server: Peer, at address: SocketAddress? = nil, _ state: ResumptionState, pin: [UInt8]? = nil
     ) async throws -> QUICConnection {
         try await client.connect(
-            to: server, verification: pin.map { .pinned([$0]) }, resumption: state
+            to: server, at: address, verification: pin.map { .pinned([$0]) }, resumption: state
         ) { connection in
             try connection.openStream().write(Array("early".utf8), finish: true)
             try connection.sendDatagram([9])
@@ -35,11 +35,15 @@ import Testing
         // As kept in a file.
         let restored = try #require(ResumptionState(bytes: state.bytes))
         #expect(restored == state)
-        let connection = try await connectEarly(client, to: server, restored)
-        try await client.wait("ready") { $0.readyCount == 1 }
+        // Without an answer the client cannot go on with the handshake.
+        let path = try await Forwarder(to: server.address)
+        try await path.drop { direction, _ in direction == .toClient }
+        let connection = try await connectEarly(client, to: server, at: path.address, restored)
         try await server.wait("early words") {
             $0.received.values.contains(Array("early".utf8)) && $0.datagrams == [[9]]
         }
+        try await path.drop { _, _ in false }
+        try await client.wait("ready") { $0.readyCount == 1 }
         #expect(try await client.on { _ in connection.earlyData } == .accepted)
         #expect(try await server.on { $0.earlyBytes } == Array("early".utf8))
         #expect(try await server.on { $0.earlyDatagrams } == [[9]])
@@ -49,6 +53,7 @@ import Testing
         try await server.wait("ready too") { $0.readyCount == 2 }
         try await client.stop()
         try await server.stop()
+        path.stop()
     }
 
     @Test func earlyDataIsTakenByARestartedServerThatKeptItsKeys() async throws {

@@ -53,6 +53,34 @@ import Testing
         loop.stop()
     }
 
+    @Test func whoTalksAtTheSameTimeGetsAFileEach() async throws {
+        let folder = try TemporaryFolder()
+        let loop = try EventLoop(name: "test")
+        let recorder = try Recorder(
+            RecordingSettings(folder: folder.path + "/kept", age: .seconds(36_500 * 86_400)), loop: loop,
+            logger: Logger(label: "test") { _ in lines })
+        let names = ["Ann", "Bob", "Cleo", "Dan"]
+        for (number, name) in names.enumerated() {
+            await recorder.began(
+                .beside(UInt32(number)),
+                RecordingLabel(talker: name, channel: "Team", secondsSince1970: 1_795_278_378))
+        }
+        await recorder.began(.own, RecordingLabel(talker: "Me", channel: "Team", secondsSince1970: 1_795_278_378))
+        for packet in packets(30) {
+            for number in names.indices { await recorder.packet(.beside(UInt32(number)), packet) }
+            await recorder.packet(.own, packet)
+        }
+        await recorder.ended(.beside(1))
+        await recorder.packet(.beside(1), packets(1)[0])
+        await recorder.othersEnded()
+        await recorder.packet(.own, packets(31)[30])
+        await recorder.close()
+        #expect(
+            folder.names("kept").sorted() == (names + ["Me"]).map { "20261121T162618Z-\($0).opus" })
+        #expect(lines.warnings == 0)
+        loop.stop()
+    }
+
     @Test func aDiskThatHangsCostsNobodyAnythingButTheRecording() async throws {
         let folder = try TemporaryFolder()
         let loop = try EventLoop(name: "test")

@@ -113,6 +113,7 @@ final class EndpointRig: Sendable {
     let client: RelayClient
     let recorder = PushRecorder()
     private let handedBox = Box()
+    let service: PushEndpoint
     private let endpoint: Task<Void, any Error>
     private let loop: EventLoop
 
@@ -164,6 +165,7 @@ final class EndpointRig: Sendable {
                 handed.times.withLock { $0.append(.now) }
                 return await relay.push(request)
             })
+        self.service = service
         endpoint = Task { try await service.run() }
         port = await ports.first { _ in true } ?? 0
 

@@ -54,7 +54,31 @@ extension SeededGenerator {
     }
 
     mutating func taken() -> ServerMessage.FloorTaken {
-        .init(talker: memberID(), ssrc: SSRC(rawValue: number()), keyID: number())
+        .init(talker: memberID(), ssrc: SSRC(rawValue: number()), keyID: number(), priority: number())
+    }
+
+    mutating func place() -> RelayPlace {
+        let hosts = ["relay.example", "192.0.2.1", "2001:db8::1", String(repeating: "a", count: 253)]
+        return RelayPlace(host: hosts.randomElement(using: &self)!, port: max(1, number()))!
+    }
+
+    /// With every field that tells of the floor.
+    mutating func welcome(_ members: Int) -> ServerMessage.Welcome {
+        var welcome = ServerMessage.Welcome(
+            ssrc: SSRC(rawValue: number()), downlinkKey: DownlinkKey(), mediaKey: oneIn() ? nil : mediaKey(),
+            channelName: name(), members: (0..<members).map { _ in member() }, floor: oneIn() ? nil : taken(),
+            memberID: memberID(), talkTimeLimit: oneIn() ? nil : max(.milliseconds(1), milliseconds()))
+        welcome.hasFloorQueue = oneIn()
+        welcome.floorMode = FloorMode.allCases.randomElement(using: &self) ?? .unspecified
+        welcome.isListenOnly = oneIn()
+        welcome.floorPriority = number()
+        welcome.preemptionStep = number()
+        let more = Int.random(in: 0..<RelayProtocolLimits.talkersMaximum, using: &self)
+        welcome.moreFloors = (0..<more).map { _ in taken() }
+        welcome.offersLateEntry = oneIn()
+        welcome.retention = BurstRetention(
+            bursts: Int.random(in: 0...RelayProtocolLimits.keptBurstsMaximum, using: &self), time: milliseconds())
+        return welcome
     }
 
     mutating func milliseconds() -> Duration { .milliseconds(number(UInt32.self)) }
@@ -66,7 +90,7 @@ extension SeededGenerator {
                     channel: channel(), token: token(), displayName: name(), protocolVersion: number(),
                     isPushOnly: oneIn())),
             .leave,
-            .floorRequest(.init(requestID: requestID(), priority: number(), keyID: number())),
+            .floorRequest(.init(requestID: requestID(), priority: number(), keyID: number(), mayQueue: oneIn())),
             .floorRelease(.init(requestID: requestID(), lastSequence: oneIn() ? nil : number())),
             .receptionReport(
                 .init(
@@ -81,7 +105,19 @@ extension SeededGenerator {
             .mediaRepair(bytes(Int.random(in: RelayProtocolLimits.repairPacketByteCounts, using: &self))),
             .repairRequest(
                 .init(id: max(1, number()), ssrc: SSRC(rawValue: number()), keyID: number(), ranges: repairRanges())),
+            .burstListRequest(burstRequest()),
+            .burstRequest(.init(id: burstRequest(), burst: burst(), first: oneIn() ? nil : number())),
         ]
+    }
+
+    mutating func burstRequest() -> BurstRequestID { BurstRequestID(rawValue: max(1, number())) }
+
+    mutating func burst() -> BurstName { BurstName(ssrc: SSRC(rawValue: number()), keyID: number()) }
+
+    mutating func keptBurst() -> ServerMessage.KeptBurst {
+        .init(
+            burst: burst(), talker: memberID(), name: name(), age: milliseconds(), duration: milliseconds(),
+            packets: number(), isGoingOn: oneIn())
     }
 
     /// As many ranges, with as many packets, as one request may have.
@@ -98,23 +134,20 @@ extension SeededGenerator {
     mutating func serverMessages() -> [ServerMessage] {
         let limit = RelayProtocolLimits.welcomeMembersMaximum
         let count = oneIn(4) ? limit : Int.random(in: 0...limit, using: &self)
+        let bursts = Int.random(in: 0...RelayProtocolLimits.keptBurstsMaximum, using: &self)
         return [
-            .welcome(
-                .init(
-                    ssrc: SSRC(rawValue: number()), downlinkKey: DownlinkKey(), mediaKey: oneIn() ? nil : mediaKey(),
-                    channelName: name(), members: (0..<count).map { _ in member() }, floor: oneIn() ? nil : taken(),
-                    memberID: memberID(), talkTimeLimit: oneIn() ? nil : max(.milliseconds(1), milliseconds()))),
+            .welcome(welcome(count)),
             .joinRefused(
                 .init(
                     cause: JoinRefusal.allCases.randomElement(using: &self) ?? .other, phrase: phrase(),
                     retryAfter: milliseconds())),
             .memberJoined(member()),
             .memberLeft(memberID()),
-            .floorGranted(.init(requestID: requestID(), duration: milliseconds())),
+            .floorGranted(.init(requestID: requestID(), duration: milliseconds(), priority: number())),
             .floorDeny(
                 .init(
                     requestID: requestID(), cause: FloorDenyCause.allCases.randomElement(using: &self) ?? .other,
-                    phrase: phrase())),
+                    phrase: phrase(), retryAfter: milliseconds())),
             .floorTaken(taken()),
             .floorIdle(.init(ssrc: SSRC(rawValue: number()), lastSequence: oneIn() ? nil : number())),
             .floorRevoke(
@@ -136,6 +169,13 @@ extension SeededGenerator {
             .floorQueuePosition(
                 .init(requestID: requestID(), position: Int.random(in: 1...Int(UInt32.max), using: &self))),
             .listenerLoss(percent: Int.random(in: 0...100, using: &self)),
+            .burstList(.init(id: burstRequest(), bursts: (0..<bursts).map { _ in keptBurst() })),
+            .burstRefused(
+                .init(
+                    id: burstRequest(), cause: BurstRefusal.allCases.randomElement(using: &self) ?? .other,
+                    phrase: phrase(), retryAfter: milliseconds())),
+            .successor(place()),
+            .floorRules(welcome(0).floorRules),
         ]
     }
 }

@@ -43,16 +43,47 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
         let name = try #require(DisplayName(String(repeating: "n", count: DisplayName.byteCountMaximum)))
         let id = try #require(MemberID(bytes: [UInt8](repeating: 255, count: 16)))
         let member = ServerMessage.Member(id: id, displayName: name, ssrc: SSRC(rawValue: .max))
-        let welcome = ServerMessage.welcome(
-            .init(
-                ssrc: SSRC(rawValue: .max), downlinkKey: DownlinkKey(),
-                mediaKey: MediaKey(epoch: .max, baseKey: [UInt8](repeating: 255, count: 64)), channelName: name,
-                members: Array(repeating: member, count: RelayProtocolLimits.welcomeMembersMaximum),
-                floor: .init(talker: id, ssrc: SSRC(rawValue: .max), keyID: .max), memberID: id,
-                talkTimeLimit: .seconds(4_294_967)))
+        let taken = ServerMessage.FloorTaken(talker: id, ssrc: SSRC(rawValue: .max), keyID: .max, priority: .max)
+        var largest = ServerMessage.Welcome(
+            ssrc: SSRC(rawValue: .max), downlinkKey: DownlinkKey(),
+            mediaKey: MediaKey(epoch: .max, baseKey: [UInt8](repeating: 255, count: 64)), channelName: name,
+            members: Array(repeating: member, count: RelayProtocolLimits.welcomeMembersMaximum),
+            floor: taken, memberID: id, talkTimeLimit: .seconds(4_294_967))
+        largest.moreFloors = Array(repeating: taken, count: RelayProtocolLimits.talkersMaximum - 1)
+        largest.floorMode = .cutIn
+        largest.hasFloorQueue = true
+        largest.isListenOnly = true
+        largest.floorPriority = .max
+        largest.preemptionStep = .max
+        largest.offersLateEntry = true
+        largest.retention = BurstRetention(
+            bursts: RelayProtocolLimits.keptBurstsMaximum, time: .milliseconds(UInt32.max))
+        let welcome = ServerMessage.welcome(largest)
         let framed = welcome.framed()
         #expect(framed.count <= 4 + RelayProtocolLimits.messageByteCountMaximum)
         #expect(try ServerMessage(parsing: Array(framed.dropFirst(4))) == welcome)
+    }
+
+    @Test func `the longest list of bursts there can be fits into one message`() throws {
+        let name = try #require(DisplayName(String(repeating: "n", count: DisplayName.byteCountMaximum)))
+        let id = try #require(MemberID(bytes: [UInt8](repeating: 255, count: 16)))
+        let burst = ServerMessage.KeptBurst(
+            burst: BurstName(ssrc: SSRC(rawValue: .max), keyID: .max), talker: id, name: name,
+            age: .milliseconds(UInt32.max), duration: .milliseconds(UInt32.max), packets: .max, isGoingOn: true)
+        let list = ServerMessage.burstList(
+            .init(
+                id: BurstRequestID(rawValue: .max),
+                bursts: Array(repeating: burst, count: RelayProtocolLimits.keptBurstsMaximum)))
+        let framed = list.framed()
+        #expect(framed.count <= 4 + RelayProtocolLimits.messageByteCountMaximum)
+        #expect(try ServerMessage(parsing: Array(framed.dropFirst(4))) == list)
+    }
+
+    @Test func `nothing is kept where none are, or for no time, and more than may be is as many as may be`() {
+        #expect(BurstRetention(bursts: 0, time: .seconds(1)) == .off)
+        #expect(BurstRetention(bursts: 1, time: .zero) == .off)
+        #expect(BurstRetention(bursts: -1, time: .seconds(-1)) == .off)
+        #expect(BurstRetention(bursts: 65, time: .seconds(1)).bursts == RelayProtocolLimits.keptBurstsMaximum)
     }
 
     /// Serialized by protobuf's own Python library from the same fields.
@@ -121,6 +152,12 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
             $0.pushRegister.topic = String(repeating: "a", count: 256)
         },
         BadField("token") { $0.pushUnregister = .init() },
+        BadField("request_id") { $0.burstListRequest = .init() },
+        BadField("request_id") { $0.burstRequest.ssrc = 1 },
+        BadField("first") {
+            $0.burstRequest.requestID = 1
+            $0.burstRequest.first = 65_536
+        },
     ])
     func `a message of a member with a field that cannot be names the field`(
         bad: BadField<Pttd_Relay_V1_ClientMessage>
@@ -144,12 +181,24 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
         BadField("member_id") { $0.welcome.memberID = Data() },
         BadField("member_id") { $0.welcome.members = [.init()] },
         BadField("members") { $0.welcome.members = Array(repeating: .init(), count: 65) },
+        BadField("floor_priority") { $0.welcome.floorPriority = 256 },
+        BadField("preemption_step") { $0.welcome.preemptionStep = 256 },
+        BadField("more_floors") { $0.welcome.moreFloors = Array(repeating: .init(), count: 4) },
+        BadField("member_id") { $0.welcome.moreFloors = [.init()] },
         BadField("member_id") { $0.welcome.floor = .init() },
         BadField("base_key") { $0.welcome.mediaKey = .init() },
         BadField("base_key") { $0.mediaKey.baseKey = Data(repeating: 0, count: 65) },
         BadField("epoch") {
             $0.mediaKey.epoch = 65_536
             $0.mediaKey.baseKey = Data(repeating: 0, count: 16)
+        },
+        BadField("kept_bursts") { $0.welcome.keptBursts = 65 },
+        BadField("request_id") { $0.burstRefused = .init() },
+        BadField("request_id") { $0.burstList = .init() },
+        BadField("bursts") { $0.burstList.bursts = Array(repeating: .init(), count: 65) },
+        BadField("member_id") { $0.burstList.bursts = [.init()] },
+        BadField("display_name") {
+            $0.burstList.bursts = [.with { $0.memberID = Data(repeating: 1, count: 16) }]
         },
         BadField("member_id") { $0.memberJoined = .init() },
         BadField("display_name") {

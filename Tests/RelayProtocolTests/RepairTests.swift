@@ -22,7 +22,7 @@ import Testing
         let seed = SeededGenerator.seed()
         var random = SeededGenerator(seed: seed)
         for _ in 0..<200 {
-            let id: UInt32 = random.number()
+            let id: UInt32 = max(1, random.number())
             let packets = (0..<Int.random(in: 0...20, using: &random)).map { _ in
                 random.bytes(Int.random(in: RelayProtocolLimits.repairPacketByteCounts, using: &random))
             }
@@ -50,6 +50,53 @@ import Testing
         #expect(decode([bytes]).failure == .packetLength(length))
     }
 
+    /// The answer to a request for a burst, as it comes out.
+    private func decodeBurst(_ bytes: [UInt8]) -> (decoder: RepairStreamDecoder, packets: [[UInt8]], failed: Bool) {
+        var decoder = RepairStreamDecoder()
+        var packets: [[UInt8]] = []
+        let failed: Bool
+        do throws(RepairStreamDecoder.Failure) {
+            try decoder.feed(bytes, isEnd: true) { packets.append($0) }
+            failed = false
+        } catch {
+            failed = true
+        }
+        return (decoder, packets, failed)
+    }
+
+    @Test(arguments: [true, false]) func `a burst's answer says whether it is all`(isWhole: Bool) {
+        let packets = [[UInt8](0..<13), [UInt8](repeating: 7, count: 1_200)]
+        let bytes = RepairStream.encode(burst: BurstRequestID(rawValue: 9), packets: packets, isWhole: isWhole)
+        #expect(bytes.prefix(8) == [0, 0, 0, 0, 0, 0, 0, 9])
+        let decoded = decodeBurst(bytes)
+        #expect(decoded.decoder.isBurst && decoded.decoder.id == 9 && decoded.decoder.isWhole == isWhole)
+        #expect(decoded.packets == packets && !decoded.failed)
+        // It may be without a packet, and nothing comes behind what ends it.
+        let empty = decodeBurst(RepairStream.encode(burst: BurstRequestID(rawValue: 9), packets: [], isWhole: isWhole))
+        #expect(empty.packets.isEmpty && empty.decoder.isWhole == isWhole && !empty.failed)
+        #expect(decodeBurst(bytes + [0, 0]).failed == isWhole)
+        for count in 1..<8 { #expect(decodeBurst(Array(bytes.prefix(count))).failed, "\(count)") }
+    }
+
+    @Test func `the name of a burst comes out as it went in, and nothing else is one`() {
+        let seed = SeededGenerator.seed()
+        var random = SeededGenerator(seed: seed)
+        for _ in 0..<200 {
+            let burst = random.burst()
+            #expect(BurstName(burst.description) == burst, "seed \(seed)")
+            #expect(burst.epoch == UInt16(burst.keyID >> 48), "seed \(seed)")
+        }
+        for text in [
+            "", "-", "0007a1b2c3d4e5f6", "0007a1b2c3d4e5f6-1234567", "0007a1b2c3d4e5f6-123456789",
+            "+007a1b2c3d4e5f6-12345678", "0007a1b2c3d4e5f6-12345678-", "x007a1b2c3d4e5f6-12345678",
+        ] {
+            #expect(BurstName(text) == nil, "\(text)")
+        }
+        #expect(
+            BurstName("0007a1b2c3d4e5f6-12345678")
+                == BurstName(ssrc: SSRC(rawValue: 0x1234_5678), keyID: 0x7A1_B2C3_D4E5_F6))
+    }
+
     @Test func `a stream that ends within a packet is cut off`() {
         let whole = RepairStream.encode(id: 1, packets: [[UInt8](repeating: 1, count: 20)])
         for count in 0..<whole.count where count != 4 {
@@ -74,6 +121,7 @@ import Testing
             if bytes.count > 6, random.chance(60) {
                 (bytes[4], bytes[5]) = (0, UInt8.random(in: 13...60, using: &random))
             }
+            if random.chance(30) { bytes = [0, 0, 0, 0] + bytes }
             let decoded = decode([bytes])
             #expect(decoded.packets.reduce(0) { $0 + $1.count } <= bytes.count, "seed \(seed)")
         }

@@ -35,7 +35,7 @@ import Testing
     }
 
     @Test func `the document has the example's values`() {
-        #expect(document.count == 44, "\(document.keys.sorted())")
+        #expect(document.count == 49, "\(document.keys.sorted())")
     }
 
     @Test func `the example's client messages are what this room sends`() throws {
@@ -58,6 +58,23 @@ import Testing
             .init(id: 1, ssrc: ssrc, keyID: keyID.rawValue, ranges: [SequenceRange(first: 1001, last: 1001)]))
         #expect(try value("repair_request_message") == request.framed())
         #expect(try value("repair_stream") == RepairStream.encode(id: 1, packets: [packet]))
+    }
+
+    @Test func `the example's burst is asked for, given and listed as this room does it`() throws {
+        let packet = try value("uplink_packet_1")
+        let burst = BurstName(ssrc: SSRC(rawValue: 0x1234_5678), keyID: 0x0007_A1B2_C3D4_E5F6)
+        let id = BurstRequestID(rawValue: 1)
+        let request = ClientMessage.burstRequest(.init(id: id, burst: burst, first: 1_001))
+        #expect(try value("burst_request_message") == request.framed())
+        #expect(try value("burst_stream") == RepairStream.encode(burst: id, packets: [packet], isWhole: true))
+        #expect(try value("burst_list_request_message") == ClientMessage.burstListRequest(id.next).framed())
+        let kept = ServerMessage.KeptBurst(
+            burst: burst, talker: try #require(MemberID(bytes: Self.member)), name: DisplayName("Radio 7")!,
+            age: .seconds(5), duration: .milliseconds(20), packets: 2, isGoingOn: false)
+        #expect(try value("burst_list_message") == ServerMessage.burstList(.init(id: id.next, bursts: [kept])).framed())
+        let refused = ServerMessage.burstRefused(.init(id: id.next.next, cause: .notKept))
+        #expect(try value("burst_refused_message") == refused.framed())
+        #expect(try ServerMessage(parsing: Array(try value("burst_refused_message").dropFirst(4))) == refused)
     }
 
     @Test func `the example's server messages are what this room sends and reads`() throws {

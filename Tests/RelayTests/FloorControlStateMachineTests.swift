@@ -145,7 +145,7 @@ private typealias Request = FloorControlStateMachine.Request
     }
 
     @Test mutating func `a full queue refuses whoever would be the last, and an emergency is not that one`() {
-        machine = FloorControlStateMachine(hasQueue: true)
+        machine = FloorControlStateMachine(rules: FloorRules(hasQueue: true))
         take(alice)
         func waiting(_ number: UInt32, priority: UInt8 = 0) -> Request {
             Request(
@@ -159,7 +159,7 @@ private typealias Request = FloorControlStateMachine.Request
         #expect(machine.handle(.request(waiting(65)), at: now) == [.queueFull(waiting(65))])
         let urgent = waiting(66, priority: 255)
         let actions = machine.handle(.request(urgent), at: now)
-        #expect(actions.first == .queued(urgent, position: 1))
+        #expect(actions.first == .revoke(request(alice), .preempted), "it has the floor in a moment")
         #expect(actions.last == .queueFull(waiting(64)))
         #expect(!machine.isUnderWay(waiting(64)) && machine.isUnderWay(waiting(63)) && machine.holder == request(alice))
     }

@@ -35,7 +35,13 @@ import Testing
     }
 
     private func sent(_ actions: [RelayCore.Action], to id: ConnectionID) -> [ServerMessage] {
-        actions.compactMap { if case .send(let message, let to) = $0, to.contains(id) { message } else { nil } }
+        actions.flatMap { action -> [ServerMessage] in
+            switch action {
+            case .send(let message, let to) where to.contains(id): [message]
+            case .sendSeries(let series, let to): to.filter { $0.connection == id }.flatMap(series.messages(for:))
+            default: []
+            }
+        }
     }
 
     private func closed(_ actions: [RelayCore.Action]) -> [ConnectionID: RelayCloseCode] {

@@ -281,7 +281,7 @@ import Testing
         try await alice.untilReady()
         let bob = try await TestClient("Bob", try await relay.invitation().through(network))
         try await bob.untilReady()
-        try await alice.talk(1, frames: 100, spacing: .milliseconds(10))
+        try await alice.talk(1, frames: 100, spacing: .milliseconds(10), from: .now)
         #expect(try await alice.transmissionEnd().0 == .completed)
         let (_, report, index) = try await bob.heardEnd()
         let heard = bob.recorder.events[..<index].compactMap { if case .frame(let frame) = $0 { frame } else { nil } }

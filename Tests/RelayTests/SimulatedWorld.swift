@@ -170,6 +170,10 @@ final class SimulatedWorld {
             switch action {
             case .send(let message, let recipients):
                 for id in recipients { sendDown(message, to: id) }
+            case .sendSeries(let series, let recipients):
+                for recipient in recipients {
+                    for message in series.messages(for: recipient) { sendDown(message, to: recipient.connection) }
+                }
             case .close(let id, let code, let text):
                 guard let connection = connections.removeValue(forKey: id) else { continue }
                 forget(id)
@@ -185,7 +189,8 @@ final class SimulatedWorld {
                 listeners.append(id)
             case .stopMedia(let id, _): listeners.removeAll { $0 == id }
             case .forward(let packet, _, let talker): forward(packet, except: talker)
-            case .answerRepair(let id, let bytes): sendAnswer(bytes, to: id)
+            case .answerRepair(let id, let bytes), .answerBurst(let id, _, let bytes): sendAnswer(bytes, to: id)
+            case .enrol: break  // Its roster is open.
             case .note: break
             }
         }
@@ -252,7 +257,14 @@ final class SimulatedWorld {
             var decoder = RepairStreamDecoder()
             var packets: [[UInt8]] = []
             try! decoder.feed(bytes, isEnd: true) { packets.append($0) }
-            clientHandles(connection.client, .repaired(request: decoder.id!, packets: packets, isEnd: true))
+            guard decoder.isBurst else {
+                return clientHandles(
+                    connection.client, .repaired(request: decoder.id!, packets: packets, isEnd: true))
+            }
+            let request = BurstRequestID(rawValue: decoder.id!)
+            clientHandles(
+                connection.client,
+                .burst(request: request, packets: packets, isWhole: decoder.isWhole, isEnd: true))
         }
     }
 
@@ -355,7 +367,7 @@ final class SimulatedWorld {
                     guard clientConnections[number] === connection, connection.isOpen else { return }
                     clientHandles(number, isAcknowledged ? .mediaAcknowledged(datagramID) : .mediaLost(datagramID))
                 }
-            case .tellOfPushes: break
+            case .tellOfPushes, .answer: break
             case .tell(let event): note(event, number)
             }
         }

@@ -133,11 +133,16 @@ final class TestClient: Sendable {
     }
 
     /// Says `count` frames, one every `spacing`.
-    func talk(_ burst: Int, frames count: Int, spacing: Duration = .milliseconds(4)) async throws {
+    ///
+    /// - Parameter start: When the first frame was captured, by a microphone that never paused since; nil: as they are sent.
+    func talk(
+        _ burst: Int, frames count: Int, spacing: Duration = .milliseconds(4), from start: Instant? = nil
+    ) async throws {
         await client.beginBurst(priority: 0)
         for number in 0..<count {
+            let capturedAt = start.map { $0 + .milliseconds(20 * number) } ?? .now
             await client.send(
-                OutgoingFrame(payload: Self.payload(burst, number), samples: 960, capturedAt: .now))
+                OutgoingFrame(payload: Self.payload(burst, number), samples: 960, capturedAt: capturedAt))
             try await Task.sleep(for: spacing)
         }
         await client.endBurst()

@@ -69,7 +69,7 @@ class Line:
         self.environment, self.environments = {}, {}
         self.folder = pathlib.Path(folder).resolve()
         self.build = pathlib.Path(build) if build else ROOT / ".build" / "release"
-        self.processes, self.presses, self.channel_extra = {}, [], ""
+        self.processes, self.presses, self.channel_extra, self.relay_arguments = {}, [], "", []
 
     def __enter__(self):
         return self
@@ -120,7 +120,7 @@ class Line:
 
     def start_relay(self, listen):
         relay = self.run("relay", [self.build / "pttrelay", "run", "--listen", listen, "--state", self.folder / "relay-state",
-                                   "--channel", CHANNEL, "--log-level", "debug"])
+                                   "--channel", CHANNEL, "--log-level", "debug", *self.relay_arguments])
         self.link = relay.wait_line(r"(ptt://\S+)").group(1)
         self.relay_address = re.match(r"ptt://([^/]+)/", self.link).group(1)
 

@@ -224,6 +224,30 @@ import Testing
         }
     }
 
+    @Test("what the relay keeps is listed, and played again by its number")
+    func history() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon.start(fixture, joined: true)
+            let lines = try await Program.run(fixture, "history").output.split(separator: "\n")
+            #expect(lines.count == 4)
+            #expect(lines[0].hasPrefix(" 1  ") && lines[0].hasSuffix("   0.9 s  Bob  (goes on)"), "\(lines)")
+            #expect(lines[1].hasSuffix("  12.3 s  Here  (this device)"), "\(lines)")
+            #expect(lines[2].contains("   4.2 s  A") && !lines[2].contains("\u{1B}"), "\(lines)")
+            #expect(lines[3].hasSuffix("before this device joined)"), "\(lines)")
+            let document = try await Program.run(fixture, "history", "--json").json([KeptMessage].self)
+            #expect(document == ScriptedDaemon.kept)
+            #expect(try await Program.run(fixture, "replay", "--relay") == Outcome(status: 0))
+            #expect(try await Program.run(fixture, "replay", "2") == Outcome(status: 0))
+            #expect(daemon.asked.all.filter { $0 != "history" } == ["replay a", "replay b"])
+            let beyond = try await Program.run(fixture, "replay", "5")
+            #expect(beyond.status == 1 && beyond.errors.contains("'pttctl history' lists 4"), "\(beyond)")
+            #expect(try await Program.run(fixture, "replay", "0").status == 64)
+            await daemon.refuse(.transmissionNotFound, "the relay keeps no messages of this channel")
+            let refused = try await Program.run(fixture, "history")
+            #expect(refused == Outcome(status: 1, errors: "pttctl: the relay keeps no messages of this channel\n"))
+        }
+    }
+
     @Test("shells complete accessories, their controls and actions, and nothing that a shell would act on")
     func completion() async throws {
         try await withAccessories { fixture, _, accessories in

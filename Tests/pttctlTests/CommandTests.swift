@@ -47,6 +47,43 @@ import Testing
         }
     }
 
+    @Test("enrolling takes a link that was broken into lines, and waits until the relay has let the device in")
+    func enrol() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon.start(fixture)
+            let cut = link.index(link.startIndex, offsetBy: 40)
+            async let outcome = Program.run(
+                fixture, "enrol", input: "\n  PTT\(link.dropFirst(3)[..<cut]) \n\u{200B}\(link[cut...])\n\nmore\n")
+            try await daemon.asked.wait { !$0.isEmpty }
+            await daemon.show { $0?.serviceStatus = "ready" }
+            #expect(try await outcome == Outcome(status: 0, output: "enrolled in Crew (\(ScriptedDaemon.uuid))\n"))
+            #expect(daemon.asked.all == ["join - PTT\(link.dropFirst(3)) pttd"])
+            for wrong in ["http://x", "", String(repeating: "ptt://", count: 400)] {
+                #expect(try await Program.run(fixture, "enrol", "-", input: wrong).status == 64, "\(wrong.prefix(20))")
+            }
+            #expect(try await Program.run(fixture, "enrol", link, "--wait", "0").status == 64)
+        }
+    }
+
+    @Test("a refused device is told why and the channel left again; one whose relay is away goes on trying")
+    func enrolRefused() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon.start(fixture)
+            let away = try await Program.run(fixture, "enrol", link, "--wait", "1")
+            #expect(away.status == 1 && away.errors.contains("goes on trying"), "\(away)")
+            #expect(daemon.asked.all.count == 1)
+            async let outcome = Program.run(fixture, "enrol", link)
+            try await daemon.asked.wait { $0.count == 2 }
+            await daemon.show {
+                $0?.serviceStatus = "unavailable"
+                $0?.serviceStatusDetail = "the relay refused the invitation (the invitation has expired)"
+            }
+            let refused = try await outcome
+            #expect(refused.status == 1 && refused.errors.contains("the invitation has expired"), "\(refused)")
+            #expect(daemon.asked.all.last == "leave \(ScriptedDaemon.uuid)")
+        }
+    }
+
     @Test("leaving tells what was left; another UUID than the joined one is not left")
     func leave() async throws {
         try await withBus { fixture in

@@ -112,6 +112,23 @@ actor ScriptedDaemon: DaemonControls {
         try note("replay \(channel.uuidString.lowercased())")
     }
 
+    /// What the relay keeps: one that goes on, an own one, and one of somebody else.
+    static let kept = [
+        KeptMessage(id: "c", talker: "Bob", beganAt: 0, milliseconds: 900, isGoingOn: true),
+        KeptMessage(id: "b", talker: "Here", beganAt: 0, milliseconds: 12_345, isOwn: true),
+        KeptMessage(id: "a", talker: "A\u{1B}da", beganAt: 0, milliseconds: 4_150),
+        KeptMessage(id: "z", talker: "Eve", beganAt: 0, milliseconds: 50, canBeOpened: false),
+    ]
+
+    func keptMessages(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) -> [KeptMessage] {
+        try note("history")
+        return Self.kept
+    }
+
+    func replayKept(_ id: String, of channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
+        try note("replay \(id)")
+    }
+
     func leave(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
         try note("leave \(channel.uuidString.lowercased())")
         await show { $0 = nil }

@@ -12,6 +12,8 @@ import Logging
 import MonotonicTime
 import PTTBus
 import PushToTalkCore
+import RelayProtocol
+import RelayServer
 import Testing
 
 @testable import pttd
@@ -118,6 +120,36 @@ import Testing
             #expect(try await eventually { try await scene.active().transmitting }, "a fresh press talks")
             try await scene.set(.none)
             #expect(try await eventually { try await !scene.active().transmitting })
+        }
+    }
+
+    @Test func whatTheRelayKeepsIsListedAndPlayedAgain() async throws {
+        try await withScene { scene in
+            #expect(await refusal { _ = try await scene.client.keptMessages() } == .transmissionNotFound)
+            let channel = ChannelID(scene.daemon.configured)
+            let relay = scene.daemon.relay
+            await relay.setRetention(BurstRetention(bursts: 3, time: .seconds(60)), of: channel)
+            try await scene.set(.ptt)
+            #expect(try await eventually { try await scene.active().transmitting })
+            #expect(try await eventually { await relay.counters.packetsForwarded > 20 })
+            try await scene.set(.none)
+            #expect(
+                try await eventually {
+                    await relay.statistics?.channels.contains { $0.id == channel && $0.counters.bursts > 0 } == true
+                })
+            let message = try #require(try await scene.client.keptMessages().first)
+            #expect(message.isOwn && message.canBeOpened && !message.isGoingOn && message.milliseconds >= 190)
+            let age = Int64(Date().timeIntervalSince1970 * 1_000) - message.beganAt
+            #expect((0...60_000).contains(age), "\(age) ms")
+            try await scene.client.replayKept(message.id)
+            #expect(
+                try await eventually {
+                    try await scene.active().activeRemoteParticipant == "\(message.talker) (again)"
+                })
+            #expect(try await eventually { try await scene.active().activeRemoteParticipant == "" })
+            let unknown = BurstName(ssrc: SSRC(rawValue: 1), keyID: 1).description
+            #expect(await refusal { try await scene.client.replayKept(unknown) } == .transmissionNotFound)
+            #expect(await refusal { try await scene.client.replayKept("no name") } == .transmissionNotFound)
         }
     }
 

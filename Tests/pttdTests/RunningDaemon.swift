@@ -28,7 +28,8 @@ struct RunningDaemon {
     /// A daemon that has started, with its state in `directory`; its configured channel is that of the relay.
     init(
         _ fixture: BusFixture, in directory: TemporaryDirectory, channels names: [String] = [],
-        runsCommands: Bool = false, configure: (inout Configuration) -> Void = { _ in }
+        floor rules: FloorRules = FloorRules(), runsCommands: Bool = false,
+        configure: (inout Configuration) -> Void = { _ in }
     ) async throws {
         let (identity, _) = try Identity.loadOrCreate(at: directory.path + "/identity.pem", commonName: "test")
         var server = RelayServerConfiguration(
@@ -38,6 +39,7 @@ struct RunningDaemon {
                     RelayChannelConfiguration(
                         id: ChannelID(), name: DisplayName(cleaning: $0, fallback: "?"), token: InvitationToken())
                 })
+        for index in server.channels.indices { server.channels[index].rules = rules }
         server.acceptsPushes = true
         relay = try RelayServer(configuration: server, logger: fixture.logger)
         _ = try await relay.start()

@@ -2,6 +2,7 @@
 import Glibc
 import Logging
 import RelayServer
+import Settings
 import Testing
 
 @testable import pttrelay
@@ -20,15 +21,21 @@ import Testing
         try RelayState.open(directory, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
     }
 
+    private func existing() throws -> RelayState {
+        try RelayState.existing(directory, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+    }
+
     private func remove() {
-        for file in ["identity.pem", "transport.key", "channels.toml"] { unlink(directory + "/" + file) }
+        for file in ["identity.pem", "transport.key", "relay.sqlite", "relay.sqlite-wal", "relay.sqlite-shm"] {
+            unlink(directory + "/" + file)
+        }
         rmdir(directory)
     }
 
     @Test func `the transport's secrets stay over restarts, but for the tickets' key, which is renewed in time`() throws
     {
         defer { remove() }
-        let first = try open().transportKeys
+        let first = try #require(try open().transportKeys)
         #expect(try open().transportKeys == first)
         let path = directory + "/transport.key"
         var status = stat()
@@ -38,10 +45,14 @@ import Testing
             timeval(tv_sec: time(nil) - 8 * 86_400, tv_usec: 0), timeval(tv_sec: time(nil) - 8 * 86_400, tv_usec: 0),
         ]
         #expect(utimes(path, &times) == 0)
-        // Who only looks, as a command beside the running relay does, leaves the file alone.
-        #expect(try RelayState.existing(directory).transportKeys == first)
-        #expect(try RelayState.existing(directory).transportKeys == first)
-        let renewed = try open().transportKeys
+        // Who only looks, as a command without a running relay does, leaves the file alone.
+        #expect(stat(path, &status) == 0)
+        let writtenAt = status.st_mtim.tv_sec
+        for _ in 0..<2 { #expect(try existing().transportKeys == nil) }
+        let kept = RelayTransportKeys(bytes: try SettingsFile.contents(of: path))
+        #expect(kept == first)
+        #expect(stat(path, &status) == 0 && status.st_mtim.tv_sec == writtenAt)
+        let renewed = try #require(try open().transportKeys)
         #expect(renewed != first)
         #expect(renewed.bytes.suffix(32) == first.bytes.suffix(32), "former members still learn that it was restarted")
         #expect(renewed.bytes.prefix(64) != first.bytes.prefix(64))

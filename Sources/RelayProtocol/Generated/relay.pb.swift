@@ -79,6 +79,57 @@ public nonisolated enum Pttd_Relay_V1_PushOutcome: SwiftProtobuf.Enum, Swift.Cas
 
 }
 
+/// How a channel's floor is shared. A client reads a number that it does not know as UNSPECIFIED.
+public nonisolated enum Pttd_Relay_V1_FloorMode: SwiftProtobuf.Enum, Swift.CaseIterable {
+  public typealias RawValue = Int
+
+  /// One talks at a time; whether a priority takes the floor from anybody is not said.
+  case unspecified // = 0
+
+  /// One talks at a time.
+  case halfDuplex // = 1
+
+  /// Up to four talk at a time; every listener mixes them.
+  case fullDuplex // = 2
+
+  /// One talks at a time: whoever asked last (TS 24.380: audio cut-in).
+  case cutIn // = 3
+  case UNRECOGNIZED(Int)
+
+  public init() {
+    self = .unspecified
+  }
+
+  public init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .halfDuplex
+    case 2: self = .fullDuplex
+    case 3: self = .cutIn
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .halfDuplex: return 1
+    case .fullDuplex: return 2
+    case .cutIn: return 3
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  public static let allCases: [Pttd_Relay_V1_FloorMode] = [
+    .unspecified,
+    .halfDuplex,
+    .fullDuplex,
+    .cutIn,
+  ]
+
+}
+
 /// Why a client was not let in.
 public nonisolated enum Pttd_Relay_V1_JoinRefusal: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
@@ -208,6 +259,65 @@ public nonisolated enum Pttd_Relay_V1_FloorDenyCause: SwiftProtobuf.Enum, Swift.
     .receiveOnly,
     .noResources,
     .queueFull,
+    .other,
+  ]
+
+}
+
+/// Why there is no list, or no burst.
+public nonisolated enum Pttd_Relay_V1_BurstRefusal: SwiftProtobuf.Enum, Swift.CaseIterable {
+  public typealias RawValue = Int
+  case unspecified // = 0
+
+  /// The client is no member of the channel.
+  case notAMember // = 1
+
+  /// The relay does not have that burst, or not any more.
+  case notKept // = 2
+
+  /// The member, or all of them, ask for too much at a time.
+  case tooMuch // = 3
+
+  /// On this channel nothing is kept.
+  case off // = 4
+  case other // = 255
+  case UNRECOGNIZED(Int)
+
+  public init() {
+    self = .unspecified
+  }
+
+  public init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .notAMember
+    case 2: self = .notKept
+    case 3: self = .tooMuch
+    case 4: self = .off
+    case 255: self = .other
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .notAMember: return 1
+    case .notKept: return 2
+    case .tooMuch: return 3
+    case .off: return 4
+    case .other: return 255
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  public static let allCases: [Pttd_Relay_V1_BurstRefusal] = [
+    .unspecified,
+    .notAMember,
+    .notKept,
+    .tooMuch,
+    .off,
     .other,
   ]
 
@@ -431,6 +541,22 @@ public nonisolated struct Pttd_Relay_V1_ClientMessage: Sendable {
     set {kind = .repairRequest(newValue)}
   }
 
+  public var burstListRequest: Pttd_Relay_V1_BurstListRequest {
+    get {
+      if case .burstListRequest(let v)? = kind {return v}
+      return Pttd_Relay_V1_BurstListRequest()
+    }
+    set {kind = .burstListRequest(newValue)}
+  }
+
+  public var burstRequest: Pttd_Relay_V1_BurstRequest {
+    get {
+      if case .burstRequest(let v)? = kind {return v}
+      return Pttd_Relay_V1_BurstRequest()
+    }
+    set {kind = .burstRequest(newValue)}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public nonisolated enum OneOf_Kind: Equatable, Sendable {
@@ -444,6 +570,8 @@ public nonisolated struct Pttd_Relay_V1_ClientMessage: Sendable {
     case pushReceipt(Pttd_Relay_V1_PushReceipt)
     case mediaRepair(Pttd_Relay_V1_MediaRepair)
     case repairRequest(Pttd_Relay_V1_RepairRequest)
+    case burstListRequest(Pttd_Relay_V1_BurstListRequest)
+    case burstRequest(Pttd_Relay_V1_BurstRequest)
 
   }
 
@@ -586,6 +714,38 @@ public nonisolated struct Pttd_Relay_V1_ServerMessage: Sendable {
     set {kind = .listenerLoss(newValue)}
   }
 
+  public var burstList: Pttd_Relay_V1_BurstList {
+    get {
+      if case .burstList(let v)? = kind {return v}
+      return Pttd_Relay_V1_BurstList()
+    }
+    set {kind = .burstList(newValue)}
+  }
+
+  public var burstRefused: Pttd_Relay_V1_BurstRefused {
+    get {
+      if case .burstRefused(let v)? = kind {return v}
+      return Pttd_Relay_V1_BurstRefused()
+    }
+    set {kind = .burstRefused(newValue)}
+  }
+
+  public var successor: Pttd_Relay_V1_Successor {
+    get {
+      if case .successor(let v)? = kind {return v}
+      return Pttd_Relay_V1_Successor()
+    }
+    set {kind = .successor(newValue)}
+  }
+
+  public var floorRules: Pttd_Relay_V1_FloorRules {
+    get {
+      if case .floorRules(let v)? = kind {return v}
+      return Pttd_Relay_V1_FloorRules()
+    }
+    set {kind = .floorRules(newValue)}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public nonisolated enum OneOf_Kind: Equatable, Sendable {
@@ -605,6 +765,10 @@ public nonisolated struct Pttd_Relay_V1_ServerMessage: Sendable {
     case push(Pttd_Relay_V1_Push)
     case floorQueuePosition(Pttd_Relay_V1_FloorQueuePosition)
     case listenerLoss(Pttd_Relay_V1_ListenerLoss)
+    case burstList(Pttd_Relay_V1_BurstList)
+    case burstRefused(Pttd_Relay_V1_BurstRefused)
+    case successor(Pttd_Relay_V1_Successor)
+    case floorRules(Pttd_Relay_V1_FloorRules)
 
   }
 
@@ -660,7 +824,7 @@ public nonisolated struct Pttd_Relay_V1_FloorRequest: Sendable {
   /// again, with the same key_id, is the same request and gets the same answer.
   public var requestID: UInt32 = 0
 
-  /// 0 (lowest) to 255.
+  /// 0 (lowest) to 254, of which the relay takes Welcome.floor_priority at most; 255: an emergency.
   public var priority: UInt32 = 0
 
   /// The SFrame key id under which the burst will be sealed: 16 bits epoch, then 48 random bits, fresh per request.
@@ -786,6 +950,54 @@ public nonisolated struct Pttd_Relay_V1_RepairRequest: Sendable {
   public init() {}
 }
 
+/// Which bursts does the relay keep? Answered by BurstList or BurstRefused.
+public nonisolated struct Pttd_Relay_V1_BurstListRequest: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// Names the request in its answer. Greater than that of every earlier BurstListRequest and BurstRequest of this connection.
+  public var requestID: UInt32 = 0
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// A burst that is kept, or one that goes on, from its beginning. Answered by BurstRefused, or on a bidirectional stream that the
+/// relay opens: 4 bytes of 0, request_id (4 bytes, network order), then packets as after a RepairRequest, as many as one answer holds.
+/// A length of 0 ends those where no more are kept; without it the client asks for the rest, from the number after the last on.
+public nonisolated struct Pttd_Relay_V1_BurstRequest: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// As in BurstListRequest.
+  public var requestID: UInt32 = 0
+
+  /// The talker.
+  public var ssrc: UInt32 = 0
+
+  /// The SFrame key id of the burst.
+  public var keyID: UInt64 = 0
+
+  /// The packets from this RTP sequence number on, 0 to 65535. Absent: from the first that is kept.
+  public var first: UInt32 {
+    get {_first ?? 0}
+    set {_first = newValue}
+  }
+  /// Returns true if `first` has been explicitly set.
+  public var hasFirst: Bool {self._first != nil}
+  /// Clears the value of `first`. Subsequent reads from it will return its default value.
+  public mutating func clearFirst() {self._first = nil}
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _first: UInt32? = nil
+}
+
 /// Pushes for this token are to come to this connection, until it ends or registers no more. The token is the
 /// client's own random bytes; whoever knows it can send pushes, within what the relay allows its HTTP clients.
 public nonisolated struct Pttd_Relay_V1_PushRegister: Sendable {
@@ -834,58 +1046,127 @@ public nonisolated struct Pttd_Relay_V1_PushReceipt: Sendable {
 }
 
 /// The answer to Join: the client is a member.
-public nonisolated struct Pttd_Relay_V1_Welcome: Sendable {
+public nonisolated struct Pttd_Relay_V1_Welcome: @unchecked Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
   /// The RTP synchronization source that this member sends with.
-  public var ssrc: UInt32 = 0
+  public var ssrc: UInt32 {
+    get {_storage._ssrc}
+    set {_uniqueStorage()._ssrc = newValue}
+  }
 
   /// The key of the trailer on every packet that the relay sends to this connection, 16 bytes.
-  public var downlinkKey: Data = Data()
+  public var downlinkKey: Data {
+    get {_storage._downlinkKey}
+    set {_uniqueStorage()._downlinkKey = newValue}
+  }
 
   /// The key that media are sealed with. Absent: the channel is end-to-end and the invitation carries it.
   public var mediaKey: Pttd_Relay_V1_MediaKey {
-    get {_mediaKey ?? Pttd_Relay_V1_MediaKey()}
-    set {_mediaKey = newValue}
+    get {_storage._mediaKey ?? Pttd_Relay_V1_MediaKey()}
+    set {_uniqueStorage()._mediaKey = newValue}
   }
   /// Returns true if `mediaKey` has been explicitly set.
-  public var hasMediaKey: Bool {self._mediaKey != nil}
+  public var hasMediaKey: Bool {_storage._mediaKey != nil}
   /// Clears the value of `mediaKey`. Subsequent reads from it will return its default value.
-  public mutating func clearMediaKey() {self._mediaKey = nil}
+  public mutating func clearMediaKey() {_uniqueStorage()._mediaKey = nil}
 
   /// 1 to 128 bytes of UTF-8 without control characters.
-  public var channelName: String = String()
+  public var channelName: String {
+    get {_storage._channelName}
+    set {_uniqueStorage()._channelName = newValue}
+  }
 
   /// The other members, at most 64; those that did not fit follow as MemberJoined.
-  public var members: [Pttd_Relay_V1_Member] = []
+  public var members: [Pttd_Relay_V1_Member] {
+    get {_storage._members}
+    set {_uniqueStorage()._members = newValue}
+  }
 
   /// Who talks now. Absent: the floor is idle.
   public var floor: Pttd_Relay_V1_FloorTaken {
-    get {_floor ?? Pttd_Relay_V1_FloorTaken()}
-    set {_floor = newValue}
+    get {_storage._floor ?? Pttd_Relay_V1_FloorTaken()}
+    set {_uniqueStorage()._floor = newValue}
   }
   /// Returns true if `floor` has been explicitly set.
-  public var hasFloor: Bool {self._floor != nil}
+  public var hasFloor: Bool {_storage._floor != nil}
   /// Clears the value of `floor`. Subsequent reads from it will return its default value.
-  public mutating func clearFloor() {self._floor = nil}
+  public mutating func clearFloor() {_uniqueStorage()._floor = nil}
 
   /// This member's own identifier.
-  public var memberID: Data = Data()
+  public var memberID: Data {
+    get {_storage._memberID}
+    set {_uniqueStorage()._memberID = newValue}
+  }
 
   /// The longest burst that will be granted, in milliseconds (TS 24.380: T2).
-  public var talkTimeLimitMs: UInt32 = 0
+  public var talkTimeLimitMs: UInt32 {
+    get {_storage._talkTimeLimitMs}
+    set {_uniqueStorage()._talkTimeLimitMs = newValue}
+  }
 
   /// Requests for the floor can wait until it is free.
-  public var hasFloorQueue_p: Bool = false
+  public var hasFloorQueue_p: Bool {
+    get {_storage._hasFloorQueue_p}
+    set {_uniqueStorage()._hasFloorQueue_p = newValue}
+  }
+
+  /// How many may talk at once, and what becomes of who talks when another one wants to.
+  public var floorMode: Pttd_Relay_V1_FloorMode {
+    get {_storage._floorMode}
+    set {_uniqueStorage()._floorMode = newValue}
+  }
+
+  /// This member may not talk: every FloorRequest is denied with RECEIVE_ONLY.
+  public var listenOnly: Bool {
+    get {_storage._listenOnly}
+    set {_uniqueStorage()._listenOnly = newValue}
+  }
+
+  /// The highest priority, 0 to 254, that this member's requests count with; one that asks for more has this.
+  public var floorPriority: UInt32 {
+    get {_storage._floorPriority}
+    set {_uniqueStorage()._floorPriority = newValue}
+  }
+
+  /// In full duplex: who talks beside `floor`, at most 3.
+  public var moreFloors: [Pttd_Relay_V1_FloorTaken] {
+    get {_storage._moreFloors}
+    set {_uniqueStorage()._moreFloors = newValue}
+  }
+
+  /// How much higher than the talker's the priority of a request has to be to take the floor from it, 1 to 255. 0: only an emergency
+  /// does, where floor_mode is told.
+  public var preemptionStep: UInt32 {
+    get {_storage._preemptionStep}
+    set {_uniqueStorage()._preemptionStep = newValue}
+  }
+
+  /// The relay answers BurstListRequest and BurstRequest.
+  public var lateEntry: Bool {
+    get {_storage._lateEntry}
+    set {_uniqueStorage()._lateEntry = newValue}
+  }
+
+  /// How many bursts it keeps when they are over, 0 to 64. 0: none, but for who comes late.
+  public var keptBursts: UInt32 {
+    get {_storage._keptBursts}
+    set {_uniqueStorage()._keptBursts = newValue}
+  }
+
+  /// For how long after its end it keeps one of those, in milliseconds.
+  public var keptTimeMs: UInt32 {
+    get {_storage._keptTimeMs}
+    set {_uniqueStorage()._keptTimeMs = newValue}
+  }
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 
-  fileprivate var _mediaKey: Pttd_Relay_V1_MediaKey? = nil
-  fileprivate var _floor: Pttd_Relay_V1_FloorTaken? = nil
+  fileprivate var _storage = _StorageClass.defaultInstance
 }
 
 /// One member of the channel, with one connection.
@@ -973,6 +1254,9 @@ public nonisolated struct Pttd_Relay_V1_FloorGranted: Sendable {
   /// How long, in milliseconds, counted from the burst's first packet (TS 24.380: T2).
   public var durationMs: UInt32 = 0
 
+  /// What the request counts with, 0 to 255.
+  public var priority: UInt32 = 0
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
@@ -990,6 +1274,9 @@ public nonisolated struct Pttd_Relay_V1_FloorDeny: Sendable {
 
   /// For people, at most 256 bytes; may be empty.
   public var phrase: String = String()
+
+  /// With RETRY_AFTER_NOT_EXPIRED: how long it has not (TS 24.380: T9).
+  public var retryAfterMs: UInt32 = 0
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1027,7 +1314,79 @@ public nonisolated struct Pttd_Relay_V1_ListenerLoss: Sendable {
   public init() {}
 }
 
-/// Somebody else talks from now on (TS 24.380: Floor Taken). Not sent to the talker.
+/// The bursts that are kept.
+public nonisolated struct Pttd_Relay_V1_BurstList: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var requestID: UInt32 = 0
+
+  /// At most 64, the newest first.
+  public var bursts: [Pttd_Relay_V1_KeptBurst] = []
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// One burst that is kept.
+public nonisolated struct Pttd_Relay_V1_KeptBurst: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// Who said it.
+  public var memberID: Data = Data()
+
+  /// What the talker was called: 1 to 128 bytes of UTF-8 without control characters.
+  public var displayName: String = String()
+
+  /// The synchronization source of its packets.
+  public var ssrc: UInt32 = 0
+
+  /// The SFrame key id of its packets.
+  public var keyID: UInt64 = 0
+
+  /// How long ago its first packet came, in milliseconds.
+  public var ageMs: UInt32 = 0
+
+  /// From its first packet to its newest, in milliseconds.
+  public var durationMs: UInt32 = 0
+
+  /// How many packets of it are kept.
+  public var packets: UInt32 = 0
+
+  /// Its talker has the floor still.
+  public var isGoingOn: Bool = false
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// The answer to a BurstListRequest or BurstRequest that gives nothing.
+public nonisolated struct Pttd_Relay_V1_BurstRefused: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var requestID: UInt32 = 0
+
+  public var cause: Pttd_Relay_V1_BurstRefusal = .unspecified
+
+  /// For people, at most 256 bytes; may be empty.
+  public var phrase: String = String()
+
+  /// With TOO_MUCH: asking sooner is in vain.
+  public var retryAfterMs: UInt32 = 0
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// Somebody else talks from now on (TS 24.380: Floor Taken). Not sent to the talker. In full duplex, beside those who talk already.
 public nonisolated struct Pttd_Relay_V1_FloorTaken: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1042,18 +1401,22 @@ public nonisolated struct Pttd_Relay_V1_FloorTaken: Sendable {
   /// The SFrame key id of the talker's packets.
   public var keyID: UInt64 = 0
 
+  /// What the burst counts with: 0 to 254; 255: it is an emergency.
+  public var priority: UInt32 = 0
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 }
 
-/// Nobody talks any more (TS 24.380: Floor Idle). Sent to everyone, the last talker included.
+/// The burst of a talker is over (TS 24.380: Floor Idle). Nobody talks any more, but in full duplex those who have had their FloorTaken
+/// and no FloorIdle. Sent to everyone, the talker included.
 public nonisolated struct Pttd_Relay_V1_FloorIdle: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// Who talked last.
+  /// Whose burst.
   public var ssrc: UInt32 = 0
 
   /// The last RTP sequence number of that burst that the relay forwarded. Absent: it forwarded none.
@@ -1074,7 +1437,8 @@ public nonisolated struct Pttd_Relay_V1_FloorIdle: Sendable {
 }
 
 /// Stop talking, and answer with FloorRelease (TS 24.380: Floor Revoke). Packets that are on their way are forwarded for
-/// another 500 ms at most, and none after FloorIdle.
+/// another 2 s at most, 500 ms when somebody else takes the floor, and none after FloorIdle. With NO_PERMISSION also to who sends
+/// without the floor, after a burst that is over; there is nothing to release then.
 public nonisolated struct Pttd_Relay_V1_FloorRevoke: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1186,6 +1550,49 @@ public nonisolated struct Pttd_Relay_V1_Push: Sendable {
   public init() {}
 }
 
+/// The relay is going down, and another one with the same key takes its members: join there when this connection has ended.
+public nonisolated struct Pttd_Relay_V1_Successor: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// A name or an IP address as in a link, an IPv6 address without brackets; 1 to 253 bytes.
+  public var host: String = String()
+
+  /// The UDP port, 1 to 65535.
+  public var port: UInt32 = 0
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// What Welcome said of the floor and of this member's part in it is no longer so, but this is. Who talks goes on talking.
+public nonisolated struct Pttd_Relay_V1_FloorRules: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// As Welcome.floor_mode.
+  public var floorMode: Pttd_Relay_V1_FloorMode = .unspecified
+
+  /// As Welcome.has_floor_queue.
+  public var hasFloorQueue_p: Bool = false
+
+  /// As Welcome.preemption_step.
+  public var preemptionStep: UInt32 = 0
+
+  /// As Welcome.listen_only.
+  public var listenOnly: Bool = false
+
+  /// As Welcome.floor_priority.
+  public var floorPriority: UInt32 = 0
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
 // MARK: - Code below here is support for the SwiftProtobuf runtime.
 
 fileprivate nonisolated let _protobuf_package = "pttd.relay.v1"
@@ -1194,12 +1601,20 @@ nonisolated extension Pttd_Relay_V1_PushOutcome: SwiftProtobuf._ProtoNameProvidi
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PUSH_OUTCOME_UNSPECIFIED\0\u{1}PUSH_OUTCOME_TAKEN\0\u{1}PUSH_OUTCOME_UNKNOWN_TOKEN\0\u{2}}\u{3}PUSH_OUTCOME_OTHER\0")
 }
 
+nonisolated extension Pttd_Relay_V1_FloorMode: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0FLOOR_MODE_UNSPECIFIED\0\u{1}FLOOR_MODE_HALF_DUPLEX\0\u{1}FLOOR_MODE_FULL_DUPLEX\0\u{1}FLOOR_MODE_CUT_IN\0")
+}
+
 nonisolated extension Pttd_Relay_V1_JoinRefusal: SwiftProtobuf._ProtoNameProviding {
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0JOIN_REFUSAL_UNSPECIFIED\0\u{1}JOIN_REFUSAL_UNSUPPORTED_VERSION\0\u{1}JOIN_REFUSAL_NOT_INVITED\0\u{1}JOIN_REFUSAL_REVOKED\0\u{1}JOIN_REFUSAL_CHANNEL_FULL\0\u{1}JOIN_REFUSAL_RELAY_BUSY\0\u{2}z\u{3}JOIN_REFUSAL_OTHER\0")
 }
 
 nonisolated extension Pttd_Relay_V1_FloorDenyCause: SwiftProtobuf._ProtoNameProviding {
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0FLOOR_DENY_CAUSE_UNSPECIFIED\0\u{1}FLOOR_DENY_CAUSE_ANOTHER_CLIENT_HAS_PERMISSION\0\u{1}FLOOR_DENY_CAUSE_INTERNAL_ERROR\0\u{1}FLOOR_DENY_CAUSE_ONLY_ONE_PARTICIPANT\0\u{1}FLOOR_DENY_CAUSE_RETRY_AFTER_NOT_EXPIRED\0\u{1}FLOOR_DENY_CAUSE_RECEIVE_ONLY\0\u{1}FLOOR_DENY_CAUSE_NO_RESOURCES\0\u{1}FLOOR_DENY_CAUSE_QUEUE_FULL\0\u{2}x\u{3}FLOOR_DENY_CAUSE_OTHER\0")
+}
+
+nonisolated extension Pttd_Relay_V1_BurstRefusal: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0BURST_REFUSAL_UNSPECIFIED\0\u{1}BURST_REFUSAL_NOT_A_MEMBER\0\u{1}BURST_REFUSAL_NOT_KEPT\0\u{1}BURST_REFUSAL_TOO_MUCH\0\u{1}BURST_REFUSAL_OFF\0\u{2}{\u{3}BURST_REFUSAL_OTHER\0")
 }
 
 nonisolated extension Pttd_Relay_V1_FloorRevokeCause: SwiftProtobuf._ProtoNameProviding {
@@ -1212,7 +1627,7 @@ nonisolated extension Pttd_Relay_V1_PushRefusal: SwiftProtobuf._ProtoNameProvidi
 
 nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ClientMessage"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}join\0\u{1}leave\0\u{3}floor_request\0\u{3}floor_release\0\u{3}reception_report\0\u{3}push_register\0\u{3}push_unregister\0\u{3}push_receipt\0\u{3}media_repair\0\u{3}repair_request\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}join\0\u{1}leave\0\u{3}floor_request\0\u{3}floor_release\0\u{3}reception_report\0\u{3}push_register\0\u{3}push_unregister\0\u{3}push_receipt\0\u{3}media_repair\0\u{3}repair_request\0\u{4}(burst_list_request\0\u{3}burst_request\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1350,6 +1765,32 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
           self.kind = .repairRequest(v)
         }
       }()
+      case 50: try {
+        var v: Pttd_Relay_V1_BurstListRequest?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .burstListRequest(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .burstListRequest(v)
+        }
+      }()
+      case 51: try {
+        var v: Pttd_Relay_V1_BurstRequest?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .burstRequest(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .burstRequest(v)
+        }
+      }()
       default: break
       }
     }
@@ -1401,6 +1842,14 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
       guard case .repairRequest(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 10)
     }()
+    case .burstListRequest?: try {
+      guard case .burstListRequest(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 50)
+    }()
+    case .burstRequest?: try {
+      guard case .burstRequest(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 51)
+    }()
     case nil: break
     }
     try unknownFields.traverse(visitor: &visitor)
@@ -1415,7 +1864,7 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
 
 nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ServerMessage"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}welcome\0\u{3}join_refused\0\u{3}member_joined\0\u{3}member_left\0\u{3}floor_granted\0\u{3}floor_deny\0\u{3}floor_taken\0\u{3}floor_idle\0\u{3}floor_revoke\0\u{3}media_key\0\u{3}push_welcome\0\u{3}push_registered\0\u{3}push_refused\0\u{1}push\0\u{3}floor_queue_position\0\u{3}listener_loss\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}welcome\0\u{3}join_refused\0\u{3}member_joined\0\u{3}member_left\0\u{3}floor_granted\0\u{3}floor_deny\0\u{3}floor_taken\0\u{3}floor_idle\0\u{3}floor_revoke\0\u{3}media_key\0\u{3}push_welcome\0\u{3}push_registered\0\u{3}push_refused\0\u{1}push\0\u{3}floor_queue_position\0\u{3}listener_loss\0\u{4}\"burst_list\0\u{3}burst_refused\0\u{2}\u{13}successor\0\u{3}floor_rules\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1631,6 +2080,58 @@ nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftP
           self.kind = .listenerLoss(v)
         }
       }()
+      case 50: try {
+        var v: Pttd_Relay_V1_BurstList?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .burstList(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .burstList(v)
+        }
+      }()
+      case 51: try {
+        var v: Pttd_Relay_V1_BurstRefused?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .burstRefused(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .burstRefused(v)
+        }
+      }()
+      case 70: try {
+        var v: Pttd_Relay_V1_Successor?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .successor(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .successor(v)
+        }
+      }()
+      case 71: try {
+        var v: Pttd_Relay_V1_FloorRules?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .floorRules(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .floorRules(v)
+        }
+      }()
       default: break
       }
     }
@@ -1705,6 +2206,22 @@ nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftP
     case .listenerLoss?: try {
       guard case .listenerLoss(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 16)
+    }()
+    case .burstList?: try {
+      guard case .burstList(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 50)
+    }()
+    case .burstRefused?: try {
+      guard case .burstRefused(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 51)
+    }()
+    case .successor?: try {
+      guard case .successor(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 70)
+    }()
+    case .floorRules?: try {
+      guard case .floorRules(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 71)
     }()
     case nil: break
     }
@@ -2031,6 +2548,85 @@ nonisolated extension Pttd_Relay_V1_RepairRequest: SwiftProtobuf.Message, SwiftP
   }
 }
 
+nonisolated extension Pttd_Relay_V1_BurstListRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".BurstListRequest"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}request_id\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.requestID) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.requestID != 0 {
+      try visitor.visitSingularUInt32Field(value: self.requestID, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_BurstListRequest, rhs: Pttd_Relay_V1_BurstListRequest) -> Bool {
+    if lhs.requestID != rhs.requestID {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_BurstRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".BurstRequest"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}request_id\0\u{1}ssrc\0\u{3}key_id\0\u{1}first\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.requestID) }()
+      case 2: try { try decoder.decodeSingularFixed32Field(value: &self.ssrc) }()
+      case 3: try { try decoder.decodeSingularFixed64Field(value: &self.keyID) }()
+      case 4: try { try decoder.decodeSingularUInt32Field(value: &self._first) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.requestID != 0 {
+      try visitor.visitSingularUInt32Field(value: self.requestID, fieldNumber: 1)
+    }
+    if self.ssrc != 0 {
+      try visitor.visitSingularFixed32Field(value: self.ssrc, fieldNumber: 2)
+    }
+    if self.keyID != 0 {
+      try visitor.visitSingularFixed64Field(value: self.keyID, fieldNumber: 3)
+    }
+    try { if let v = self._first {
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 4)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_BurstRequest, rhs: Pttd_Relay_V1_BurstRequest) -> Bool {
+    if lhs.requestID != rhs.requestID {return false}
+    if lhs.ssrc != rhs.ssrc {return false}
+    if lhs.keyID != rhs.keyID {return false}
+    if lhs._first != rhs._first {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
 nonisolated extension Pttd_Relay_V1_PushRegister: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".PushRegister"
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}token\0\u{1}topic\0")
@@ -2133,73 +2729,181 @@ nonisolated extension Pttd_Relay_V1_PushReceipt: SwiftProtobuf.Message, SwiftPro
 
 nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Welcome"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}ssrc\0\u{3}downlink_key\0\u{3}media_key\0\u{3}channel_name\0\u{1}members\0\u{1}floor\0\u{3}member_id\0\u{3}talk_time_limit_ms\0\u{3}has_floor_queue\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}ssrc\0\u{3}downlink_key\0\u{3}media_key\0\u{3}channel_name\0\u{1}members\0\u{1}floor\0\u{3}member_id\0\u{3}talk_time_limit_ms\0\u{3}has_floor_queue\0\u{3}floor_mode\0\u{3}listen_only\0\u{3}floor_priority\0\u{3}more_floors\0\u{3}preemption_step\0\u{4}$late_entry\0\u{3}kept_bursts\0\u{3}kept_time_ms\0")
+
+  fileprivate class _StorageClass {
+    var _ssrc: UInt32 = 0
+    var _downlinkKey: Data = Data()
+    var _mediaKey: Pttd_Relay_V1_MediaKey? = nil
+    var _channelName: String = String()
+    var _members: [Pttd_Relay_V1_Member] = []
+    var _floor: Pttd_Relay_V1_FloorTaken? = nil
+    var _memberID: Data = Data()
+    var _talkTimeLimitMs: UInt32 = 0
+    var _hasFloorQueue_p: Bool = false
+    var _floorMode: Pttd_Relay_V1_FloorMode = .unspecified
+    var _listenOnly: Bool = false
+    var _floorPriority: UInt32 = 0
+    var _moreFloors: [Pttd_Relay_V1_FloorTaken] = []
+    var _preemptionStep: UInt32 = 0
+    var _lateEntry: Bool = false
+    var _keptBursts: UInt32 = 0
+    var _keptTimeMs: UInt32 = 0
+
+      // This property is used as the initial default value for new instances of the type.
+      // The type itself is protecting the reference to its storage via CoW semantics.
+      // This will force a copy to be made of this reference when the first mutation occurs;
+      // hence, it is safe to mark this as `nonisolated(unsafe)`.
+      static nonisolated(unsafe) let defaultInstance = _StorageClass()
+
+    private init() {}
+
+    init(copying source: _StorageClass) {
+      _ssrc = source._ssrc
+      _downlinkKey = source._downlinkKey
+      _mediaKey = source._mediaKey
+      _channelName = source._channelName
+      _members = source._members
+      _floor = source._floor
+      _memberID = source._memberID
+      _talkTimeLimitMs = source._talkTimeLimitMs
+      _hasFloorQueue_p = source._hasFloorQueue_p
+      _floorMode = source._floorMode
+      _listenOnly = source._listenOnly
+      _floorPriority = source._floorPriority
+      _moreFloors = source._moreFloors
+      _preemptionStep = source._preemptionStep
+      _lateEntry = source._lateEntry
+      _keptBursts = source._keptBursts
+      _keptTimeMs = source._keptTimeMs
+    }
+  }
+
+  fileprivate mutating func _uniqueStorage() -> _StorageClass {
+    if !isKnownUniquelyReferenced(&_storage) {
+      _storage = _StorageClass(copying: _storage)
+    }
+    return _storage
+  }
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularFixed32Field(value: &self.ssrc) }()
-      case 2: try { try decoder.decodeSingularBytesField(value: &self.downlinkKey) }()
-      case 3: try { try decoder.decodeSingularMessageField(value: &self._mediaKey) }()
-      case 4: try { try decoder.decodeSingularStringField(value: &self.channelName) }()
-      case 5: try { try decoder.decodeRepeatedMessageField(value: &self.members) }()
-      case 6: try { try decoder.decodeSingularMessageField(value: &self._floor) }()
-      case 7: try { try decoder.decodeSingularBytesField(value: &self.memberID) }()
-      case 8: try { try decoder.decodeSingularUInt32Field(value: &self.talkTimeLimitMs) }()
-      case 9: try { try decoder.decodeSingularBoolField(value: &self.hasFloorQueue_p) }()
-      default: break
+    _ = _uniqueStorage()
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      while let fieldNumber = try decoder.nextFieldNumber() {
+        // The use of inline closures is to circumvent an issue where the compiler
+        // allocates stack space for every case branch when no optimizations are
+        // enabled. https://github.com/apple/swift-protobuf/issues/1034
+        switch fieldNumber {
+        case 1: try { try decoder.decodeSingularFixed32Field(value: &_storage._ssrc) }()
+        case 2: try { try decoder.decodeSingularBytesField(value: &_storage._downlinkKey) }()
+        case 3: try { try decoder.decodeSingularMessageField(value: &_storage._mediaKey) }()
+        case 4: try { try decoder.decodeSingularStringField(value: &_storage._channelName) }()
+        case 5: try { try decoder.decodeRepeatedMessageField(value: &_storage._members) }()
+        case 6: try { try decoder.decodeSingularMessageField(value: &_storage._floor) }()
+        case 7: try { try decoder.decodeSingularBytesField(value: &_storage._memberID) }()
+        case 8: try { try decoder.decodeSingularUInt32Field(value: &_storage._talkTimeLimitMs) }()
+        case 9: try { try decoder.decodeSingularBoolField(value: &_storage._hasFloorQueue_p) }()
+        case 10: try { try decoder.decodeSingularEnumField(value: &_storage._floorMode) }()
+        case 11: try { try decoder.decodeSingularBoolField(value: &_storage._listenOnly) }()
+        case 12: try { try decoder.decodeSingularUInt32Field(value: &_storage._floorPriority) }()
+        case 13: try { try decoder.decodeRepeatedMessageField(value: &_storage._moreFloors) }()
+        case 14: try { try decoder.decodeSingularUInt32Field(value: &_storage._preemptionStep) }()
+        case 50: try { try decoder.decodeSingularBoolField(value: &_storage._lateEntry) }()
+        case 51: try { try decoder.decodeSingularUInt32Field(value: &_storage._keptBursts) }()
+        case 52: try { try decoder.decodeSingularUInt32Field(value: &_storage._keptTimeMs) }()
+        default: break
+        }
       }
     }
   }
 
   public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    // The use of inline closures is to circumvent an issue where the compiler
-    // allocates stack space for every if/case branch local when no optimizations
-    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-    // https://github.com/apple/swift-protobuf/issues/1182
-    if self.ssrc != 0 {
-      try visitor.visitSingularFixed32Field(value: self.ssrc, fieldNumber: 1)
-    }
-    if !self.downlinkKey.isEmpty {
-      try visitor.visitSingularBytesField(value: self.downlinkKey, fieldNumber: 2)
-    }
-    try { if let v = self._mediaKey {
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
-    } }()
-    if !self.channelName.isEmpty {
-      try visitor.visitSingularStringField(value: self.channelName, fieldNumber: 4)
-    }
-    if !self.members.isEmpty {
-      try visitor.visitRepeatedMessageField(value: self.members, fieldNumber: 5)
-    }
-    try { if let v = self._floor {
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
-    } }()
-    if !self.memberID.isEmpty {
-      try visitor.visitSingularBytesField(value: self.memberID, fieldNumber: 7)
-    }
-    if self.talkTimeLimitMs != 0 {
-      try visitor.visitSingularUInt32Field(value: self.talkTimeLimitMs, fieldNumber: 8)
-    }
-    if self.hasFloorQueue_p != false {
-      try visitor.visitSingularBoolField(value: self.hasFloorQueue_p, fieldNumber: 9)
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every if/case branch local when no optimizations
+      // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+      // https://github.com/apple/swift-protobuf/issues/1182
+      if _storage._ssrc != 0 {
+        try visitor.visitSingularFixed32Field(value: _storage._ssrc, fieldNumber: 1)
+      }
+      if !_storage._downlinkKey.isEmpty {
+        try visitor.visitSingularBytesField(value: _storage._downlinkKey, fieldNumber: 2)
+      }
+      try { if let v = _storage._mediaKey {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
+      } }()
+      if !_storage._channelName.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._channelName, fieldNumber: 4)
+      }
+      if !_storage._members.isEmpty {
+        try visitor.visitRepeatedMessageField(value: _storage._members, fieldNumber: 5)
+      }
+      try { if let v = _storage._floor {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
+      } }()
+      if !_storage._memberID.isEmpty {
+        try visitor.visitSingularBytesField(value: _storage._memberID, fieldNumber: 7)
+      }
+      if _storage._talkTimeLimitMs != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._talkTimeLimitMs, fieldNumber: 8)
+      }
+      if _storage._hasFloorQueue_p != false {
+        try visitor.visitSingularBoolField(value: _storage._hasFloorQueue_p, fieldNumber: 9)
+      }
+      if _storage._floorMode != .unspecified {
+        try visitor.visitSingularEnumField(value: _storage._floorMode, fieldNumber: 10)
+      }
+      if _storage._listenOnly != false {
+        try visitor.visitSingularBoolField(value: _storage._listenOnly, fieldNumber: 11)
+      }
+      if _storage._floorPriority != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._floorPriority, fieldNumber: 12)
+      }
+      if !_storage._moreFloors.isEmpty {
+        try visitor.visitRepeatedMessageField(value: _storage._moreFloors, fieldNumber: 13)
+      }
+      if _storage._preemptionStep != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._preemptionStep, fieldNumber: 14)
+      }
+      if _storage._lateEntry != false {
+        try visitor.visitSingularBoolField(value: _storage._lateEntry, fieldNumber: 50)
+      }
+      if _storage._keptBursts != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._keptBursts, fieldNumber: 51)
+      }
+      if _storage._keptTimeMs != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._keptTimeMs, fieldNumber: 52)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   public static func ==(lhs: Pttd_Relay_V1_Welcome, rhs: Pttd_Relay_V1_Welcome) -> Bool {
-    if lhs.ssrc != rhs.ssrc {return false}
-    if lhs.downlinkKey != rhs.downlinkKey {return false}
-    if lhs._mediaKey != rhs._mediaKey {return false}
-    if lhs.channelName != rhs.channelName {return false}
-    if lhs.members != rhs.members {return false}
-    if lhs._floor != rhs._floor {return false}
-    if lhs.memberID != rhs.memberID {return false}
-    if lhs.talkTimeLimitMs != rhs.talkTimeLimitMs {return false}
-    if lhs.hasFloorQueue_p != rhs.hasFloorQueue_p {return false}
+    if lhs._storage !== rhs._storage {
+      let storagesAreEqual: Bool = withExtendedLifetime((lhs._storage, rhs._storage)) { (_args: (_StorageClass, _StorageClass)) in
+        let _storage = _args.0
+        let rhs_storage = _args.1
+        if _storage._ssrc != rhs_storage._ssrc {return false}
+        if _storage._downlinkKey != rhs_storage._downlinkKey {return false}
+        if _storage._mediaKey != rhs_storage._mediaKey {return false}
+        if _storage._channelName != rhs_storage._channelName {return false}
+        if _storage._members != rhs_storage._members {return false}
+        if _storage._floor != rhs_storage._floor {return false}
+        if _storage._memberID != rhs_storage._memberID {return false}
+        if _storage._talkTimeLimitMs != rhs_storage._talkTimeLimitMs {return false}
+        if _storage._hasFloorQueue_p != rhs_storage._hasFloorQueue_p {return false}
+        if _storage._floorMode != rhs_storage._floorMode {return false}
+        if _storage._listenOnly != rhs_storage._listenOnly {return false}
+        if _storage._floorPriority != rhs_storage._floorPriority {return false}
+        if _storage._moreFloors != rhs_storage._moreFloors {return false}
+        if _storage._preemptionStep != rhs_storage._preemptionStep {return false}
+        if _storage._lateEntry != rhs_storage._lateEntry {return false}
+        if _storage._keptBursts != rhs_storage._keptBursts {return false}
+        if _storage._keptTimeMs != rhs_storage._keptTimeMs {return false}
+        return true
+      }
+      if !storagesAreEqual {return false}
+    }
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -2351,7 +3055,7 @@ nonisolated extension Pttd_Relay_V1_MemberLeft: SwiftProtobuf.Message, SwiftProt
 
 nonisolated extension Pttd_Relay_V1_FloorGranted: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".FloorGranted"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}request_id\0\u{3}duration_ms\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}request_id\0\u{3}duration_ms\0\u{1}priority\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2361,6 +3065,7 @@ nonisolated extension Pttd_Relay_V1_FloorGranted: SwiftProtobuf.Message, SwiftPr
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularUInt32Field(value: &self.requestID) }()
       case 2: try { try decoder.decodeSingularUInt32Field(value: &self.durationMs) }()
+      case 3: try { try decoder.decodeSingularUInt32Field(value: &self.priority) }()
       default: break
       }
     }
@@ -2373,12 +3078,16 @@ nonisolated extension Pttd_Relay_V1_FloorGranted: SwiftProtobuf.Message, SwiftPr
     if self.durationMs != 0 {
       try visitor.visitSingularUInt32Field(value: self.durationMs, fieldNumber: 2)
     }
+    if self.priority != 0 {
+      try visitor.visitSingularUInt32Field(value: self.priority, fieldNumber: 3)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   public static func ==(lhs: Pttd_Relay_V1_FloorGranted, rhs: Pttd_Relay_V1_FloorGranted) -> Bool {
     if lhs.requestID != rhs.requestID {return false}
     if lhs.durationMs != rhs.durationMs {return false}
+    if lhs.priority != rhs.priority {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -2386,7 +3095,7 @@ nonisolated extension Pttd_Relay_V1_FloorGranted: SwiftProtobuf.Message, SwiftPr
 
 nonisolated extension Pttd_Relay_V1_FloorDeny: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".FloorDeny"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}request_id\0\u{1}cause\0\u{1}phrase\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}request_id\0\u{1}cause\0\u{1}phrase\0\u{3}retry_after_ms\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2397,6 +3106,7 @@ nonisolated extension Pttd_Relay_V1_FloorDeny: SwiftProtobuf.Message, SwiftProto
       case 1: try { try decoder.decodeSingularUInt32Field(value: &self.requestID) }()
       case 2: try { try decoder.decodeSingularEnumField(value: &self.cause) }()
       case 3: try { try decoder.decodeSingularStringField(value: &self.phrase) }()
+      case 4: try { try decoder.decodeSingularUInt32Field(value: &self.retryAfterMs) }()
       default: break
       }
     }
@@ -2412,6 +3122,9 @@ nonisolated extension Pttd_Relay_V1_FloorDeny: SwiftProtobuf.Message, SwiftProto
     if !self.phrase.isEmpty {
       try visitor.visitSingularStringField(value: self.phrase, fieldNumber: 3)
     }
+    if self.retryAfterMs != 0 {
+      try visitor.visitSingularUInt32Field(value: self.retryAfterMs, fieldNumber: 4)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -2419,6 +3132,7 @@ nonisolated extension Pttd_Relay_V1_FloorDeny: SwiftProtobuf.Message, SwiftProto
     if lhs.requestID != rhs.requestID {return false}
     if lhs.cause != rhs.cause {return false}
     if lhs.phrase != rhs.phrase {return false}
+    if lhs.retryAfterMs != rhs.retryAfterMs {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -2489,9 +3203,154 @@ nonisolated extension Pttd_Relay_V1_ListenerLoss: SwiftProtobuf.Message, SwiftPr
   }
 }
 
+nonisolated extension Pttd_Relay_V1_BurstList: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".BurstList"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}request_id\0\u{1}bursts\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.requestID) }()
+      case 2: try { try decoder.decodeRepeatedMessageField(value: &self.bursts) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.requestID != 0 {
+      try visitor.visitSingularUInt32Field(value: self.requestID, fieldNumber: 1)
+    }
+    if !self.bursts.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.bursts, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_BurstList, rhs: Pttd_Relay_V1_BurstList) -> Bool {
+    if lhs.requestID != rhs.requestID {return false}
+    if lhs.bursts != rhs.bursts {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_KeptBurst: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".KeptBurst"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}member_id\0\u{3}display_name\0\u{1}ssrc\0\u{3}key_id\0\u{3}age_ms\0\u{3}duration_ms\0\u{1}packets\0\u{3}is_going_on\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBytesField(value: &self.memberID) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.displayName) }()
+      case 3: try { try decoder.decodeSingularFixed32Field(value: &self.ssrc) }()
+      case 4: try { try decoder.decodeSingularFixed64Field(value: &self.keyID) }()
+      case 5: try { try decoder.decodeSingularUInt32Field(value: &self.ageMs) }()
+      case 6: try { try decoder.decodeSingularUInt32Field(value: &self.durationMs) }()
+      case 7: try { try decoder.decodeSingularUInt32Field(value: &self.packets) }()
+      case 8: try { try decoder.decodeSingularBoolField(value: &self.isGoingOn) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.memberID.isEmpty {
+      try visitor.visitSingularBytesField(value: self.memberID, fieldNumber: 1)
+    }
+    if !self.displayName.isEmpty {
+      try visitor.visitSingularStringField(value: self.displayName, fieldNumber: 2)
+    }
+    if self.ssrc != 0 {
+      try visitor.visitSingularFixed32Field(value: self.ssrc, fieldNumber: 3)
+    }
+    if self.keyID != 0 {
+      try visitor.visitSingularFixed64Field(value: self.keyID, fieldNumber: 4)
+    }
+    if self.ageMs != 0 {
+      try visitor.visitSingularUInt32Field(value: self.ageMs, fieldNumber: 5)
+    }
+    if self.durationMs != 0 {
+      try visitor.visitSingularUInt32Field(value: self.durationMs, fieldNumber: 6)
+    }
+    if self.packets != 0 {
+      try visitor.visitSingularUInt32Field(value: self.packets, fieldNumber: 7)
+    }
+    if self.isGoingOn != false {
+      try visitor.visitSingularBoolField(value: self.isGoingOn, fieldNumber: 8)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_KeptBurst, rhs: Pttd_Relay_V1_KeptBurst) -> Bool {
+    if lhs.memberID != rhs.memberID {return false}
+    if lhs.displayName != rhs.displayName {return false}
+    if lhs.ssrc != rhs.ssrc {return false}
+    if lhs.keyID != rhs.keyID {return false}
+    if lhs.ageMs != rhs.ageMs {return false}
+    if lhs.durationMs != rhs.durationMs {return false}
+    if lhs.packets != rhs.packets {return false}
+    if lhs.isGoingOn != rhs.isGoingOn {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_BurstRefused: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".BurstRefused"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}request_id\0\u{1}cause\0\u{1}phrase\0\u{3}retry_after_ms\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.requestID) }()
+      case 2: try { try decoder.decodeSingularEnumField(value: &self.cause) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self.phrase) }()
+      case 4: try { try decoder.decodeSingularUInt32Field(value: &self.retryAfterMs) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.requestID != 0 {
+      try visitor.visitSingularUInt32Field(value: self.requestID, fieldNumber: 1)
+    }
+    if self.cause != .unspecified {
+      try visitor.visitSingularEnumField(value: self.cause, fieldNumber: 2)
+    }
+    if !self.phrase.isEmpty {
+      try visitor.visitSingularStringField(value: self.phrase, fieldNumber: 3)
+    }
+    if self.retryAfterMs != 0 {
+      try visitor.visitSingularUInt32Field(value: self.retryAfterMs, fieldNumber: 4)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_BurstRefused, rhs: Pttd_Relay_V1_BurstRefused) -> Bool {
+    if lhs.requestID != rhs.requestID {return false}
+    if lhs.cause != rhs.cause {return false}
+    if lhs.phrase != rhs.phrase {return false}
+    if lhs.retryAfterMs != rhs.retryAfterMs {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
 nonisolated extension Pttd_Relay_V1_FloorTaken: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".FloorTaken"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}member_id\0\u{1}ssrc\0\u{3}key_id\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}member_id\0\u{1}ssrc\0\u{3}key_id\0\u{1}priority\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2502,6 +3361,7 @@ nonisolated extension Pttd_Relay_V1_FloorTaken: SwiftProtobuf.Message, SwiftProt
       case 1: try { try decoder.decodeSingularBytesField(value: &self.memberID) }()
       case 2: try { try decoder.decodeSingularFixed32Field(value: &self.ssrc) }()
       case 3: try { try decoder.decodeSingularFixed64Field(value: &self.keyID) }()
+      case 4: try { try decoder.decodeSingularUInt32Field(value: &self.priority) }()
       default: break
       }
     }
@@ -2517,6 +3377,9 @@ nonisolated extension Pttd_Relay_V1_FloorTaken: SwiftProtobuf.Message, SwiftProt
     if self.keyID != 0 {
       try visitor.visitSingularFixed64Field(value: self.keyID, fieldNumber: 3)
     }
+    if self.priority != 0 {
+      try visitor.visitSingularUInt32Field(value: self.priority, fieldNumber: 4)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -2524,6 +3387,7 @@ nonisolated extension Pttd_Relay_V1_FloorTaken: SwiftProtobuf.Message, SwiftProt
     if lhs.memberID != rhs.memberID {return false}
     if lhs.ssrc != rhs.ssrc {return false}
     if lhs.keyID != rhs.keyID {return false}
+    if lhs.priority != rhs.priority {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -2793,6 +3657,91 @@ nonisolated extension Pttd_Relay_V1_Push: SwiftProtobuf.Message, SwiftProtobuf._
     if lhs.payload != rhs.payload {return false}
     if lhs.priority != rhs.priority {return false}
     if lhs.lifetimeMs != rhs.lifetimeMs {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_Successor: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".Successor"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}host\0\u{1}port\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.host) }()
+      case 2: try { try decoder.decodeSingularUInt32Field(value: &self.port) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.host.isEmpty {
+      try visitor.visitSingularStringField(value: self.host, fieldNumber: 1)
+    }
+    if self.port != 0 {
+      try visitor.visitSingularUInt32Field(value: self.port, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_Successor, rhs: Pttd_Relay_V1_Successor) -> Bool {
+    if lhs.host != rhs.host {return false}
+    if lhs.port != rhs.port {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_FloorRules: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".FloorRules"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}floor_mode\0\u{3}has_floor_queue\0\u{3}preemption_step\0\u{3}listen_only\0\u{3}floor_priority\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularEnumField(value: &self.floorMode) }()
+      case 2: try { try decoder.decodeSingularBoolField(value: &self.hasFloorQueue_p) }()
+      case 3: try { try decoder.decodeSingularUInt32Field(value: &self.preemptionStep) }()
+      case 4: try { try decoder.decodeSingularBoolField(value: &self.listenOnly) }()
+      case 5: try { try decoder.decodeSingularUInt32Field(value: &self.floorPriority) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.floorMode != .unspecified {
+      try visitor.visitSingularEnumField(value: self.floorMode, fieldNumber: 1)
+    }
+    if self.hasFloorQueue_p != false {
+      try visitor.visitSingularBoolField(value: self.hasFloorQueue_p, fieldNumber: 2)
+    }
+    if self.preemptionStep != 0 {
+      try visitor.visitSingularUInt32Field(value: self.preemptionStep, fieldNumber: 3)
+    }
+    if self.listenOnly != false {
+      try visitor.visitSingularBoolField(value: self.listenOnly, fieldNumber: 4)
+    }
+    if self.floorPriority != 0 {
+      try visitor.visitSingularUInt32Field(value: self.floorPriority, fieldNumber: 5)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_FloorRules, rhs: Pttd_Relay_V1_FloorRules) -> Bool {
+    if lhs.floorMode != rhs.floorMode {return false}
+    if lhs.hasFloorQueue_p != rhs.hasFloorQueue_p {return false}
+    if lhs.preemptionStep != rhs.preemptionStep {return false}
+    if lhs.listenOnly != rhs.listenOnly {return false}
+    if lhs.floorPriority != rhs.floorPriority {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

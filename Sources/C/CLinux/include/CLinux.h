@@ -20,6 +20,7 @@
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -27,6 +28,10 @@
 // glibc declares these only under _GNU_SOURCE, which the importer does not set for its own Glibc module.
 int ptt_recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags);
 int ptt_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags);
+// Has the kernel give a packet for the UDP sockets that share fd's address (SO_REUSEPORT) to the one whose number, in the order they
+// were bound, the packet names in 16 bits, most significant first: at `short_offset` when its first bit is 0, at `long_offset` when its
+// first two are 1. Others, and those that name none, go by the hash of their addresses, as all would without this. 0, or -1 and errno.
+int ptt_steer_by_number(int fd, unsigned short_offset, unsigned long_offset);
 // Names the calling thread (15 bytes are kept), as ps -L and gdb show it.
 void ptt_set_thread_name(const char *name);
 

@@ -1,0 +1,536 @@
+// A member of a relay as docs/relay-protocol.md has it, no more than the load needs: QUIC by ngtcp2 and GnuTLS.
+#include "load.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <gnutls/abstract.h>
+#include <gnutls/crypto.h>
+#include <gnutls/x509.h>
+#include <ngtcp2/ngtcp2.h>
+#include <ngtcp2/ngtcp2_crypto.h>
+#include <ngtcp2/ngtcp2_crypto_gnutls.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { report_interval_s = 2, tag = 16, trailer = 16, rtp = 12 };
+
+struct quic_member {
+    struct member *member;
+    ngtcp2_conn *conn;
+    gnutls_session_t tls;
+    gnutls_certificate_credentials_t credentials;
+    ngtcp2_crypto_conn_ref reference;
+    struct sockaddr_in local, remote;
+    // Control stream: what was written (the library keeps pointers into it), and a message that is not complete.
+    uint8_t out[8192], *in;
+    size_t written, taken, in_length, in_capacity;
+    int64_t stream;
+    bool handshaken, granted;
+    // Media.
+    uint32_t ssrc, talker_ssrc, received, highest;
+    uint16_t sequence, epoch;
+    uint64_t key_id, counter, next_report;
+    gnutls_aead_cipher_hd_t mac;
+    // What it returns with, from its last connection.
+    gnutls_datum_t ticket;
+    ngtcp2_transport_params remembered;
+    uint8_t address_token[256];
+    size_t address_token_length;
+    bool early;
+    uint64_t dial_at;
+    struct absence absence;
+};
+
+// The waits of a client before it tries again, in ms; the last one repeats.
+static const int waits_ms[] = {250, 500, 1000, 2000, 4000, 8000, 15000, 30000};
+enum { waits_count = sizeof waits_ms / sizeof *waits_ms };
+
+static uint64_t quic_time(void) { return now_monotonic(); }
+
+// ---- protobuf, as far as it is needed ----
+
+static uint8_t *put_varint(uint8_t *to, uint64_t value) {
+    for (; value > 127; value >>= 7) *to++ = (uint8_t)(value | 128);
+    *to++ = (uint8_t)value;
+    return to;
+}
+static uint8_t *put_bytes(uint8_t *to, int field, const void *bytes, size_t length) {
+    to = put_varint(to, (uint64_t)field << 3 | 2);
+    to = put_varint(to, length);
+    memcpy(to, bytes, length);
+    return to + length;
+}
+static uint8_t *put_number(uint8_t *to, int field, uint64_t value) {
+    return put_varint(put_varint(to, (uint64_t)field << 3), value);
+}
+static uint8_t *put_fixed(uint8_t *to, int field, const void *bytes, size_t size) {
+    to = put_varint(to, (uint64_t)field << 3 | (size == 8 ? 1 : 5));
+    memcpy(to, bytes, size);
+    return to + size;
+}
+struct field { int number, type; uint64_t value; const uint8_t *bytes; size_t length; };
+static bool get_varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
+    *value = 0;
+    for (int shift = 0; *at < end && shift < 64; shift += 7) {
+        uint8_t byte = *(*at)++;
+        *value |= (uint64_t)(byte & 127) << shift;
+        if (byte < 128) return true;
+    }
+    return false;
+}
+static bool next_field(const uint8_t **at, const uint8_t *end, struct field *field) {
+    uint64_t key;
+    if (!get_varint(at, end, &key)) return false;
+    *field = (struct field){.number = (int)(key >> 3), .type = (int)(key & 7)};
+    size_t size = field->type == 1 ? 8 : field->type == 5 ? 4 : 0;
+    if (field->type == 0) return get_varint(at, end, &field->value);
+    if (field->type == 2) {
+        if (!get_varint(at, end, &field->value)) return false;
+        size = field->value;
+    }
+    if ((size_t)(end - *at) < size) return false;
+    field->bytes = *at;
+    field->length = size;
+    if (field->type != 2) memcpy(&field->value, *at, size);
+    *at += size;
+    return true;
+}
+
+static void send_message(struct quic_member *q, int kind, const uint8_t *body, size_t length) {
+    uint8_t message[256], *end = put_bytes(message, kind, body, length);
+    uint32_t size = htonl((uint32_t)(end - message));
+    if (q->written + 4 + (size_t)(end - message) > sizeof q->out) fail("the run is too long for the control stream");
+    memcpy(q->out + q->written, &size, 4);
+    memcpy(q->out + q->written + 4, message, (size_t)(end - message));
+    q->written += 4 + (size_t)(end - message);
+}
+
+static void welcomed(struct quic_member *q, const uint8_t *at, const uint8_t *end) {
+    struct field field, inner;
+    while (next_field(&at, end, &field)) {
+        if (field.number == 1) q->ssrc = (uint32_t)field.value;
+        if (field.number == 2 && q->member->number % 16 == 1) {
+            gnutls_datum_t key = {(uint8_t *)field.bytes, (unsigned)field.length};
+            if (gnutls_aead_cipher_init(&q->mac, GNUTLS_CIPHER_AES_128_GCM, &key)) fail("GMAC");
+        }
+        if (field.number == 3)
+            for (const uint8_t *in = field.bytes; next_field(&in, field.bytes + field.length, &inner);)
+                if (inner.number == 1) q->epoch = (uint16_t)inner.value;
+    }
+    q->member->joined = true;
+    if (q->absence.lost_at && !q->absence.back_at) q->absence.back_at = now_monotonic();
+}
+
+static void message_came(struct quic_member *q, const uint8_t *at, size_t length) {
+    struct field field;
+    const uint8_t *end = at + length;
+    if (!next_field(&at, end, &field) || field.type != 2) fail("a message of the relay cannot be read");
+    switch (field.number) {
+    case 1: welcomed(q, field.bytes, field.bytes + field.length); break;
+    case 2: fprintf(stderr, "load: a join was refused: %.*s\n", (int)field.length, field.bytes); exit(1);
+    case 5: q->granted = true; break;
+    case 6: fprintf(stderr, "load: the floor was denied: %.*s\n", (int)field.length, field.bytes); exit(1);
+    case 9: fprintf(stderr, "load: the floor was revoked: %.*s\n", (int)field.length, field.bytes); exit(1);
+    default: break;
+    }
+}
+
+// ---- QUIC ----
+
+static ngtcp2_conn *conn_of(ngtcp2_crypto_conn_ref *reference) {
+    return ((struct quic_member *)reference->user_data)->conn;
+}
+static void fill_random(uint8_t *to, size_t length, const ngtcp2_rand_ctx *context) {
+    (void)context;
+    gnutls_rnd(GNUTLS_RND_NONCE, to, length);
+}
+static int new_id(ngtcp2_conn *conn, ngtcp2_cid *id, uint8_t *token, size_t length, void *user) {
+    (void)conn, (void)user;
+    uint8_t bytes[8];
+    gnutls_rnd(GNUTLS_RND_NONCE, bytes, sizeof bytes);
+    ngtcp2_cid_init(id, bytes, length < sizeof bytes ? length : sizeof bytes);
+    gnutls_rnd(GNUTLS_RND_NONCE, token, NGTCP2_STATELESS_RESET_TOKENLEN);
+    return 0;
+}
+static void open_control_stream(struct quic_member *q) {
+    if (ngtcp2_conn_open_bidi_stream(q->conn, &q->stream, NULL)) fail("no stream");
+}
+static void ask_to_join(struct quic_member *q) {
+    uint8_t body[256], *end = body;
+    char name[32];
+    open_control_stream(q);
+    int length = snprintf(name, sizeof name, "load %d", q->member->number);
+    end = put_bytes(end, 1, target.keys[q->member->channel].id, 16);
+    end = put_bytes(end, 2, target.keys[q->member->channel].token, target.keys[q->member->channel].token_length);
+    end = put_bytes(end, 3, name, (size_t)length);
+    end = put_number(end, 4, 1);
+    send_message(q, 1, body, (size_t)(end - body));
+}
+static int handshaken(ngtcp2_conn *conn, void *user) {
+    struct quic_member *q = user;
+    if (!q->early) {
+        ask_to_join(q);
+    } else if (!(gnutls_session_get_flags(q->tls) & GNUTLS_SFLAGS_EARLY_DATA)) {
+        // Refused: the same is said again.
+        q->early = false;
+        if (ngtcp2_conn_early_data_rejected(conn)) return NGTCP2_ERR_CALLBACK_FAILURE;
+        q->taken = 0;
+        open_control_stream(q);
+    }
+    q->handshaken = true;
+    return 0;
+}
+static int ticket_came(gnutls_session_t tls, unsigned kind, unsigned when, unsigned incoming, const gnutls_datum_t *message) {
+    (void)kind, (void)when, (void)message;
+    struct quic_member *q = ((ngtcp2_crypto_conn_ref *)gnutls_session_get_ptr(tls))->user_data;
+    if (!incoming) return 0;
+    gnutls_free(q->ticket.data);
+    q->ticket.data = NULL;
+    if (gnutls_session_get_data2(tls, &q->ticket)) fail("the ticket cannot be read");
+    q->remembered = *ngtcp2_conn_get_remote_transport_params(q->conn);
+    return 0;
+}
+static int address_token_came(ngtcp2_conn *conn, const ngtcp2_vec *token, void *user) {
+    (void)conn;
+    struct quic_member *q = user;
+    if (token->len > sizeof q->address_token) return 0;
+    memcpy(q->address_token, token->base, token->len);
+    q->address_token_length = token->len;
+    return 0;
+}
+static int stream_data(ngtcp2_conn *conn, uint32_t flags, int64_t stream, uint64_t offset, const uint8_t *data,
+                       size_t length, void *user, void *stream_user) {
+    (void)flags, (void)offset, (void)stream_user;
+    struct quic_member *q = user;
+    if (q->in_length + length > q->in_capacity) {
+        q->in_capacity = 2 * (q->in_length + length);
+        q->in = realloc(q->in, q->in_capacity);
+    }
+    memcpy(q->in + q->in_length, data, length);
+    q->in_length += length;
+    size_t at = 0;
+    while (q->in_length - at >= 4) {
+        uint32_t size;
+        memcpy(&size, q->in + at, 4);
+        size = ntohl(size);
+        if (q->in_length - at - 4 < size) break;
+        message_came(q, q->in + at + 4, size);
+        at += 4 + size;
+    }
+    memmove(q->in, q->in + at, q->in_length - at);
+    q->in_length -= at;
+    if (!q->in_length) free(q->in), q->in = NULL, q->in_capacity = 0;
+    ngtcp2_conn_extend_max_stream_offset(conn, stream, length);
+    ngtcp2_conn_extend_max_offset(conn, length);
+    return 0;
+}
+
+static ngtcp2_path path_of(struct quic_member *q) {
+    return (ngtcp2_path){{(struct sockaddr *)&q->local, sizeof q->local}, {(struct sockaddr *)&q->remote, sizeof q->remote}, NULL};
+}
+
+// The connection is over: it is begun anew after a while, if members return.
+static void lose(struct quic_member *q, const char *why) {
+    if (!members_return) {
+        fprintf(stderr, "load: member %d: %s\n", q->member->number, why);
+        exit(1);
+    }
+    uint64_t now = quic_time();
+    ngtcp2_conn_del(q->conn);
+    gnutls_deinit(q->tls);
+    q->conn = NULL;
+    q->tls = NULL;
+    free(q->in);
+    q->in = NULL;
+    q->in_length = q->in_capacity = q->written = q->taken = 0;
+    q->stream = -1;
+    q->handshaken = q->granted = q->early = false;
+    q->next_report = q->counter = q->received = 0;
+    if (q->mac) gnutls_aead_cipher_deinit(q->mac);
+    q->mac = NULL;
+    q->member->joined = false;
+    q->member->heard_at = 0;
+    if (!q->absence.lost_at || q->absence.back_at) q->absence = (struct absence){.lost_at = now};
+    int wait = q->absence.attempts < waits_count ? q->absence.attempts : waits_count - 1;
+    q->dial_at = now + (uint64_t)waits_ms[wait] * 1000000u;
+}
+
+static void flush(struct quic_member *q) {
+    uint8_t packet[1452];
+    ngtcp2_path_storage storage;
+    ngtcp2_pkt_info info;
+    ngtcp2_path_storage_zero(&storage);
+    for (;;) {
+        ngtcp2_vec vector = {q->out + q->taken, q->written - q->taken};
+        bool any = q->stream >= 0 && vector.len > 0;
+        ngtcp2_ssize taken = -1;
+        ngtcp2_ssize length = ngtcp2_conn_writev_stream(
+            q->conn, &storage.path, &info, packet, sizeof packet, &taken, 0, any ? q->stream : -1, &vector, any, quic_time());
+        if (taken > 0) q->taken += (size_t)taken;
+        if (length == 0) break;
+        if (length < 0) return lose(q, ngtcp2_strerror((int)length));
+        if (send(q->member->udp, packet, (size_t)length, 0) < 0 && errno != ECONNREFUSED) fail("send");
+    }
+    ngtcp2_conn_update_pkt_tx_time(q->conn, quic_time());
+}
+
+// Every member has a key of its own: the relay knows members by their keys.
+static void make_identity(struct quic_member *q) {
+    gnutls_x509_privkey_t key;
+    gnutls_x509_crt_t certificate;
+    uint64_t serial = (uint64_t)q->member->number + 1;
+    gnutls_x509_privkey_init(&key);
+    gnutls_x509_crt_init(&certificate);
+    if (gnutls_x509_privkey_generate(key, GNUTLS_PK_ECDSA, GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0)) fail("key");
+    gnutls_x509_crt_set_version(certificate, 3);
+    gnutls_x509_crt_set_serial(certificate, &serial, sizeof serial);
+    gnutls_x509_crt_set_activation_time(certificate, 0);
+    gnutls_x509_crt_set_expiration_time(certificate, 4102444800);
+    gnutls_x509_crt_set_key(certificate, key);
+    gnutls_x509_crt_set_dn_by_oid(certificate, GNUTLS_OID_X520_COMMON_NAME, 0, "load", 4);
+    if (gnutls_x509_crt_sign2(certificate, certificate, key, GNUTLS_DIG_SHA256, 0)) fail("certificate");
+    gnutls_certificate_allocate_credentials(&q->credentials);
+    if (gnutls_certificate_set_x509_key(q->credentials, &certificate, 1, key)) fail("credentials");
+    gnutls_x509_crt_deinit(certificate);
+    gnutls_x509_privkey_deinit(key);
+}
+
+static void dial(struct quic_member *q) {
+    static const gnutls_datum_t alpn = {(uint8_t *)"pttd/1", 6};
+    q->absence.attempts++;
+    if (gnutls_init(&q->tls, GNUTLS_CLIENT | GNUTLS_FORCE_CLIENT_CERT | GNUTLS_ENABLE_EARLY_DATA | GNUTLS_NO_END_OF_EARLY_DATA) ||
+        gnutls_priority_set_direct(q->tls, "NORMAL:-VERS-ALL:+VERS-TLS1.3:%DISABLE_TLS13_COMPAT_MODE", NULL) ||
+        gnutls_credentials_set(q->tls, GNUTLS_CRD_CERTIFICATE, q->credentials) ||
+        gnutls_alpn_set_protocols(q->tls, &alpn, 1, GNUTLS_ALPN_MANDATORY) ||
+        ngtcp2_crypto_gnutls_configure_client_session(q->tls))
+        fail("TLS");
+    gnutls_session_set_ptr(q->tls, &q->reference);
+    gnutls_handshake_set_hook_function(q->tls, GNUTLS_HANDSHAKE_NEW_SESSION_TICKET, GNUTLS_HOOK_POST, ticket_came);
+    ngtcp2_callbacks callbacks = {
+        .client_initial = ngtcp2_crypto_client_initial_cb,
+        .recv_crypto_data = ngtcp2_crypto_recv_crypto_data_cb,
+        .handshake_completed = handshaken,
+        .encrypt = ngtcp2_crypto_encrypt_cb,
+        .decrypt = ngtcp2_crypto_decrypt_cb,
+        .hp_mask = ngtcp2_crypto_hp_mask_cb,
+        .recv_stream_data = stream_data,
+        .recv_retry = ngtcp2_crypto_recv_retry_cb,
+        .rand = fill_random,
+        .get_new_connection_id = new_id,
+        .update_key = ngtcp2_crypto_update_key_cb,
+        .delete_crypto_aead_ctx = ngtcp2_crypto_delete_crypto_aead_ctx_cb,
+        .delete_crypto_cipher_ctx = ngtcp2_crypto_delete_crypto_cipher_ctx_cb,
+        .get_path_challenge_data = ngtcp2_crypto_get_path_challenge_data_cb,
+        .version_negotiation = ngtcp2_crypto_version_negotiation_cb,
+        .recv_new_token = address_token_came,
+    };
+    ngtcp2_settings settings;
+    ngtcp2_transport_params parameters;
+    ngtcp2_settings_default(&settings);
+    ngtcp2_transport_params_default(&parameters);
+    settings.initial_ts = quic_time();
+    settings.token = (ngtcp2_vec){q->address_token, q->address_token_length};
+    // What pttd expects of a relay that it knows.
+    if (q->absence.lost_at) settings.initial_rtt = 100 * NGTCP2_MILLISECONDS;
+    settings.no_pmtud = 1;
+    // A window of 64 KiB at least, as pttd has: two of these.
+    settings.max_tx_udp_payload_size = 32768;
+    parameters.initial_max_stream_data_bidi_local = parameters.initial_max_data = 1 << 20;
+    parameters.initial_max_stream_data_bidi_remote = 1 << 16;
+    parameters.initial_max_streams_bidi = 8;
+    parameters.max_idle_timeout = 45 * NGTCP2_SECONDS;
+    parameters.max_datagram_frame_size = 1200;
+    ngtcp2_cid source, destination;
+    uint8_t bytes[18];
+    gnutls_rnd(GNUTLS_RND_NONCE, bytes, sizeof bytes);
+    ngtcp2_cid_init(&source, bytes, 8);
+    gnutls_rnd(GNUTLS_RND_NONCE, bytes, sizeof bytes);
+    ngtcp2_cid_init(&destination, bytes, sizeof bytes);
+    ngtcp2_path path = path_of(q);
+    if (ngtcp2_conn_client_new(&q->conn, &destination, &source, &path, NGTCP2_PROTO_VER_V1, &callbacks, &settings,
+                               &parameters, NULL, q))
+        fail("ngtcp2_conn_client_new");
+    // Media share the port: the relay must not vary the QUIC bit. The library invites it to, whatever it is given.
+    ((ngtcp2_transport_params *)ngtcp2_conn_get_local_transport_params(q->conn))->grease_quic_bit = 0;
+    ngtcp2_conn_set_tls_native_handle(q->conn, q->tls);
+    ngtcp2_conn_set_keep_alive_timeout(q->conn, 20 * NGTCP2_SECONDS);
+    if (q->ticket.size && !gnutls_session_set_data(q->tls, q->ticket.data, q->ticket.size)) {
+        ngtcp2_conn_set_early_remote_transport_params(q->conn, &q->remembered);
+        q->early = true;
+        ask_to_join(q);
+    }
+    flush(q);
+}
+
+static void connect_member(struct member *member) {
+    struct quic_member *q = calloc(1, sizeof *q);
+    member->state = q;
+    q->member = member;
+    q->stream = -1;
+    q->reference = (ngtcp2_crypto_conn_ref){conn_of, q};
+    socklen_t length = sizeof q->local;
+    getsockname(member->udp, (struct sockaddr *)&q->local, &length);
+    getpeername(member->udp, (struct sockaddr *)&q->remote, &length);
+    make_identity(q);
+    dial(q);
+}
+
+struct absence absence_of(const struct member *member) {
+    struct quic_member *q = member->state;
+    struct absence absence = q->absence;
+    absence.early = q->early;
+    return absence;
+}
+
+bool has_ticket(const struct member *member) { return ((struct quic_member *)member->state)->ticket.size > 0; }
+
+static void report(struct quic_member *q) {
+    uint8_t body[64], *end = put_fixed(body, 1, &q->talker_ssrc, 4);
+    end = put_number(end, 2, q->received);
+    end = put_number(end, 4, q->highest);
+    send_message(q, 5, body, (size_t)(end - body));
+}
+
+void knock(struct member *member) {
+    struct quic_member *q = member->state;
+    if (!q->conn || !member->joined) return;
+    report(q);
+    flush(q);
+}
+
+static void tend(struct member *member) {
+    struct quic_member *q = member->state;
+    if (!q) return;
+    uint64_t now = quic_time();
+    if (!q->conn) {
+        if (now >= q->dial_at) dial(q);
+        return;
+    }
+    bool due = ngtcp2_conn_get_expiry(q->conn) <= now;
+    if (due && ngtcp2_conn_handle_expiry(q->conn, now)) return lose(q, "the connection to the relay timed out");
+    if (q->next_report && now >= q->next_report) {
+        q->next_report += report_interval_s * 1000000000ull;
+        report(q);
+    }
+    flush(q);
+}
+
+static void join(struct member *members, int first, int count) {
+    for (int i = first; i < first + count; i++) connect_member(&members[i]);
+    for (uint64_t deadline = now_monotonic() + 60000000000ull;;) {
+        int missing = 0;
+        for (int i = 0; i < first + count; i++) {
+            drain(&members[i]);
+            tend(&members[i]);
+            if (!members[i].joined) missing++;
+        }
+        if (!missing) return;
+        if (now_monotonic() > deadline) fail("members do not get in");
+        usleep(1000);
+    }
+}
+
+static bool is_authentic(struct quic_member *q, const uint8_t *bytes, size_t length) {
+    uint8_t nonce[12] = {0}, mac[16];
+    size_t size = sizeof mac;
+    memcpy(nonce + 8, bytes + length - trailer, 4);
+    if (gnutls_aead_cipher_encrypt(q->mac, nonce, 12, bytes, length - trailer, 16, "", 0, mac, &size)) return false;
+    return memcmp(mac, bytes + length - 12, 12) == 0;
+}
+
+static void packet(struct member *member, const uint8_t *bytes, size_t length, uint64_t stamped) {
+    struct quic_member *q = member->state;
+    if (length > rtp + 11 + tag + trailer && bytes[0] >> 6 == 2) {
+        // One in sixteen looks whether it is the relay's, so that what is measured is the real thing.
+        if (q->mac && !is_authentic(q, bytes, length)) return count_bad();
+        // RTP, then an SFrame header: a byte that says how many of key id and counter follow.
+        size_t voice = rtp + 1 + (bytes[rtp] & 128 ? (size_t)(bytes[rtp] >> 4 & 7) + 1 : 0) +
+            (bytes[rtp] & 8 ? (size_t)(bytes[rtp] & 7) + 1 : 0);
+        uint32_t ssrc;
+        uint64_t sent;
+        memcpy(&ssrc, bytes + 8, 4);
+        q->talker_ssrc = ntohl(ssrc);
+        if (!q->next_report) {
+            const uint64_t interval = report_interval_s * 1000000000ull;
+            q->next_report = quic_time() +
+                (reports_together ? interval : interval / (uint64_t)member_count * (uint64_t)member->number);
+        }
+        q->highest = (uint32_t)(bytes[2] << 8 | bytes[3]);
+        q->received++;
+        memcpy(&sent, bytes + voice, sizeof sent);
+        if (!member->heard_at) member->heard_at = now_monotonic();
+        return heard(member, sent, stamped);
+    }
+    if (!q->conn) return;
+    ngtcp2_path path = path_of(q);
+    ngtcp2_pkt_info info = {0};
+    int status = ngtcp2_conn_read_pkt(q->conn, &path, &info, bytes, length, quic_time());
+    if (status) lose(q, ngtcp2_strerror(status));
+}
+
+bool has_floor(const struct member *talker) { return ((struct quic_member *)talker->state)->granted; }
+
+void ask_for_floor(struct member *talker) {
+    struct quic_member *q = talker->state;
+    uint8_t body[64];
+    gnutls_rnd(GNUTLS_RND_NONCE, &q->key_id, sizeof q->key_id);
+    q->key_id = (uint64_t)q->epoch << 48 | (q->key_id & 0xFFFFFFFFFFFF) | 0x800000000000;
+    uint8_t *end = put_number(body, 1, 1);
+    end = put_fixed(end, 3, &q->key_id, 8);
+    send_message(q, 3, body, (size_t)(end - body));
+    flush(q);
+}
+
+static void begin(struct member *talker) {
+    struct quic_member *q = talker->state;
+    ask_for_floor(talker);
+    for (uint64_t deadline = now_monotonic() + 20000000000ull; !q->granted;) {
+        flush(q);
+        drain(talker);
+        tend(talker);
+        if (now_monotonic() > deadline) fail("the floor is not granted");
+        usleep(500);
+    }
+}
+
+static void talk(struct member *talker, size_t length, uint64_t sent) {
+    struct quic_member *q = talker->state;
+    if (!q->conn) return;
+    uint8_t datagram[2048] = {0x80, q->counter ? 111 : 128 | 111}, key[8], number[8], packet[1452];
+    datagram[2] = (uint8_t)(q->sequence >> 8);
+    datagram[3] = (uint8_t)q->sequence++;
+    uint32_t ssrc = htonl(q->ssrc);
+    memcpy(datagram + 8, &ssrc, 4);
+    size_t at = rtp + 1, key_bytes = 8, counter_bytes = q->counter < 8 ? 0 : 8;
+    for (int i = 0; i < 8; i++) {
+        key[i] = (uint8_t)(q->key_id >> (56 - 8 * i));
+        number[i] = (uint8_t)(q->counter >> (56 - 8 * i));
+    }
+    // Neither has leading zero bytes.
+    while (key[8 - key_bytes] == 0) key_bytes--;
+    while (counter_bytes && number[8 - counter_bytes] == 0) counter_bytes--;
+    memcpy(datagram + at, key + 8 - key_bytes, key_bytes), at += key_bytes;
+    memcpy(datagram + at, number + 8 - counter_bytes, counter_bytes), at += counter_bytes;
+    datagram[rtp] = (uint8_t)(128 | (key_bytes - 1) << 4 | (counter_bytes ? 8 | (counter_bytes - 1) : q->counter));
+    q->counter++;
+    memcpy(datagram + at, &sent, sizeof sent);
+    at += length + tag;
+    ngtcp2_vec vector = {datagram, at};
+    ngtcp2_path_storage storage;
+    ngtcp2_pkt_info info;
+    ngtcp2_path_storage_zero(&storage);
+    int accepted = 0;
+    for (int attempts = 0; !accepted && attempts < 4; attempts++) {
+        ngtcp2_ssize size = ngtcp2_conn_writev_datagram(
+            q->conn, &storage.path, &info, packet, sizeof packet, &accepted, 0, q->counter, &vector, 1, quic_time());
+        if (size < 0) fail(ngtcp2_strerror((int)size));
+        if (size > 0 && send(talker->udp, packet, (size_t)size, 0) < 0) fail("send");
+    }
+    ngtcp2_conn_update_pkt_tx_time(q->conn, quic_time());
+    // One that its window does not let out is lost.
+}
+
+const struct protocol relay_protocol = {"relay", join, packet, tend, begin, talk, 32};

@@ -1,0 +1,176 @@
+// Which of those who talk at the same time is heard on which voice of the speaker, and who of them the channel manager is told of.
+// No I/O.
+
+import Audio
+import MonotonicTime
+import PushToTalkCore
+
+/// Tells a talk burst from others at the same time, on channels where several may talk at once.
+public struct TalkBurst: Hashable, Sendable {
+    /// Never used twice while the channel is joined.
+    public let number: UInt32
+    /// Burst `number`.
+    public init(number: UInt32) { self.number = number }
+}
+
+/// What is heard of others: one `ReceptionStateMachine` for each voice of the speaker.
+///
+/// Where one talks at a time, bursts have no `TalkBurst` and go one after the other, all on the first voice. Those who talk at once
+/// are each heard on a voice of their own, at once; what has ended and was not heard yet is heard before whoever comes after it.
+/// The channel manager knows one remote participant: that is the one who has been heard for longest.
+struct ListeningStateMachine: Sendable {
+    private struct Voice: Sendable {
+        var reception = ReceptionStateMachine()
+        /// The burst that came to it last.
+        var burst: TalkBurst?
+        /// Who is heard on it, and as which in the order of their beginnings.
+        var heard: (participant: PTParticipant, order: UInt64)?
+    }
+
+    private var voices = [Voice](repeating: Voice(), count: PlaybackEngine.voicesMax)
+    /// The voice whose participant the channel manager was told of.
+    private var told: Int?
+    private var beginnings: UInt64 = 0
+    /// Bursts that a press has cut off, and that go on: they are heard again after it.
+    private var cut: [(burst: TalkBurst, participant: PTParticipant)] = []
+    private var strays = 0
+
+    /// Packets that were dropped.
+    var packetsDropped: Int { voices.reduce(strays) { $0 + $1.reception.packetsDropped } }
+
+    /// Whether a message is being heard again.
+    var isReplaying: Bool { voices[0].reception.isReplaying }
+
+    /// Whether a message can be heard again: nobody speaks, not even unheard, and nothing waits.
+    var canReplay: Bool { voices.allSatisfy(\.reception.canReplay) }
+
+    /// Who is heard, the longest first.
+    var participants: [PTParticipant] {
+        voices.compactMap { $0.heard }.sorted { $0.order < $1.order }.map { $0.participant }
+    }
+
+    /// When the machine wants `Event.deadlineReached`.
+    var nextDeadline: Instant? {
+        var next: Instant?
+        for voice in voices {
+            if let due = voice.reception.nextDeadline { next = min(next ?? due, due) }
+        }
+        return next
+    }
+
+    /// What would not be heard if all were dropped now.
+    func unheard(at now: Instant) -> [UnheardSpeech] { voices.compactMap { $0.reception.unheard(at: now) } }
+
+    mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+        switch event {
+        case .began(let participant, let burst): return began(participant, burst, at: now)
+        case .packet(let packet, let burst):
+            guard let voice = voice(of: burst) else {
+                strays += 1
+                return []
+            }
+            return pass(.packet(packet), to: voice, at: now)
+        case .ended(let lastSequence, let burst):
+            cut.removeAll { $0.burst == burst }
+            guard let voice = voice(of: burst) else { return [] }
+            return pass(.ended(lastSequence: lastSequence), to: voice, at: now)
+        case .replay(let burst): return canReplay ? pass(.replay(burst), to: 0, at: now) : []
+        case .replayStopped: return pass(.replayStopped, to: 0, at: now)
+        case .played(let voice): return pass(.played, to: voice, at: now)
+        case .refused: return refused(at: now)
+        case .transmissionEnded: return transmissionEnded(isComplete: false, at: now)
+        case .ownSpeechComplete: return transmissionEnded(isComplete: true, at: now)
+        case .cleared: return cleared(at: now)
+        case .left:
+            cut = []
+            return []
+        case .deadlineReached: return voices.indices.flatMap { pass(.deadlineReached, to: $0, at: now) }
+        }
+    }
+
+    // MARK: Voices
+
+    private func voice(of burst: TalkBurst?) -> Int? {
+        burst == nil ? 0 : voices.firstIndex { $0.burst == burst }
+    }
+
+    private mutating func began(_ participant: PTParticipant, _ burst: TalkBurst?, at now: Instant) -> [Action] {
+        let voice = burst == nil ? 0 : voice(for: participant)
+        voices[voice].burst = burst
+        return pass(.began(participant, burst), to: voice, at: now)
+    }
+
+    /// The voice for a burst that comes beside others.
+    private func voice(for participant: PTParticipant) -> Int {
+        // Whoever speaks now ends a replay.
+        if isReplaying { return 0 }
+        // Nobody talks beside themselves.
+        let own = voices.firstIndex { !$0.reception.isComing && $0.reception.newestParticipant == participant }
+        // What was said one after the other is heard one after the other.
+        return own ?? voices.firstIndex(where: \.reception.isBehind) ?? voices.firstIndex(where: \.reception.isIdle)
+            ?? voices.firstIndex { !$0.reception.isComing } ?? 0
+    }
+
+    private mutating func pass(_ event: ReceptionStateMachine.Event, to voice: Int, at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        for action in voices[voice].reception.handle(event, at: now) {
+            switch action {
+            case .setParticipant(let participant): actions += hear(participant, on: voice)
+            case .play(let packet): actions.append(.play(packet, voice: voice))
+            case .endPlayback(let last): actions.append(.endPlayback(lastSequence: last, voice: voice))
+            case .dropPlayback: actions.append(.dropPlayback(voice: voice))
+            }
+        }
+        return actions
+    }
+
+    // MARK: The channel manager
+
+    /// Somebody, or nobody any more, is heard on a voice.
+    private mutating func hear(_ participant: PTParticipant?, on voice: Int) -> [Action] {
+        beginnings += 1
+        voices[voice].heard = participant.map { (participant: $0, order: beginnings) }
+        let active = voices.indices.filter { voices[$0].heard != nil }
+            .min { (voices[$0].heard?.order ?? 0) < (voices[$1].heard?.order ?? 0) }
+        // Those who talk beside others, come and go untold.
+        guard active == voice || told == voice || active == nil else { return [] }
+        told = active
+        return [.setParticipant(active.flatMap { voices[$0].heard?.participant })]
+    }
+
+    private mutating func refused(at now: Instant) -> [Action] {
+        let actions = voices.indices.flatMap { pass(.refused, to: $0, at: now) }
+        for voice in voices.indices where !voices[voice].reception.isDraining { voices[voice].heard = nil }
+        if let told, voices[told].heard == nil { self.told = nil }
+        return actions
+    }
+
+    /// Where one talks at a time the next one is heard as soon as this device talks no more; where others talk all the time, its own
+    /// last words come first.
+    private mutating func transmissionEnded(isComplete: Bool, at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        for voice in voices.indices where (voices[voice].burst != nil) == isComplete {
+            actions += pass(.transmissionEnded, to: voice, at: now)
+        }
+        guard isComplete else { return actions }
+        let goingOn = cut
+        cut = []
+        for each in goingOn { actions += began(each.participant, each.burst, at: now) }
+        return actions
+    }
+
+    private mutating func cleared(at now: Instant) -> [Action] {
+        for voice in voices {
+            guard let burst = voice.burst, voice.reception.isComing, let who = voice.reception.newestParticipant
+            else { continue }
+            cut.append((burst, who))
+        }
+        let actions = voices.indices.flatMap { pass(.cleared, to: $0, at: now) }
+        for voice in voices.indices {
+            voices[voice].burst = nil
+            voices[voice].heard = nil
+        }
+        told = nil
+        return actions
+    }
+}

@@ -1,0 +1,109 @@
+// Who may begin a connection: bounds on all newcomers, and on those of one address. Pure.
+import MonotonicTime
+
+/// Counts the connections of a server by the addresses that they began from.
+///
+/// A false source address costs its sender nothing, so it must take no more than few places that others want: beyond a few
+/// handshakes from one address, or a rate of all, a newcomer must prove by a Retry that it is where it says (RFC 9000, section 8.1.2).
+struct Admission {
+    enum Verdict: Equatable {
+        case admitted
+        /// It is to be sent a Retry.
+        case mustProveAddress
+        /// It is not answered.
+        case refused
+    }
+
+    private struct Count {
+        var connections = 0
+        var handshakes = 0
+    }
+
+    /// Handshakes from one address that has not proven itself; each lasts as long as `handshakeTimeout`.
+    static let unprovenHandshakesPerAddress = 16
+
+    private let options: QUICServerOptions
+    private var counts: [SocketAddress: Count] = [:]
+    private var beginnings: RateLimit
+    /// Connections, those in handshake included.
+    private(set) var connections = 0
+    /// Handshakes under way.
+    private(set) var handshakes = 0
+
+    init(_ options: QUICServerOptions) {
+        self.options = options
+        beginnings = RateLimit(perSecond: Int64(max(1, options.handshakesPerSecond)))
+    }
+
+    /// Whether one more may begin from `address`; `isProven`: its packet has a token of this server for that address.
+    mutating func judge(_ address: SocketAddress, isProven: Bool, at now: Instant) -> Verdict {
+        let count = counts[address.block] ?? Count()
+        guard connections < options.maximumConnections, handshakes < options.maximumHandshakes,
+            count.connections < options.maximumConnectionsPerAddress
+        else { return .refused }
+        let isWithinRate = beginnings.take(at: now)
+        guard !isProven else { return .admitted }
+        switch options.addressValidation {
+        case .never: return .admitted
+        case .always: return .mustProveAddress
+        case .whenHandshakesExceed(let limit):
+            let isCalm =
+                isWithinRate && handshakes <= limit && count.handshakes < Self.unprovenHandshakesPerAddress
+            return isCalm ? .admitted : .mustProveAddress
+        }
+    }
+
+    /// A connection begins from `address`, with its handshake.
+    mutating func began(_ address: SocketAddress) {
+        connections += 1
+        handshakes += 1
+        counts[address.block, default: Count()].connections += 1
+        counts[address.block, default: Count()].handshakes += 1
+    }
+
+    /// The handshake of a connection from `address` is complete.
+    mutating func completed(_ address: SocketAddress) {
+        handshakes -= 1
+        counts[address.block]?.handshakes -= 1
+    }
+
+    /// A connection from `address` has ended; `wasComplete`: after its handshake.
+    mutating func ended(_ address: SocketAddress, wasComplete: Bool) {
+        if !wasComplete { completed(address) }
+        connections -= 1
+        counts[address.block]?.connections -= 1
+        if counts[address.block]?.connections == 0 { counts[address.block] = nil }
+    }
+
+    /// Addresses that have connections; for tests.
+    var addressCount: Int { counts.count }
+}
+
+/// A bucket of permissions that refills evenly. Pure.
+struct RateLimit {
+    private let perSecond: Int64
+    private var available: Int64
+    private var refilled = Instant.zero
+
+    init(perSecond: Int64) {
+        self.perSecond = perSecond
+        available = perSecond
+    }
+
+    /// Whether it may be done once more.
+    mutating func take(at now: Instant) -> Bool {
+        let interval = max(1, 1_000_000_000 / perSecond)
+        let earned = (now - refilled).nanoseconds / interval
+        if earned >= perSecond {
+            available = perSecond
+            refilled = now
+        } else if earned > 0 {
+            available = min(perSecond, available + earned)
+            // What is left of an interval counts for the next one.
+            refilled = refilled + .nanoseconds(earned * interval)
+        }
+        guard available > 0 else { return false }
+        available -= 1
+        return true
+    }
+}

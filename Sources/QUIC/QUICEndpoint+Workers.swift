@@ -1,0 +1,38 @@
+// Several endpoints on one port, each with a thread of its own: the kernel gives every packet to the one that has its connection.
+import CLinux
+import Glibc
+import Reactor
+
+extension QUICEndpoint {
+    /// Where packets have the connection id, which begins with the worker's number (RFC 9000, sections 17.2 and 17.3).
+    private static let identifierOffsets: (short: UInt32, long: UInt32) = (1, 6)
+
+    /// Lets further endpoints of the same user bind this one's address, with `reusePort`. This one was bound alone, so that a second
+    /// server is told that its port is taken.
+    ///
+    /// - Throws: `QUICError.socket`, `.closed`.
+    public func shareAddress() throws(QUICError) {
+        loop.checkIsolated()
+        guard let socket = sockets.first else { throw QUICError.closed }
+        var value: Int32 = 1
+        guard
+            setsockopt(
+                socket.descriptor, SOL_SOCKET, SO_REUSEPORT, &value, socklen_t(MemoryLayout<Int32>.size)) == 0
+        else { throw QUICError.socket(SystemError("SO_REUSEPORT"), during: "sharing UDP \(localAddress)") }
+    }
+
+    /// Has the kernel give each packet to the endpoint that its connection id names by `QUICServerOptions.worker`: the first that was
+    /// bound to the address is 0, the next 1, and so on. A client's first packets carry an id of its own choice, which names none: they
+    /// go by the hash of both addresses, to the same one each time. Called on any of the endpoints, once all are bound.
+    ///
+    /// - Throws: `QUICError.socket` where the kernel takes no such program; `.closed`.
+    public func steerByConnectionID() throws(QUICError) {
+        loop.checkIsolated()
+        guard let socket = sockets.first else { throw QUICError.closed }
+        let offsets = Self.identifierOffsets
+        guard ptt_steer_by_number(socket.descriptor, offsets.short, offsets.long) == 0 else {
+            throw QUICError.socket(
+                SystemError("SO_ATTACH_REUSEPORT_CBPF"), during: "sharing UDP \(localAddress)")
+        }
+    }
+}

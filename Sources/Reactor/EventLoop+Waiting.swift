@@ -1,0 +1,42 @@
+// Work on one loop that another thread waits for.
+#if canImport(Glibc)
+import Glibc
+#else
+import Musl
+#endif
+
+extension EventLoop {
+    /// Runs `body` on the loop's thread and blocks the caller until it is done; for set-up and the end of loops that belong to the
+    /// caller. The loop must be running, and must never wait for the caller's thread in its turn.
+    public func runAndWait<T: Sendable>(_ body: @escaping @Sendable () -> T) -> T {
+        if isCurrent { return body() }
+        let meeting = Meeting<T>()
+        execute { meeting.bring(body()) }
+        return meeting.wait()
+    }
+}
+
+/// Where one thread waits for what another brings.
+final class Meeting<T: Sendable>: @unchecked Sendable {
+    private let semaphore = UnsafeMutablePointer<sem_t>.allocate(capacity: 1)
+    /// Written before the semaphore is raised, and read after it.
+    private var value: T?
+
+    init() { sem_init(semaphore, 0, 0) }
+
+    deinit {
+        sem_destroy(semaphore)
+        semaphore.deallocate()
+    }
+
+    func bring(_ value: T) {
+        self.value = value
+        sem_post(semaphore)
+    }
+
+    func wait() -> T {
+        while sem_wait(semaphore) != 0 {}
+        guard let value else { preconditionFailure("the semaphore is raised once there is a value") }
+        return value
+    }
+}

@@ -1,0 +1,25 @@
+// The main thread of a program whose tasks run on an event loop.
+
+extension EventLoop {
+    /// Has `body` run on a new loop in the place of Swift's global executor (see `becomeGlobalExecutor`), and blocks the caller, a
+    /// program's main thread, until it is done. To be called once, before the first task, and not by an `async` main, which has
+    /// libdispatch already.
+    ///
+    /// - Parameter name: The name of the loop's thread.
+    /// - Throws: `SystemError` when there is no thread for it; what `body` throws.
+    public static func runProgram<T: Sendable>(
+        named name: String, _ body: @escaping @Sendable (EventLoop) async throws -> T
+    ) throws -> T {
+        let loop = try EventLoop(name: name)
+        loop.becomeGlobalExecutor()
+        let meeting = Meeting<Result<T, any Error>>()
+        Task {
+            do {
+                meeting.bring(.success(try await body(loop)))
+            } catch {
+                meeting.bring(.failure(error))
+            }
+        }
+        return try meeting.wait().get()
+    }
+}

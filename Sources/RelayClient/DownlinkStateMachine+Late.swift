@@ -1,0 +1,54 @@
+// Bursts that this end comes late to: their beginnings are fetched, and what comes meanwhile is held.
+import MonotonicTime
+import RelayProtocol
+
+extension DownlinkStateMachine {
+    /// A burst that was heard before is heard on from where it was.
+    mutating func lateEntry(_ announcement: HeardBurst.Announcement, at now: Instant) -> LateEntry {
+        let index = interrupted.firstIndex { $0.keyID == announcement.keyID }
+        let last = index.map { interrupted.remove(at: $0).last }
+        return LateEntry(
+            BurstName(ssrc: announcement.ssrc, keyID: announcement.keyID), after: last, at: now)
+    }
+
+    /// The link is gone in the middle of bursts, which may go on when it is back.
+    mutating func interrupt() {
+        for burst in bursts where burst.hasBegun {
+            if let last = burst.sequences.highest { interrupted.append((burst.announcement.keyID, last)) }
+        }
+        interrupted.removeFirst(max(0, interrupted.count - RelayProtocolLimits.talkersMaximum))
+    }
+
+    /// The next piece of a burst's beginning was asked for under that number.
+    mutating func asked(_ request: BurstRequestID, for burst: BurstName, at now: Instant) {
+        guard let index = bursts.firstIndex(where: { $0.isOf(burst.ssrc, burst.keyID) }) else { return }
+        bursts[index].late?.asked(request, at: now)
+    }
+
+    /// Asks for the next pieces of bursts' beginnings; behind the last one, takes what was held.
+    mutating func proceed(at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        for index in bursts.indices where bursts[index].late != nil {
+            if let piece = bursts[index].late?.piece(at: now) {
+                actions.append(.fetch(piece.burst, first: piece.first))
+                continue
+            }
+            guard !bursts[index].isFetching, let held = bursts[index].late?.takeHeld() else { continue }
+            bursts[index].endFetching(at: now)
+            if !held.isEmpty { actions.append(.retry(held)) }
+            if bursts[index].heldEnding != nil { actions.append(.conclude(bursts[index].ssrc)) }
+        }
+        return actions
+    }
+
+    /// What was held of a burst has been taken, and the floor has been idle for a while.
+    mutating func conclude(_ ssrc: SSRC, at now: Instant) -> [Action] {
+        guard let index = bursts.firstIndex(where: { $0.ssrc == ssrc }), let last = bursts[index].heldEnding else {
+            return []
+        }
+        bursts[index].heldEnding = nil
+        let time = bursts[index].next == nil ? Self.completionTime : Self.supersedingTime
+        bursts[index].expect(through: last, until: now + time, at: now)
+        return endIfDone(at: now) + ask(at: now)
+    }
+}

@@ -1,0 +1,29 @@
+// What a back end says of the floor when it does not grant it, or takes it back.
+
+/// Why the floor was refused.
+public enum FloorDenial: Sendable, Equatable {
+    /// Another member talks.
+    case taken
+    /// This member may only listen on the channel.
+    case listenOnly
+    /// As many wait for the floor as may.
+    case queueFull
+    /// The last burst was too long: asking again is in vain for so long.
+    case tooSoon(retryAfter: Duration)
+    /// The relay refused for a reason of its own, in its words.
+    case refused(String)
+}
+
+/// Why the floor was taken back.
+public enum FloorRevocation: Sendable, Equatable {
+    /// The burst reached the talk-time limit.
+    case talkTimeLimit
+    /// The relay got no media.
+    case noMedia
+    /// Somebody who matters more has taken the floor, in the relay's words.
+    case preempted(String)
+    /// This member may not talk any more.
+    case notPermitted
+    /// Another reason, in the relay's words.
+    case other(String)
+}

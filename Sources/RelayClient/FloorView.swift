@@ -1,0 +1,100 @@
+// What this end knows of the channel's floor: who may talk beside whom, and what a request would meet. Pure.
+import RelayProtocol
+
+/// The floor as a client sees it: the mirror of the relay's rules, from `Welcome`, `FloorRules`, `FloorTaken` and `FloorIdle`.
+///
+/// Only the relay decides. This says beforehand what it would, so that a press that is going to be granted begins at once, and one
+/// that is not is refused before anybody speaks into it.
+public struct FloorView: Sendable {
+    /// What a request would meet.
+    public struct Outlook: Sendable, Hashable {
+        /// One with this member's own priority has the floor, at once or in a moment.
+        public var isOpen: Bool
+        /// An emergency has.
+        public var isOpenToEmergencies: Bool
+
+        /// An outlook.
+        public init(isOpen: Bool, isOpenToEmergencies: Bool) {
+            self.isOpen = isOpen
+            self.isOpenToEmergencies = isOpenToEmergencies
+        }
+    }
+
+    private var rules: ServerMessage.FloorRules
+    private var talkers: [SSRC: UInt8] = [:]
+
+    private var mode: FloorMode { rules.mode }
+    /// The highest priority that this member's requests count with.
+    public var priority: UInt8 { min(rules.priority, FloorPriority.emergency - 1) }
+
+    /// What the relay said upon joining.
+    public init(_ welcome: ServerMessage.Welcome) {
+        rules = welcome.floorRules
+        for taken in (welcome.floor.map { [$0] } ?? []) + welcome.moreFloors { self.taken(taken) }
+    }
+
+    /// How many may talk at once.
+    public var talkersMaximum: Int { mode == .fullDuplex ? RelayProtocolLimits.talkersMaximum : 1 }
+
+    /// What a request would meet now; `nil` where the relay has not said what it does.
+    public var outlook: Outlook? {
+        guard mode != .unspecified else { return nil }
+        return Outlook(isOpen: isOpen(to: priority), isOpenToEmergencies: isOpen(to: FloorPriority.emergency))
+    }
+
+    /// Somebody else has the floor.
+    public mutating func taken(_ taken: ServerMessage.FloorTaken) {
+        // One at a time: whoever had it has it no more, whether that was told or not.
+        if talkersMaximum == 1 { talkers = [:] }
+        if talkers[taken.ssrc] != nil || talkers.count < RelayProtocolLimits.talkersMaximum {
+            talkers[taken.ssrc] = taken.priority
+        }
+    }
+
+    /// The rules are others from now on; who talks goes on.
+    public mutating func change(to rules: ServerMessage.FloorRules) { self.rules = rules }
+
+    /// A burst is over.
+    public mutating func idle(_ ssrc: SSRC) { talkers[ssrc] = nil }
+
+    private func isOpen(to asked: UInt8) -> Bool {
+        guard !rules.isListenOnly else { return false }
+        return talkers.count < talkersMaximum || talkers.values.contains { overrides(asked, $0) }
+    }
+
+    private func overrides(_ asked: UInt8, _ talker: UInt8) -> Bool {
+        let emergency = FloorPriority.emergency
+        if mode == .cutIn { return asked == emergency || talker != emergency }
+        if asked == emergency || talker == emergency { return asked == emergency && talker != emergency }
+        return rules.preemptionStep > 0 && Int(asked) >= Int(talker) + Int(rules.preemptionStep)
+    }
+}
+
+extension FloorDenial {
+    /// What a relay's refusal means here.
+    init(_ denial: ServerMessage.FloorDeny) {
+        self =
+            switch denial.cause {
+            case .anotherClientHasPermission: .taken
+            case .receiveOnly: .listenOnly
+            case .queueFull: .queueFull
+            case .retryAfterNotExpired: .tooSoon(retryAfter: denial.retryAfter)
+            case .internalError, .onlyOneParticipant, .noResources, .other:
+                .refused(denial.phrase.isEmpty ? "\(denial.cause)" : denial.phrase)
+            }
+    }
+}
+
+extension FloorRevocation {
+    /// What a relay's revocation means here.
+    init(_ revocation: ServerMessage.FloorRevoke) {
+        self =
+            switch revocation.cause {
+            case .mediaBurstTooLong: .talkTimeLimit
+            case .preempted: .preempted(revocation.phrase)
+            case .noPermission: .notPermitted
+            case .onlyOneParticipant, .noResources, .other:
+                .other(revocation.phrase.isEmpty ? "\(revocation.cause)" : revocation.phrase)
+            }
+    }
+}

@@ -1,0 +1,141 @@
+// The beginning of a burst that this end comes late to: how it is fetched, and what is held meanwhile. Pure.
+import MonotonicTime
+import RelayProtocol
+
+/// Fetches what was said before this end came, piece by piece, oldest first.
+///
+/// Packets that come meanwhile are held unopened, so that everything is taken in the order in which it was said: numbers,
+/// replay windows and gaps are then those of a burst that is heard from its start, only later. When nothing comes of it in
+/// time, the burst is heard from where it is.
+struct LateEntry: Sendable {
+    /// Packets that are held: half a minute of packets of 10 ms.
+    static let heldMaximum = 3_000
+    /// Packets that are fetched: as many as a listener keeps of bursts that wait to be heard.
+    static let packetsMaximum = 6_000
+    /// How long nothing may come of a request.
+    static let answerTime: Duration = .seconds(2)
+    /// Requests in a row that nothing comes of.
+    static let vainMaximum = 3
+    /// How long all of it may take.
+    static let timeMaximum: Duration = .seconds(20)
+
+    private enum State: Sendable {
+        /// The next piece is asked for then.
+        case waiting(until: Instant)
+        case asking
+        case asked(BurstRequestID, lastHeard: Instant)
+        case over
+    }
+
+    private let burst: BurstName
+    private var state: State
+    /// The first number that is lacking; nil: not known, it is the burst's first.
+    private var next: UInt16?
+    private var end: Instant
+    private var vain = 0
+    private var packets = 0
+    private var held: [DownlinkStateMachine.HeldPacket] = []
+    private var firstHeld: UInt16?
+
+    /// Fetches `burst` from its start, or what comes after `sequence`, which was heard before the link was lost.
+    init(_ burst: BurstName, after sequence: UInt16?, at now: Instant) {
+        self.burst = burst
+        next = sequence.map { $0 &+ 1 }
+        state = .waiting(until: now)
+        end = now + Self.timeMaximum
+    }
+
+    /// Whether more is to come before what is held.
+    var isFetching: Bool { if case .over = state { false } else { true } }
+
+    /// When `piece` has something to say.
+    var nextDeadline: Instant? {
+        switch state {
+        case .waiting(let until): min(until, end)
+        case .asked(_, let lastHeard): min(lastHeard + Self.answerTime, end)
+        case .asking, .over: nil
+        }
+    }
+
+    // MARK: Asking
+
+    /// What is to be asked for now; its number is told by `asked`.
+    mutating func piece(at now: Instant) -> (burst: BurstName, first: UInt16?)? {
+        switch state {
+        case .asked(_, let lastHeard) where lastHeard + Self.answerTime <= now: failed(retryAt: now)
+        case .waiting, .asking, .asked, .over: break
+        }
+        if end <= now { state = .over }
+        guard case .waiting(let until) = state, until <= now else { return nil }
+        state = .asking
+        return (burst, next)
+    }
+
+    /// The piece was asked for under that number.
+    mutating func asked(_ request: BurstRequestID, at now: Instant) {
+        if case .asking = state { state = .asked(request, lastHeard: now) }
+    }
+
+    /// Whether that is the request under way.
+    func awaits(_ request: BurstRequestID) -> Bool {
+        if case .asked(request, _) = state { true } else { false }
+    }
+
+    /// A packet of the answer was taken.
+    mutating func took(_ sequence: UInt16, at now: Instant) {
+        guard case .asked(let request, _) = state else { return }
+        state = .asked(request, lastHeard: now)
+        vain = 0
+        packets += 1
+        if next.map({ sequence.sequenceDistance(from: $0) >= 0 }) ?? true { next = sequence &+ 1 }
+        // What follows has come already, as it was said; or it is more than can be kept.
+        let isThere = firstHeld.map { $0.sequenceDistance(from: sequence) <= 1 } ?? false
+        if isThere || packets >= Self.packetsMaximum { state = .over }
+    }
+
+    /// The answer is complete. `isWhole`: the relay has no more.
+    mutating func answered(_ request: BurstRequestID, isWhole: Bool, at now: Instant) {
+        guard awaits(request) else { return }
+        if isWhole {
+            state = .over
+        } else {
+            failed(retryAt: now)
+        }
+    }
+
+    /// The relay gives nothing.
+    mutating func refused(_ refusal: ServerMessage.BurstRefused, at now: Instant) {
+        guard awaits(refusal.id) else { return }
+        if refusal.cause == .tooMuch {
+            failed(retryAt: now + max(refusal.retryAfter, .milliseconds(100)))
+        } else {
+            state = .over
+        }
+    }
+
+    /// What was said meanwhile has to be heard now.
+    mutating func hurry(until deadline: Instant) { end = min(end, deadline) }
+
+    /// A piece with packets in it is no failure: `took` has said so.
+    private mutating func failed(retryAt time: Instant) {
+        vain += 1
+        state = vain < Self.vainMaximum ? .waiting(until: time) : .over
+    }
+
+    // MARK: What comes meanwhile
+
+    /// Whether one more packet can be held.
+    var hasRoom: Bool { held.count < Self.heldMaximum }
+
+    /// Holds a packet of the burst.
+    mutating func hold(_ packet: DownlinkStateMachine.HeldPacket, _ sequence: UInt16) {
+        if firstHeld == nil { firstHeld = sequence }
+        held.append(packet)
+    }
+
+    /// All that was held, in the order it came.
+    mutating func takeHeld() -> [DownlinkStateMachine.HeldPacket] {
+        defer { held = [] }
+        return held
+    }
+}

@@ -1,0 +1,50 @@
+// The media keys that this end was given: what was said under an earlier one can be heard once more.
+import MonotonicTime
+import RelayProtocol
+import SFrame
+
+/// The keys of the last epochs, the newest last; in memory only, and no longer than the channel is joined.
+///
+/// Live media are opened under the current epoch and, for a moment, the one before (`SFrameOpener`). A burst that the relay kept is
+/// older: whoever had the key when it was said may open it, and the relay gives an earlier key to nobody.
+struct MediaKeyring: Sendable {
+    /// The most epochs.
+    static let epochsMaximum = 8
+
+    private var keys: [MediaKey] = []
+
+    /// The key that came last.
+    var newest: MediaKey? { keys.last }
+
+    /// Takes a key; one of the same epoch goes.
+    mutating func add(_ key: MediaKey) {
+        keys.removeAll { $0.epoch == key.epoch }
+        keys.append(key)
+        if keys.count > Self.epochsMaximum { keys.removeFirst() }
+    }
+
+    /// Whether what was sealed in an epoch can be opened.
+    func has(_ epoch: UInt16) -> Bool { keys.contains { $0.epoch == epoch } }
+
+    /// The frames in the packets of a burst, in their order. Those that cannot be opened are left out: a relay can leave packets out,
+    /// but none that it made up is heard.
+    func open(_ packets: [[UInt8]], of burst: BurstName, at now: Instant) -> [ReceivedFrame] {
+        guard let key = keys.last(where: { $0.epoch == burst.epoch }) else { return [] }
+        var opener = SFrameOpener()
+        opener.setEpoch(key.epoch, baseKey: key.baseKey, at: now)
+        let plaintext = Scratch(byteCount: MediaSession.plaintextMaximum)
+        return packets.compactMap { bytes in
+            bytes.withUnsafeBytes { raw -> ReceivedFrame? in
+                guard let packet = MediaSession.Packet(raw), packet.keyID == burst.keyID,
+                    packet.header.ssrc == burst.ssrc,
+                    let opened = try? opener.open(
+                        packet.frame, metadata: packet.metadata, into: plaintext.buffer, at: now)
+                else { return nil }
+                return ReceivedFrame(
+                    sequence: packet.header.sequence, timestamp: packet.header.timestamp,
+                    marker: packet.header.marker, payload: Array(plaintext.buffer[..<opened.byteCount]),
+                    receivedAt: now)
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+// A server of HTTP on one TCP port, as long as its task or service lives.
+import HummingbirdCore
+import Logging
+import NIOCore
+import NIOPosix
+
+/// Why a port cannot be listened on.
+struct ListenFailure: Error {
+    let reason: String
+}
+
+/// Listens and answers, on one thread of its own.
+enum HTTPListener {
+    /// Serves until the task is cancelled or the service group shuts down.
+    ///
+    /// - Parameters:
+    ///   - connections: At one time; further ones wait in the kernel's queue.
+    ///   - listening: Told the port, once.
+    /// - Throws: `ListenFailure`.
+    static func serve<Child: ServerChildChannel>(
+        _ child: Child, address: String, port: UInt16, connections: Int, logger: Logger,
+        listening: @escaping @Sendable (UInt16) async -> Void
+    ) async throws {
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        var quiet = logger
+        // What the server says of itself is said better by the relay.
+        quiet.logLevel = max(.warning, logger.logLevel)
+        let server = Server(
+            childChannelSetup: child,
+            configuration: ServerConfiguration(
+                address: .hostname(address, port: Int(port)),
+                availableConnectionsDelegate: .maximum(connections, logger: quiet)),
+            onServerRunning: { channel in
+                await listening(channel.localAddress?.port.flatMap { UInt16(exactly: $0) } ?? 0)
+            }, eventLoopGroup: group, logger: quiet)
+        let result: Result<Void, any Error>
+        do {
+            try await withTaskCancellationHandler {
+                try await server.run()
+            } onCancel: {
+                Task { try await server.shutdownGracefully() }
+            }
+            result = .success(())
+        } catch let error as IOError {
+            result = .failure(ListenFailure(reason: "\(error)"))
+        } catch {
+            result = .failure(error)
+        }
+        try await group.shutdownGracefully()
+        try result.get()
+    }
+}

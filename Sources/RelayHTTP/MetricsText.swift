@@ -1,0 +1,195 @@
+// What a relay counts, in the text format of Prometheus (exposition format 0.0.4). Pure.
+import MonotonicTime
+import RelayProtocol
+import RelayServer
+
+/// Metrics as Prometheus scrapes them. Names begin with `pttrelay_`; times are in seconds.
+public enum MetricsText {
+    /// The media type of the text.
+    public static let mediaType = "text/plain; version=0.0.4; charset=utf-8"
+
+    /// The text for one look at a relay.
+    ///
+    /// - Parameters:
+    ///   - version: The program's.
+    ///   - process: What the program uses of the machine; nil: not known.
+    public static func text(_ relay: RelayStatistics, version: String, process: ProcessUse? = nil) -> String {
+        var text = MetricsWriter()
+        text.gauge("build_info", "The program.", [(["version": version], 1)])
+        text.gauge("uptime_seconds", "Since the relay began to listen.", relay.uptime.milliseconds / 1_000)
+        text.gauge("draining", "1 while it waits for the end of what is said, to go down.", relay.isDraining ? 1 : 0)
+        text.gauge("connections", "QUIC connections, those in handshake included.", Double(relay.connections))
+        text.gauge("push_tokens", "Live push tokens.", Double(relay.pushTokens))
+        channels(relay.channels, &text)
+        media(relay, &text)
+        transport(relay, &text)
+        if let process {
+            text.gauge("process_resident_bytes", "Memory that is in RAM.", Double(process.residentBytes))
+            text.counter(
+                "process_cpu_seconds_total", "Processor time, the kernel's included.", process.cpu.milliseconds / 1_000)
+        }
+        return text.text
+    }
+
+    private static func channels(_ channels: [RelayStatistics.Channel], _ text: inout MetricsWriter) {
+        func each(_ value: (RelayStatistics.Channel) -> Int) -> [MetricsWriter.Sample] {
+            channels.map { (["channel": $0.name.text], Double(value($0))) }
+        }
+        text.gauge("members", "Members that are connected.", each(\.members.count))
+        text.gauge("talkers", "Members that have the floor.", each { $0.members.count(where: \.isTalking) })
+        text.gauge(
+            "silent_listeners", "Members that get no media, because they do not report.",
+            each { $0.members.count(where: \.isSilent) })
+        text.gauge("floor_waiting", "Requests that wait for the floor.", each(\.waiting))
+        text.counter("floor_grants_total", "Floors granted.", each(\.counters.grants))
+        text.counter("floor_queued_total", "Requests that had to wait.", each(\.counters.queued))
+        text.counter(
+            "floor_denials_total", "Requests refused, by cause.",
+            channels.flatMap { channel in
+                FloorDenyCause.allCases.compactMap { cause in
+                    sample(channel, "\(cause)", channel.counters.denied(cause))
+                }
+            })
+        text.counter(
+            "floor_revocations_total", "Floors taken back, by cause.",
+            channels.flatMap { channel in
+                FloorRevokeCause.allCases.compactMap { cause in
+                    sample(channel, "\(cause)", channel.counters.revoked(cause))
+                }
+            })
+        text.counter("bursts_total", "Bursts that ended.", each(\.counters.bursts))
+        text.counter("uplink_packets_total", "Packets of these that came.", each(\.counters.packets))
+        text.counter(
+            "uplink_packets_lost_total", "Packets of these that did not come, repairs included.",
+            each(\.counters.packetsLostUp))
+        text.counter(
+            "listener_packets_total", "Packets that came to listeners, by their reports.",
+            each(\.counters.packetsHeard))
+        text.counter(
+            "listener_packets_lost_total", "Packets lost on the way to listeners, by their reports; before repair.",
+            each(\.counters.packetsLostDown))
+    }
+
+    /// Only causes that were met: with many channels the others would be most of the text.
+    private static func sample(
+        _ channel: RelayStatistics.Channel, _ cause: String, _ count: Int
+    ) -> MetricsWriter.Sample? {
+        count == 0 ? nil : (["channel": channel.name.text, "cause": cause], Double(count))
+    }
+
+    private static func media(_ relay: RelayStatistics, _ text: inout MetricsWriter) {
+        let counters = relay.counters
+        text.counter("media_packets_in_total", "Media packets that came.", counters.packetsIn)
+        text.counter("media_packets_forwarded_total", "Of these, forwarded; once each.", counters.packetsForwarded)
+        text.counter("media_packets_out_total", "Copies handed to the kernel.", counters.packetsOut)
+        text.counter(
+            "media_packets_not_sent_total", "Copies that the kernel did not take.", counters.packetsNotSent)
+        text.counter(
+            "media_packets_dropped_total", "Media packets not forwarded, by reason.",
+            MediaDrop.allCases.map { (["reason": "\($0)"], Double(counters.dropped($0))) })
+        text.counter(
+            "media_packets_repaired_total", "Packets that came by repair, and were forwarded.",
+            counters.packetsRepaired)
+        text.counter("media_packets_resent_total", "Copies sent again on request.", counters.packetsSentAgain)
+        text.counter(
+            "repair_requests_total", "Requests for lost packets.",
+            [(["result": "answered"], counters.repairsAnswered), (["result": "refused"], counters.repairsRefused)]
+                .map { ($0.0, Double($0.1)) })
+        text.gauge("kept_bytes", "Memory of bursts that are kept.", Double(relay.keptBytes))
+        text.counter(
+            "media_packets_replayed_total", "Copies of kept bursts given to who asks, or comes late.",
+            counters.packetsReplayed)
+        text.counter(
+            "burst_requests_total", "Requests for kept bursts, and for the list of them.",
+            [(["result": "answered"], counters.burstsAnswered), (["result": "refused"], counters.burstsRefused)]
+                .map { ($0.0, Double($0.1)) })
+        text.counter("listeners_stopped_total", "Listeners that did not report.", counters.listenersStopped)
+        text.histogram(
+            "forward_seconds",
+            "From the moment that a packet is read, with those that came with it, until its last copy is with the kernel.",
+            relay.forwarding)
+    }
+
+    private static func transport(_ relay: RelayStatistics, _ text: inout MetricsWriter) {
+        let (counters, transport) = (relay.counters, relay.transport)
+        text.counter("messages_in_total", "Control messages that came.", counters.messagesIn)
+        text.counter("protocol_violations_total", "Connections closed for them.", counters.protocolViolations)
+        text.counter("joins_refused_total", "Joins refused.", counters.joinsRefused)
+        text.counter("members_revoked_total", "Members removed.", counters.membersRevoked)
+        text.counter("pushes_in_total", "Pushes that came.", counters.pushesIn)
+        text.counter("pushes_accepted_total", "Pushes accepted.", counters.pushesAccepted)
+        text.counter("udp_packets_in_total", "Packets that came to the port.", transport.packetsReceived)
+        text.counter("udp_packets_malformed_total", "Of these, not readable.", transport.malformedPackets)
+        text.counter(
+            "udp_packets_stray_total", "Of these, for no connection, or not of the protocol.",
+            transport.strayPackets + counters.strayPackets)
+        text.counter("connections_accepted_total", "Connections begun.", transport.accepted)
+        text.counter("handshakes_failed_total", "Handshakes that did not succeed.", transport.handshakesFailed)
+        text.counter(
+            "connections_refused_total", "Beginnings beyond the bounds on connections.", transport.refusedForLoad)
+        text.counter("retries_total", "Newcomers that had to prove their address.", transport.retriesSent)
+    }
+}
+
+/// Writes families of metrics.
+private struct MetricsWriter {
+    /// Labels, and the value.
+    typealias Sample = ([String: String], Double)
+
+    private(set) var text = ""
+
+    mutating func gauge(_ name: String, _ help: String, _ value: Double) { gauge(name, help, [([:], value)]) }
+
+    mutating func gauge(_ name: String, _ help: String, _ samples: [Sample]) {
+        family(name, "gauge", help)
+        for (labels, value) in samples { line(name, labels, value) }
+    }
+
+    mutating func counter(_ name: String, _ help: String, _ value: Int) { counter(name, help, Double(value)) }
+
+    mutating func counter(_ name: String, _ help: String, _ value: Double) { counter(name, help, [([:], value)]) }
+
+    mutating func counter(_ name: String, _ help: String, _ samples: [Sample]) {
+        family(name, "counter", help)
+        for (labels, value) in samples { line(name, labels, value) }
+    }
+
+    mutating func histogram(_ name: String, _ help: String, _ histogram: LatencyHistogram) {
+        family(name, "histogram", help)
+        var count = 0
+        for (bound, inClass) in zip(LatencyHistogram.bounds, histogram.counts) {
+            count += inClass
+            line("\(name)_bucket", ["le": "\(Double(bound) / 1e6)"], Double(count))
+        }
+        line("\(name)_bucket", ["le": "+Inf"], Double(histogram.total))
+        line("\(name)_sum", [:], Double(histogram.sum) / 1e9)
+        line("\(name)_count", [:], Double(histogram.total))
+    }
+
+    private mutating func family(_ name: String, _ type: String, _ help: String) {
+        text += "# HELP pttrelay_\(name) \(help)\n# TYPE pttrelay_\(name) \(type)\n"
+    }
+
+    private mutating func line(_ name: String, _ labels: [String: String], _ value: Double) {
+        text += "pttrelay_\(name)"
+        if !labels.isEmpty {
+            let pairs = labels.sorted { $0.key < $1.key }.map { "\($0.key)=\"\(Self.escaped($0.value))\"" }
+            text += "{\(pairs.joined(separator: ","))}"
+        }
+        // Whole numbers without a fraction, as people read them.
+        text += value == value.rounded() && abs(value) < 1e15 ? " \(Int64(value))\n" : " \(value)\n"
+    }
+
+    private static func escaped(_ text: String) -> String {
+        var result = ""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "\\": result += "\\\\"
+            case "\"": result += "\\\""
+            case "\n": result += "\\n"
+            default: result.unicodeScalars.append(scalar)
+            }
+        }
+        return result
+    }
+}

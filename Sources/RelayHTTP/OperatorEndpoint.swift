@@ -1,0 +1,159 @@
+// What the operator looks at: health, metrics, and a page, over plain HTTP/1.1 for this machine.
+import HTTPTypes
+import HummingbirdCore
+import Logging
+import NIOCore
+import RelayServer
+import ServiceLifecycle
+
+/// Where the operator's endpoint listens, and who may look.
+public struct OperatorEndpointConfiguration: Sendable {
+    /// The numeric address to listen on. There is no TLS: other than loopback only behind something that adds it.
+    public var listenAddress: String
+    /// The TCP port; 0 lets the kernel choose.
+    public var listenPort: UInt16
+    /// What opens everything but `/healthz` and the empty page.
+    public var token: OperatorToken
+    /// The program's version.
+    public var version: String
+    /// Connections at one time; further ones wait in the kernel's queue.
+    public var connections = 32
+    /// How long a connection may be silent, in a request or between two.
+    public var idleTime: Duration = .seconds(60)
+    /// How long a request may take.
+    public var requestTime: Duration = .seconds(10)
+    /// Bytes of a request's head.
+    public var headBytes = 8_192
+    /// How much of a body, which no request here has, is read, so that the client gets to read why.
+    public var unwantedBodyBytes = 65_536
+
+    /// The port when nothing else is said.
+    public static let defaultPort: UInt16 = 9_464
+
+    /// An endpoint on `listenAddress`.
+    public init(
+        listenAddress: String = "127.0.0.1", listenPort: UInt16 = defaultPort, token: OperatorToken, version: String
+    ) {
+        self.listenAddress = listenAddress
+        self.listenPort = listenPort
+        self.token = token
+        self.version = version
+    }
+}
+
+/// Why the operator's endpoint does not run.
+public enum OperatorEndpointError: Error, Equatable, Sendable, CustomStringConvertible {
+    /// The port cannot be opened.
+    case listen(String, String)
+
+    /// What is wrong and what to do.
+    public var description: String {
+        switch self {
+        case .listen(let address, let reason):
+            "the operator's page cannot be served on TCP \(address): \(reason); is something else running there? "
+                + "Choose another port with 'listen' in [operator]"
+        }
+    }
+}
+
+/// Answers `/healthz`, `/metrics`, `/status.json` and `/`. It has one thread of its own, from `run` until that returns.
+public struct OperatorEndpoint: Service {
+    /// How the relay is.
+    public struct Source: Sendable {
+        /// Whether members can join.
+        public var isServing: @Sendable () async -> Bool
+        /// Everything; nil: it does not run.
+        public var statistics: @Sendable () async -> RelayStatistics?
+
+        /// From somewhere.
+        public init(
+            isServing: @escaping @Sendable () async -> Bool,
+            statistics: @escaping @Sendable () async -> RelayStatistics?
+        ) {
+            self.isServing = isServing
+            self.statistics = statistics
+        }
+
+        /// Of a relay.
+        public init(_ server: RelayServer) {
+            self.init(isServing: { await server.isServing }, statistics: { await server.statistics })
+        }
+    }
+
+    private let configuration: OperatorEndpointConfiguration
+    private let source: Source
+    private let logger: Logger
+    private let onListening: @Sendable (UInt16) async -> Void
+
+    /// An endpoint that does not listen yet; `onListening` is called once with the port.
+    public init(
+        configuration: OperatorEndpointConfiguration, source: Source, logger: Logger,
+        onListening: @escaping @Sendable (UInt16) async -> Void = { _ in }
+    ) {
+        self.configuration = configuration
+        self.source = source
+        self.logger = logger
+        self.onListening = onListening
+    }
+
+    /// Serves until the task is cancelled or the service group shuts down.
+    ///
+    /// - Throws: `OperatorEndpointError.listen`.
+    public func run() async throws {
+        let configuration = configuration
+        let responder = OperatorResponder(
+            token: configuration.token, version: configuration.version, source: source)
+        let decoder = HTTP1Channel.Configuration.DecoderConfiguration(
+            maxHeaderFieldSize: configuration.headBytes, maxHeaderListSize: configuration.headBytes,
+            maxHeaderFieldCount: 64)
+        let channel = HTTP1Channel(
+            responder: { request, writer, channel in
+                let deadline = channel.eventLoop.scheduleTask(in: TimeAmount(configuration.requestTime)) {
+                    channel.close(mode: .all, promise: nil)
+                }
+                defer { deadline.cancel() }
+                let isRead = try await Self.skip(request.body, limit: configuration.unwantedBodyBytes)
+                let answer = await responder.answer(
+                    method: request.head.method.rawValue, path: request.head.path ?? "",
+                    authorization: request.headers[.authorization])
+                var response = Response(status: .init(code: answer.status), headers: Self.headers(answer))
+                response.body = .init(byteBuffer: ByteBuffer(string: answer.body))
+                if request.method == .head { response = response.createHeadResponse() }
+                try await writer.write(response: response.head, body: response.body)
+                if !isRead { channel.close(mode: .all, promise: nil) }
+            },
+            configuration: HTTP1Channel.Configuration(
+                idleTimeout: TimeAmount(configuration.idleTime), httpDecoderConfiguration: decoder))
+        do {
+            try await HTTPListener.serve(
+                channel, address: configuration.listenAddress, port: configuration.listenPort,
+                connections: configuration.connections, logger: logger, listening: onListening)
+        } catch let error as ListenFailure {
+            throw OperatorEndpointError.listen(
+                "\(configuration.listenAddress) port \(configuration.listenPort)", error.reason)
+        }
+    }
+
+    /// Reads a body that is not wanted; false when there is more of it than anybody could have meant.
+    private static func skip(_ body: RequestBody, limit: Int) async throws -> Bool {
+        var rest = limit
+        for try await buffer in body {
+            rest -= buffer.readableBytes
+            if rest < 0 { return false }
+        }
+        return true
+    }
+
+    private static func headers(_ answer: OperatorResponder.Answer) -> HTTPFields {
+        var headers: HTTPFields = [
+            .contentType: answer.mediaType, .cacheControl: "no-store", .xContentTypeOptions: "nosniff",
+            .contentSecurityPolicy: OperatorPage.contentSecurityPolicy,
+        ]
+        switch answer.status {
+        case 401: headers[.wwwAuthenticate] = "Bearer"
+        case 405: headers[.allow] = "GET, HEAD"
+        default: break
+        }
+        return headers
+    }
+}

@@ -1,0 +1,51 @@
+// From a request of the operator to an answer.
+import RelayServer
+
+/// Answers requests. It holds no state: everything it knows is the relay's.
+struct OperatorResponder: Sendable {
+    /// What goes back.
+    struct Answer: Sendable, Equatable {
+        var status: Int
+        var mediaType = "text/plain; charset=utf-8"
+        var body: String
+    }
+
+    let token: OperatorToken
+    let version: String
+    let source: OperatorEndpoint.Source
+
+    /// Answers one request.
+    ///
+    /// - Parameters:
+    ///   - path: As it came, with whatever follows a `?`.
+    ///   - authorization: The value of the field.
+    func answer(method: String, path: String, authorization: String?) async -> Answer {
+        let path = path.prefix { $0 != "?" }
+        guard ["/", "/healthz", "/metrics", "/status.json"].contains(path) else {
+            return Answer(status: 404, body: "there are /, /healthz, /metrics and /status.json\n")
+        }
+        guard method == "GET" || method == "HEAD" else { return Answer(status: 405, body: "only GET and HEAD\n") }
+        if path == "/healthz" {
+            return await source.isServing()
+                ? Answer(status: 200, body: "ok\n") : Answer(status: 503, body: "the relay is going down\n")
+        }
+        // It shows nothing by itself: its script asks for the rest, with the token.
+        if path == "/" { return Answer(status: 200, mediaType: "text/html; charset=utf-8", body: OperatorPage.text) }
+        guard token.opens(authorization) else {
+            return Answer(
+                status: 401,
+                body: "'pttrelay operator-token' prints the token; send it as 'Authorization: Bearer TOKEN'\n")
+        }
+        guard let statistics = await source.statistics() else {
+            return Answer(status: 503, body: "the relay does not run\n")
+        }
+        if path == "/metrics" {
+            return Answer(
+                status: 200, mediaType: MetricsText.mediaType,
+                body: MetricsText.text(statistics, version: version, process: .own()))
+        }
+        return Answer(
+            status: 200, mediaType: "application/json",
+            body: OperatorStatus(statistics, version: version).text)
+    }
+}

@@ -1,0 +1,87 @@
+// What the operator's page draws, as JSON.
+import FoundationEssentials
+import MonotonicTime
+import RelayProtocol
+import RelayServer
+
+/// One look at a relay. Everything that is counted is counted since its start: the page takes differences.
+struct OperatorStatus: Codable, Equatable {
+    struct Channel: Codable, Equatable {
+        var name: String
+        var members: [Member]
+        var waiting: Int
+        var grants: Int
+        var denials: Int
+        var bursts: Int
+        /// Packets of talkers that came, and that did not, repairs included.
+        var up: Int
+        var upLost: Int
+        /// Packets that came to listeners, and that were lost on the way to them, before repair.
+        var down: Int
+        var downLost: Int
+    }
+
+    struct Member: Codable, Equatable {
+        var id: String
+        var name: String
+        var isTalking: Bool
+        var isSilent: Bool
+    }
+
+    struct Forwarding: Codable, Equatable {
+        /// Upper ends of the classes in microseconds.
+        var bounds: [Int64]
+        /// One more than `bounds`.
+        var counts: [Int]
+    }
+
+    /// Members told of each channel; there may be thousands, and the page shows no more.
+    static let membersMaximum = 50
+
+    var version: String
+    /// Seconds.
+    var uptime: Double
+    var isDraining: Bool
+    var connections: Int
+    var packetsIn: Int
+    var packetsOut: Int
+    var packetsDropped: Int
+    var forwarding: Forwarding
+    var channels: [Channel]
+    /// Members of each channel, also those that are left out of `channels`.
+    var memberCounts: [Int]
+
+    init(_ relay: RelayStatistics, version: String) {
+        self.version = version
+        uptime = relay.uptime.milliseconds / 1_000
+        isDraining = relay.isDraining
+        connections = relay.connections
+        packetsIn = relay.counters.packetsIn
+        packetsOut = relay.counters.packetsOut
+        packetsDropped = relay.counters.droppedTotal
+        forwarding = Forwarding(bounds: LatencyHistogram.bounds, counts: relay.forwarding.counts)
+        memberCounts = relay.channels.map(\.members.count)
+        channels = relay.channels.map { channel in
+            // Those who talk first, so that they are seen however many there are.
+            let members = channel.members.filter(\.isTalking) + channel.members.filter { !$0.isTalking }
+            let counters = channel.counters
+            return Channel(
+                name: channel.name.text,
+                members: members.prefix(Self.membersMaximum).map {
+                    Member(
+                        id: $0.id.description, name: $0.name.text, isTalking: $0.isTalking, isSilent: $0.isSilent)
+                }, waiting: channel.waiting, grants: counters.grants,
+                denials: FloorDenyCause.allCases.reduce(0) { $0 + counters.denied($1) }, bursts: counters.bursts,
+                up: counters.packets, upLost: counters.packetsLostUp, down: counters.packetsHeard,
+                downLost: counters.packetsLostDown)
+        }
+    }
+
+    /// As JSON, keys sorted.
+    var text: String {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = .sortedKeys
+        // Numbers and texts only, none of them infinite: there is always one.
+        return (try? encoder.encode(self)).map { String(decoding: $0, as: UTF8.self) } ?? "{}"
+    }
+}

@@ -1,0 +1,55 @@
+// Who may talk beside whom, and who before whom: the rules of one channel's floor.
+
+/// What a channel's operator chooses about its floor. The defaults are those of a plain radio channel.
+public struct FloorRules: Sendable, Hashable {
+    /// How many may talk at once, and what becomes of who talks when another one wants to.
+    public enum Mode: String, Sendable, Hashable, CaseIterable {
+        /// One at a time; who asks meanwhile waits or is refused.
+        case halfDuplex = "half-duplex"
+        /// Up to `fullDuplexTalkers` at a time, mixed by each listener.
+        case fullDuplex = "full-duplex"
+        /// One at a time, and whoever asks last: it takes the floor from who has it.
+        case cutIn = "cut-in"
+    }
+
+    /// The priority of an emergency, which takes the floor from everything else in every mode.
+    public static let emergency: UInt8 = 255
+    /// The most that may talk at once in full duplex.
+    public static let fullDuplexTalkers = 4
+
+    /// How many may talk at once.
+    public var mode: Mode
+    /// Whether requests wait for as long as the floor is taken, instead of being refused. Without meaning where who asks cuts in.
+    public var hasQueue: Bool
+    /// How much higher than the talker's the priority of a request has to be to take the floor from it, from 1; `nil`: only
+    /// an emergency does.
+    public var preemptionStep: UInt8?
+
+    /// Half duplex without a queue, where only an emergency takes the floor from a talker.
+    public init(mode: Mode = .halfDuplex, hasQueue: Bool = false, preemptionStep: UInt8? = nil) {
+        self.mode = mode
+        self.hasQueue = hasQueue
+        self.preemptionStep = preemptionStep
+    }
+
+    /// The most that may talk at once.
+    public var talkersMaximum: Int { mode == .fullDuplex ? Self.fullDuplexTalkers : 1 }
+
+    /// Whether requests may wait while the floor is taken.
+    var queues: Bool { hasQueue && mode != .cutIn }
+
+    /// Whether a request of priority `newer` takes the floor from a talker of priority `older`. Nothing takes it from an emergency, but
+    /// the next emergency where the newest wins.
+    func preempts(_ newer: UInt8, _ older: UInt8) -> Bool {
+        if mode == .cutIn { return newer == Self.emergency || older != Self.emergency }
+        if older == Self.emergency { return false }
+        if newer == Self.emergency { return true }
+        guard let preemptionStep else { return false }
+        return Int(newer) >= Int(older) + max(1, Int(preemptionStep))
+    }
+
+    /// Whether a request of priority `newer` goes before one of priority `older` that waits already.
+    func overtakes(_ newer: UInt8, _ older: UInt8) -> Bool {
+        mode == .cutIn ? newer == Self.emergency || older != Self.emergency : newer > older
+    }
+}

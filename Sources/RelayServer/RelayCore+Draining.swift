@@ -1,0 +1,73 @@
+// Ends in good order: what is being said is said to its end, then the members are sent away, to another relay or to come back later.
+import MonotonicTime
+import RelayProtocol
+
+extension RelayCore {
+    /// So long after the last word to a channel its members stay connected, so that it reaches them.
+    static let farewellTime: Duration = .milliseconds(500)
+    /// What everybody is told.
+    static let goingDown = "the relay is going down"
+
+    /// Whether it takes nobody any more, and all have gone.
+    public var isDrained: Bool { isDraining && connections.isEmpty }
+
+    /// Takes nobody any more, and grants the floor to emergencies only; who is on no channel where somebody talks goes at once, or as
+    /// soon as it knows where to.
+    mutating func drain(to successor: RelayPlace?, at now: Instant) -> [Action] {
+        guard !isDraining else { return [] }
+        isDraining = true
+        var actions: [Action] = []
+        for number in channels.indices {
+            channels[number].closesAt = successor == nil ? now : now + Self.farewellTime
+            let everyone = channels[number].everyone + channels[number].pushConnectionOfMember.values.sorted()
+            if let successor, !everyone.isEmpty { actions.append(.send(.successor(successor), to: everyone)) }
+            // From behind, so that nobody moves up only to be turned away.
+            for request in channels[number].floor.waiting.reversed() where !request.isEmergency {
+                actions += apply(.withdrawn(ssrc: request.ssrc), channel: number, at: now)
+                actions += deny(request, .noResources, Self.goingDown, channel: number)
+            }
+        }
+        for (id, connection) in connections.sorted(by: { $0.key < $1.key }) {
+            switch connection.state {
+            case .member, .pushOnly: break
+            case .greeting, .greeted, .joining, .enrolling, .refused:
+                actions += [.close(id, .goingDown, Self.goingDown)] + remove(id, at: now)
+            }
+        }
+        return actions
+    }
+
+    /// The channel gets other rules as soon as nobody talks, and its members are told.
+    mutating func setRules(_ rules: FloorRules, of channel: ChannelID, at now: Instant) -> [Action] {
+        guard let number = channelNumbers[channel], !isDraining else { return [] }
+        return apply(.rules(rules), channel: number, at: now)
+    }
+
+    /// Sends away those on channels where nobody talks any more, once the last word has reached them.
+    mutating func closeQuietChannels(at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        for number in channels.indices {
+            guard let due = channels[number].closesAt, due <= now, channels[number].floor.holder == nil else {
+                continue
+            }
+            for id in channels[number].everyone {
+                if let member = connections[id]?.member { pushes.disconnected(id, of: member, at: now) }
+                connections[id] = nil
+                // Nobody is told that the others leave: they leave themselves.
+                actions += [.stopMedia(id, channel: number), .close(id, .goingDown, Self.goingDown)]
+            }
+            for id in channels[number].pushConnectionOfMember.values.sorted() {
+                actions += [.close(id, .goingDown, Self.goingDown)] + remove(id, at: now)
+            }
+            for member in channels[number].members.values { sources.remove(member.ssrc) }
+            changeStore(number) { $0.removeAll() }
+            channels[number].clear()
+        }
+        return actions
+    }
+
+    /// When the members of a channel may go.
+    var nextClosing: Instant? {
+        channels.lazy.compactMap { $0.floor.holder == nil ? $0.closesAt : nil }.min()
+    }
+}

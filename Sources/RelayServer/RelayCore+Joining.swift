@@ -1,0 +1,137 @@
+// Who is let in to which channel, and what it is told when it is.
+import MonotonicTime
+import RelayProtocol
+
+extension RelayCore {
+    mutating func join(
+        _ join: ClientMessage.Join, _ id: ConnectionID, _ memberID: MemberID, at now: Instant
+    ) -> [Action] {
+        let number: Int
+        switch opens(join, memberID) {
+        case .success(let opened): number = opened
+        case .failure(.unknown): return enrol(join, id, memberID, at: now)
+        case .failure(.refused(let cause, let phrase)): return refuse(id, cause, phrase, at: now)
+        }
+        if join.isPushOnly { return joinForPushes(id, memberID, channel: number, at: now) }
+        guard hasRoom(for: memberID, channel: number) else {
+            return refuse(id, .channelFull, "the channel has \(limits.membersPerChannel) members", at: now)
+        }
+        let member = newMember(join, id, memberID, at: now)
+        return enter(member, channel: number, at: now) { core in core.welcome(member, channel: number) }
+    }
+
+    /// The channel that the join is for, or why it is not let in.
+    func opens(_ join: ClientMessage.Join, _ member: MemberID) -> Result<Int, NotLetIn> {
+        guard join.protocolVersion == RelayProtocolLimits.version else {
+            return .failure(
+                .refused(.unsupportedVersion, "the relay speaks version \(RelayProtocolLimits.version)"))
+        }
+        guard let number = channelNumbers[join.channel] else { return .failure(.notInvited) }
+        switch roster[join.channel, member] {
+        case .some(let membership) where membership.isRevoked:
+            return .failure(.refused(.revoked, "the member was removed from the channel"))
+        // Who is a member is known by its key: the token may have been withdrawn since.
+        case .some: return .success(number)
+        case nil where roster.isOpen:
+            return channels[number].configuration.token == join.token ? .success(number) : .failure(.notInvited)
+        case nil: return .failure(.unknown)
+        }
+    }
+
+    /// Why a join is not let in.
+    enum NotLetIn: Error {
+        case refused(JoinRefusal, String)
+        /// It is no member, which its invitation may change.
+        case unknown
+        static let notInvited = refused(.notInvited, "no such channel, or the invitation does not open it")
+    }
+
+    /// Whether one more may be on the channel; who is on it already takes its own place.
+    func hasRoom(for member: MemberID, channel number: Int) -> Bool {
+        channels[number].connectionOfMember[member] != nil
+            || channels[number].members.count < limits.membersPerChannel
+    }
+
+    mutating func newMember(
+        _ join: ClientMessage.Join, _ id: ConnectionID, _ member: MemberID, at now: Instant
+    ) -> RelayChannel.Member {
+        var new = RelayChannel.Member(
+            connection: id, id: member, name: join.displayName, ssrc: freshSource(),
+            downlinkKey: Self.downlinkKey(&random), reportedAt: now)
+        if let membership = roster[join.channel, member] {
+            new.priority = membership.priority
+            new.isListenOnly = membership.isListenOnly
+        }
+        return new
+    }
+
+    /// Makes it a member, in place of its older connection; `greeting` says what it is told of the channel.
+    mutating func enter(
+        _ member: RelayChannel.Member, channel number: Int, at now: Instant, greeting: (Self) -> [Action]
+    ) -> [Action] {
+        let id = member.connection
+        var member = member
+        // An early join may be seconds old.
+        member.reportedAt = now
+        var actions: [Action] = []
+        let older = channels[number].connectionOfMember[member.id]
+        if let older, let former = channels[number].members[older] {
+            connections[older] = nil
+            pushes.disconnected(older, of: member.id, at: now)
+            actions.append(.close(older, .replaced, "the member joined on another connection"))
+            actions += takeOut(former, channel: number, at: now)
+        }
+        actions += greeting(self)
+        actions.append(.startMedia(id, channel: number, key: member.downlinkKey, ssrc: member.ssrc))
+        connections[id]?.state = .member(channel: number)
+        waitNoMore(for: id)
+        channels[number].members[id] = member
+        channels[number].connectionOfMember[member.id] = id
+        actions += announce(
+            .memberJoined(member.asMessage), framed: member.announcement, of: member.id, besides: id, channel: number,
+            at: now)
+        actions.append(
+            .note(
+                .memberJoined(
+                    channel: channels[number].name, member: member.id, name: member.name, ssrc: member.ssrc,
+                    replaced: older != nil)))
+        return actions
+    }
+
+    /// What a newcomer is told of the channel.
+    func welcome(_ member: RelayChannel.Member, channel number: Int) -> [Action] {
+        let channel = channels[number]
+        // The talkers first, so that a listener who comes late knows the names of those who talk. Its own older connection is
+        // still there while it is welcomed early.
+        let talkers = channel.speakers.compactMap { channel.member(of: $0.ssrc)?.connection }
+        var first: [ServerMessage.Member] = []
+        var further = MessageSeries()
+        for id in talkers + channel.everyone.filter({ !talkers.contains($0) }) {
+            guard let other = channel.members[id], other.id != member.id else { continue }
+            if first.count < RelayProtocolLimits.welcomeMembersMaximum {
+                first.append(other.asMessage)
+            } else {
+                further.append(other.announcement)
+            }
+        }
+        var welcome = ServerMessage.Welcome(
+            ssrc: member.ssrc, downlinkKey: member.downlinkKey, mediaKey: channel.offeredMediaKey,
+            channelName: channel.name, members: first, floor: nil, memberID: member.id,
+            talkTimeLimit: channel.floor.timers.talkTimeLimit)
+        channel.tellFloor(in: &welcome, to: member)
+        let welcomed = Action.send(.welcome(welcome), to: [member.connection])
+        return further.count == 0 ? [welcomed] : [welcomed, .sendSeries(further, to: [.init(member.connection)])]
+    }
+
+    mutating func refuse(
+        _ id: ConnectionID, _ cause: JoinRefusal, _ phrase: String, at now: Instant
+    ) -> [Action] {
+        counters.joinsRefused += 1
+        connections[id]?.state = .refused
+        wait(for: id, until: now + limits.refusalTime)
+        return [
+            .send(.joinRefused(.init(cause: cause, phrase: phrase)), to: [id]),
+            .note(.joinRefused(id, cause, phrase)),
+        ]
+    }
+}

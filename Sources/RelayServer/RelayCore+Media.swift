@@ -1,0 +1,100 @@
+// What is forwarded to whom, under which key, and from which source.
+import MonotonicTime
+import RelayProtocol
+
+extension RelayCore {
+    /// Decides on a media packet that came from `id`, in a datagram or, when its datagram was lost, on the control stream. It is
+    /// kept when it is forwarded.
+    ///
+    /// - Returns: What to do with the packet, and what else there is to do afterwards (empty in the middle of a burst).
+    public mutating func media(
+        _ packet: MediaPacketHeader, bytes: [UInt8], isRepaired: Bool = false, from id: ConnectionID, at now: Instant
+    ) -> (MediaDecision, [Action]) {
+        counters.packetsIn += 1
+        guard let connection = connections[id], case .member(let number) = connection.state,
+            let member = channels[number].members[id]
+        else { return drop(.notJoined) }
+        let ssrc = member.ssrc
+        guard packet.ssrc == ssrc else { return drop(.foreignSource) }
+        switch channels[number].floor.media(
+            ssrc: ssrc, keyID: packet.keyID, sequence: packet.sequence, marker: packet.marker, at: now)
+        {
+        case .noFloor: return (drop(.noFloor).0, remind(id, channel: number, at: now))
+        case .wrongKeyID: return drop(.wrongKeyID)
+        case .duplicate: return drop(.duplicate)
+        case .afterRelease: return drop(.afterRelease)
+        case .forward(let isFirst, let endsBurst):
+            counters.packetsForwarded += 1
+            channels[number].noteForwarded(ssrc, bytes: bytes.count, isRepaired: isRepaired)
+            changeStore(number) {
+                $0.keep(
+                    bytes, of: member.id, named: member.name, ssrc: ssrc, keyID: packet.keyID,
+                    sequence: packet.sequence, at: now)
+            }
+            var actions = isFirst ? firstPacket(packet, channel: number, at: now) : []
+            if now >= channels[number].nextReportCheck {
+                let silent = channels[number].stopSilentListeners(
+                    number: number, timeout: limits.reportTimeout, at: now)
+                counters.listenersStopped += silent.count / RelayChannel.actionsPerSilentListener
+                actions += silent
+            }
+            if endsBurst { actions += apply(.deadline, channel: number, at: now) }
+            return (.forward(channel: number), actions)
+        }
+    }
+
+    private mutating func drop(_ reason: MediaDrop) -> (MediaDecision, [Action]) {
+        counters.count(reason)
+        return (.drop(reason), [])
+    }
+
+    /// Counts a packet that could not be read as media.
+    public mutating func countMalformedMedia() {
+        counters.packetsIn += 1
+        counters.count(.malformed)
+    }
+
+    private mutating func firstPacket(_ packet: MediaPacketHeader, channel number: Int, at now: Instant) -> [Action] {
+        let milestone = RelayMilestone.firstPacket(
+            channel: channels[number].name, ssrc: packet.ssrc, sequence: packet.sequence)
+        return [.note(milestone)]
+            + channels[number].beginListening(
+                to: packet.ssrc, number: number, at: now)
+    }
+
+    // MARK: Keys and sources
+
+    mutating func renewMediaKey(of id: ChannelID, at now: Instant) -> [Action] {
+        guard let number = channelNumbers[id], !channels[number].configuration.isEndToEnd else { return [] }
+        let key = Self.mediaKey(epoch: channels[number].mediaKey.epoch &+ 1, &random)
+        channels[number].renew(key, keepingPrevious: limits.previousEpochTime, at: now)
+        let note = Action.note(.mediaKeyRenewed(channel: channels[number].name, epoch: key.epoch))
+        let everyone = channels[number].everyone
+        return everyone.isEmpty ? [note] : [.send(.mediaKey(key), to: everyone), note]
+    }
+
+    mutating func freshSource() -> SSRC {
+        while true {
+            let candidate = SSRC(rawValue: UInt32.random(in: 1...UInt32.max, using: &random))
+            if sources.insert(candidate).inserted { return candidate }
+        }
+    }
+
+    static func mediaKey(epoch: UInt16, _ random: inout any RandomNumberGenerator & Sendable) -> MediaKey {
+        guard let key = MediaKey(epoch: epoch, baseKey: bytes(MediaKey.byteCountDefault, &random)) else {
+            preconditionFailure("a media key of the default size is one")
+        }
+        return key
+    }
+
+    static func downlinkKey(_ random: inout any RandomNumberGenerator & Sendable) -> DownlinkKey {
+        guard let key = DownlinkKey(bytes(DownlinkKey.byteCount, &random)) else {
+            preconditionFailure("a down-link key of the fixed size is one")
+        }
+        return key
+    }
+
+    private static func bytes(_ count: Int, _ random: inout any RandomNumberGenerator & Sendable) -> [UInt8] {
+        (0..<count).map { _ in UInt8.random(in: 0...UInt8.max, using: &random) }
+    }
+}

@@ -1,0 +1,89 @@
+// Who is a member of which channel and what its invitation gave it. Pure: who keeps it on disk is asked and tells.
+import RelayProtocol
+
+/// What a member may do on a channel, as its invitation said.
+public struct RelayMembership: Sendable, Hashable {
+    /// How high a request of the member for the floor may reach, from 0 (what everybody may) to `priorityMaximum`.
+    public var priority: UInt8
+    /// Whether it may not talk.
+    public var isListenOnly: Bool
+    /// Whether it was removed: it is not let in any more, whatever link it shows.
+    public var isRevoked: Bool
+
+    /// 255 on the wire is an emergency, which every member may declare.
+    public static let priorityMaximum: UInt8 = 254
+
+    /// A membership as an invitation gives it.
+    public init(priority: UInt8 = 0, isListenOnly: Bool = false, isRevoked: Bool = false) {
+        self.priority = min(priority, Self.priorityMaximum)
+        self.isListenOnly = isListenOnly
+        self.isRevoked = isRevoked
+    }
+}
+
+/// A client that is no member yet shows an invitation.
+public struct RelayEnrolment: Sendable, Hashable {
+    /// The channel that it wants to join.
+    public var channel: ChannelID
+    /// The secret of its invitation.
+    public var token: InvitationToken
+    /// Who it is: the pin of its key, which its handshake has proven.
+    public var member: MemberID
+    /// What it calls itself.
+    public var name: DisplayName
+
+    /// A client with an invitation.
+    public init(channel: ChannelID, token: InvitationToken, member: MemberID, name: DisplayName) {
+        self.channel = channel
+        self.token = token
+        self.member = member
+        self.name = name
+    }
+}
+
+/// What becomes of a `RelayEnrolment`.
+public enum RelayEnrolmentVerdict: Sendable, Hashable {
+    /// It is a member from now on, and that is on disk.
+    case admitted(RelayMembership)
+    /// It is not, with a sentence for whoever holds the link.
+    case refused(JoinRefusal, String)
+}
+
+/// The members of a relay's channels.
+public struct RelayRoster: Sendable {
+    /// Whether a channel's own token lets everybody in without being written down. Otherwise a client that is no member is
+    /// made one first, by who is told of `RelayCore.Action.enrol`.
+    public let isOpen: Bool
+    private var memberships: [ChannelID: [MemberID: RelayMembership]]
+
+    /// Whoever has a channel's token may join it; nothing is kept.
+    public static let open = RelayRoster(isOpen: true, memberships: [:])
+
+    /// Those members, and whoever is enrolled.
+    public init(memberships: [ChannelID: [MemberID: RelayMembership]]) {
+        self.init(isOpen: false, memberships: memberships)
+    }
+
+    private init(isOpen: Bool, memberships: [ChannelID: [MemberID: RelayMembership]]) {
+        self.isOpen = isOpen
+        self.memberships = memberships
+    }
+
+    subscript(channel: ChannelID, member: MemberID) -> RelayMembership? { memberships[channel]?[member] }
+
+    /// A member was enrolled. One who was removed in the meantime stays out.
+    mutating func admit(_ member: MemberID, to channel: ChannelID, as membership: RelayMembership) {
+        guard self[channel, member]?.isRevoked != true else { return }
+        memberships[channel, default: [:]][member] = membership
+    }
+
+    /// A member is out, also one that was not known.
+    mutating func revoke(_ member: MemberID, from channel: ChannelID) {
+        memberships[channel, default: [:]][member, default: RelayMembership()].isRevoked = true
+    }
+
+    /// A member that was removed may come again.
+    mutating func readmit(_ member: MemberID, to channel: ChannelID, as membership: RelayMembership) {
+        memberships[channel, default: [:]][member] = membership
+    }
+}

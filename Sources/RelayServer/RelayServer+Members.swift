@@ -1,0 +1,55 @@
+// Members and channels that come and go while a relay runs.
+import Reactor
+import RelayProtocol
+
+extension RelayServer {
+    /// Answers `RelayServerConfiguration.enrol`. Answers and removals take effect in the order they are told.
+    public nonisolated func enrolled(
+        _ connection: ConnectionID, _ enrolment: RelayEnrolment, _ verdict: RelayEnrolmentVerdict
+    ) {
+        loop.execute { [weak self] in
+            self?.assumeIsolated { $0.engine?.handle(.enrolled(connection, enrolment, verdict)) }
+        }
+    }
+
+    /// Removes a member from a channel: its connections are closed and the media key is renewed before this returns.
+    public func revoke(_ member: MemberID, from channel: ChannelID) {
+        engine?.handle(.revoke(member, from: channel))
+    }
+
+    /// Lets a member that was removed come again.
+    public func readmit(_ member: MemberID, to channel: ChannelID, as membership: RelayMembership) {
+        engine?.handle(.readmit(member, to: channel, as: membership))
+    }
+
+    /// Keeps other bursts of a channel from now on; members read it when they join again.
+    ///
+    /// - Returns: Whether that is something else than before; `nil`: it does not run, or has no such channel.
+    @discardableResult
+    public func setRetention(_ retention: BurstRetention, of channel: ChannelID) -> Bool? {
+        guard let engine, let known = engine.core.channelConfigurations.first(where: { $0.id == channel }) else {
+            return nil
+        }
+        guard known.retention != retention else { return false }
+        engine.handle(.setRetention(retention, of: channel))
+        return true
+    }
+
+    /// Serves one more channel, or one that nobody has joined with another configuration.
+    ///
+    /// - Returns: Whether it is served so; false at the limit of channels, or when members are on it.
+    public func serve(_ channel: RelayChannelConfiguration) -> Bool { engine?.core.serve(channel) ?? false }
+
+    /// Gives a channel other rules as soon as nobody talks on it; its members are told then.
+    ///
+    /// - Returns: Whether they are others than before; nil when the channel is not served.
+    public func setRules(_ rules: FloorRules, of channel: ChannelID) -> Bool? {
+        guard let engine, let number = engine.core.channelNumbers[channel] else { return nil }
+        let isNew = engine.core.channels[number].configuration.rules != rules
+        engine.handle(.setRules(rules, of: channel))
+        return isNew
+    }
+
+    /// The members that are connected to `channel`; nil when it is not served.
+    public func connectedMembers(of channel: ChannelID) -> Set<MemberID>? { engine?.core.connectedMembers(of: channel) }
+}

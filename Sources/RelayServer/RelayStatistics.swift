@@ -1,0 +1,136 @@
+// What a relay tells its operator: everything at one instant.
+import MonotonicTime
+import RelayProtocol
+
+/// A relay that runs, seen from outside.
+public struct RelayStatistics: Sendable, Equatable {
+    /// How long it has run.
+    public var uptime: Duration
+    /// Connections, those in handshake included.
+    public var connections: Int
+    /// What the rules counted.
+    public var counters: RelayCounters
+    /// What the transport counted.
+    public var transport: Transport
+    /// From the turn in which a media packet was read until its last copy was with the kernel.
+    public var forwarding: LatencyHistogram
+    /// Live push tokens.
+    public var pushTokens: Int
+    /// Whether it waits for the end of what is being said, to go down then.
+    public var isDraining: Bool
+    /// The channels, in the order they came.
+    public var channels: [Channel]
+    /// What the bursts that are kept take in memory.
+    public var keptBytes = 0
+
+    /// What came to the port.
+    public struct Transport: Sendable, Equatable {
+        /// Packets that came from the network.
+        public var packetsReceived = 0
+        /// Packets that could not be read.
+        public var malformedPackets = 0
+        /// Packets for no connection.
+        public var strayPackets = 0
+        /// Connections accepted.
+        public var accepted = 0
+        /// Handshakes that did not succeed.
+        public var handshakesFailed = 0
+        /// Beginnings of connections beyond the bounds.
+        public var refusedForLoad = 0
+        /// Newcomers that had to prove their address.
+        public var retriesSent = 0
+    }
+
+    /// One channel.
+    public struct Channel: Sendable, Equatable {
+        /// Its name.
+        public var name: DisplayName
+        /// Its identifier.
+        public var id: ChannelID
+        /// The members that are connected, oldest connection first.
+        public var members: [Member]
+        /// Requests that wait for the floor.
+        public var waiting: Int
+        /// What was counted.
+        public var counters: RelayChannelCounters
+    }
+
+    /// One member that is connected.
+    public struct Member: Sendable, Equatable {
+        /// Who it is.
+        public var id: MemberID
+        /// What it calls itself.
+        public var name: DisplayName
+        /// Whether it has the floor.
+        public var isTalking: Bool
+        /// Whether its media were stopped, because it does not report.
+        public var isSilent: Bool
+    }
+}
+
+/// Counters of one channel since the relay's start.
+public struct RelayChannelCounters: Sendable, Equatable {
+    /// Floors granted.
+    public internal(set) var grants = 0
+    /// Requests that had to wait.
+    public internal(set) var queued = 0
+    /// Bursts that ended.
+    public internal(set) var bursts = 0
+    /// Packets of these that were forwarded, once each.
+    public internal(set) var packets = 0
+    /// Packets of these that did not reach the relay.
+    public internal(set) var packetsLostUp = 0
+    /// Packets that came to listeners, by their reports.
+    public internal(set) var packetsHeard = 0
+    /// Packets lost on the way to listeners, by their reports: before repair.
+    public internal(set) var packetsLostDown = 0
+    private var denials = [Int](repeating: 0, count: FloorDenyCause.allCases.count)
+    private var revocations = [Int](repeating: 0, count: FloorRevokeCause.allCases.count)
+
+    /// Nothing counted.
+    public init() {}
+
+    /// Requests refused for `cause`.
+    public func denied(_ cause: FloorDenyCause) -> Int {
+        FloorDenyCause.allCases.firstIndex(of: cause).map { denials[$0] } ?? 0
+    }
+
+    /// Floors taken back for `cause`.
+    public func revoked(_ cause: FloorRevokeCause) -> Int {
+        FloorRevokeCause.allCases.firstIndex(of: cause).map { revocations[$0] } ?? 0
+    }
+
+    mutating func note(_ burst: RelayBurstSummary) {
+        bursts += 1
+        packets += burst.packets
+        packetsLostUp += burst.lost
+    }
+
+    mutating func note(heard: Int, lost: Int) {
+        packetsHeard += heard
+        packetsLostDown += lost
+    }
+
+    mutating func count(_ cause: FloorDenyCause) {
+        if let index = FloorDenyCause.allCases.firstIndex(of: cause) { denials[index] += 1 }
+    }
+
+    mutating func count(_ cause: FloorRevokeCause) {
+        if let index = FloorRevokeCause.allCases.firstIndex(of: cause) { revocations[index] += 1 }
+    }
+}
+
+extension RelayCore {
+    /// What the operator is told of the channels.
+    var channelStatistics: [RelayStatistics.Channel] {
+        channels.map { channel in
+            RelayStatistics.Channel(
+                name: channel.name, id: channel.configuration.id,
+                members: channel.everyone.compactMap { id in
+                    channel.members[id].map {
+                        .init(id: $0.id, name: $0.name, isTalking: channel.isSpeaking($0.ssrc), isSilent: $0.isSilent)
+                    }
+                }, waiting: channel.floor.waiting.count, counters: channel.counters)
+        }
+    }
+}

@@ -1,0 +1,280 @@
+// One thread of a relay: its socket on the relay's port, the connections that came to it, their streams and datagrams. No rules.
+import Cryptography
+import Logging
+import MonotonicTime
+import QUIC
+import Reactor
+import RelayProtocol
+import Synchronization
+
+/// The connections of one of a relay's endpoints: what they say is reported to the relay's rules, what those order is carried out.
+///
+/// All but `tally` and `orders` is used on the endpoint's loop.
+final class RelayWorker: @unchecked Sendable {
+    let endpoint: QUICEndpoint
+    /// What is counted; read on any thread.
+    let tally = Mutex(RelayWorkerTally())
+    /// Orders from another loop; nil for the worker that lives on the rules' loop.
+    let orders: Mailbox<RelayWorkerOrder>?
+
+    private let number: Int
+    private let numbers: ConnectionNumbers
+    private let limits: RelayLimits
+    private let log: RelayLog
+    private let report: (RelayWorkerReport) -> Bool
+    private var peers: [ConnectionID: RelayPeer] = [:]
+    private var groups: [ListenerGroup] = []
+
+    /// The control stream: the first that a client opens.
+    private static let controlStream: Int64 = 0
+
+    /// A worker of `endpoint`, whose delegate it becomes. Called on the endpoint's loop.
+    ///
+    /// - Parameters:
+    ///   - number: Which one of the relay's it is, from 0.
+    ///   - report: Takes what the rules have to know; false when it was lost, which only media may be.
+    init(
+        _ number: Int, endpoint: QUICEndpoint, numbers: ConnectionNumbers, orders: Mailbox<RelayWorkerOrder>? = nil,
+        limits: RelayLimits, logger: Logger, report: @escaping (RelayWorkerReport) -> Bool
+    ) {
+        self.number = number
+        self.endpoint = endpoint
+        self.numbers = numbers
+        self.orders = orders
+        self.limits = limits
+        self.report = report
+        log = RelayLog(logger: logger)
+        endpoint.delegate = self
+    }
+
+    /// Tells members that the relay goes down, and closes the port. Called on the loop.
+    func shutDown() {
+        orders?.shut()
+        for peer in peers.values { peer.detach() }
+        peers = [:]
+        groups = []
+        endpoint.delegate = nil
+        endpoint.close(code: RelayCloseCode.goingDown.rawValue, reason: "the relay is going down")
+    }
+
+    /// Counts what the endpoint knows. Called on the loop.
+    func count() {
+        let statistics = endpoint.statistics
+        let connections = endpoint.connectionCount
+        tally.withLock { tally in
+            tally.connections = connections
+            tally.transport = .init(
+                packetsReceived: statistics.packetsReceived, malformedPackets: statistics.malformedPackets,
+                strayPackets: statistics.strayPackets, accepted: statistics.accepted,
+                handshakesFailed: statistics.handshakesFailed, refusedForLoad: statistics.refusedForLoad,
+                retriesSent: statistics.retriesSent)
+        }
+    }
+
+    // MARK: Orders
+
+    /// Does what the rules say. Called on the loop.
+    func carryOut(_ order: RelayWorkerOrder) {
+        switch order {
+        case .send(let bytes, let recipients):
+            for id in recipients { if let peer = peers[id] { send(bytes, to: peer) } }
+        case .sendSeries(let series, let recipients):
+            let whole = series.pieces()
+            for recipient in recipients {
+                guard let peer = peers[recipient.connection] else { continue }
+                for piece in recipient.first == 0 ? whole : series.pieces(from: recipient.first) {
+                    send(piece, to: peer)
+                }
+            }
+        case .close(let id, let code, let reason):
+            guard let peer = peers.removeValue(forKey: id) else { return }
+            peer.detach()
+            peer.connection.close(code: code.rawValue, reason: reason)
+        case .startMedia(let id, let channel, let key):
+            // Channels may be added while it runs.
+            while groups.count <= channel { groups.append(ListenerGroup()) }
+            guard let peer = peers[id] else { return }
+            guard peer.makeSealer(key) else {
+                log.noSealer(id)
+                return
+            }
+            groups[channel].insert(peer)
+        case .stopMedia(let id, let channel):
+            guard groups.indices.contains(channel) else { return }
+            groups[channel].remove(id)
+        case .forward(let packet, let channel, let talker, let arrived):
+            packet.withUnsafeBytes { forward($0, channel: channel, except: talker, arrived: arrived) }
+        case .answerRepair(let id, let bytes):
+            if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.controlBacklog) == false {
+                tally.withLock { $0.repairsRefused += 1 }
+            }
+        case .answerBurst(let id, let request, let bytes):
+            if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.controlBacklog) == false {
+                _ = report(.burstNotTaken(id, request))
+            }
+        case .count: count()
+        }
+    }
+
+    private func send(_ bytes: [UInt8], to peer: RelayPeer) {
+        guard peer.connection.isOpen, !peer.send(bytes, limit: limits.controlBacklog) else { return }
+        log.slowPeer(peer.id)
+        peer.connection.close(code: RelayCloseCode.internalError.rawValue, reason: "control messages are not taken")
+    }
+
+    private func forward(
+        _ packet: UnsafeRawBufferPointer, channel: Int, except talker: ConnectionID, arrived: Instant
+    ) {
+        guard groups.indices.contains(channel) else { return }
+        let group = groups[channel]
+        let place = group.prepare(for: talker)
+        guard !group.recipients.connections.isEmpty else { return }
+        let result = endpoint.fanOut(packet, to: group.recipients, except: place) { number, trailer in
+            group.seal(packet, for: number, into: trailer)
+        }
+        let time = Instant.now - arrived
+        tally.withLock { tally in
+            tally.forwarding.count(time)
+            tally.packetsOut += result.sent
+            tally.packetsNotSent += result.failed
+        }
+    }
+
+    // MARK: Reports
+
+    private func tell(_ event: RelayCore.Event) { _ = report(.event(event)) }
+
+    private func receiveMedia(_ datagram: [UInt8], from peer: RelayPeer) {
+        if let request = RepairDatagram.request(in: datagram, limit: limits.datagramBytes) {
+            return tell(.message(peer.id, request))
+        }
+        let header = datagram.withUnsafeBytes { packet in
+            packet.count <= limits.datagramBytes ? MediaPacketHeader(parsing: packet) : nil
+        }
+        guard let header else {
+            _ = report(.malformedMedia(from: peer.id))
+            return
+        }
+        if !report(.media(header, datagram, from: peer.id, arrived: endpoint.turnBegan)) {
+            tally.withLock { $0.mediaDropped += 1 }
+        }
+    }
+}
+
+// MARK: - What the transport tells
+
+extension RelayWorker: QUICEndpointDelegate {
+    func endpoint(_ endpoint: QUICEndpoint, didAccept connection: QUICConnection) {
+        let peer = RelayPeer(id: numbers.next(of: number), connection: connection)
+        connection.context = peer
+        connection.delegate = self
+        peers[peer.id] = peer
+        if connection.isReady { welcome(peer) } else { greet(peer) }
+    }
+
+    /// It sent early data: an answer to that may be on its way before it has proven who it is.
+    private func greet(_ peer: RelayPeer) {
+        guard let pin = pin(of: peer) else { return }
+        tell(.greeted(peer.id, pin))
+    }
+
+    private func pin(of peer: RelayPeer) -> PublicKeyPin? {
+        if let pin = peer.connection.peerKeySHA256.flatMap({ PublicKeyPin($0) }) { return pin }
+        peers[peer.id] = nil
+        peer.detach()
+        peer.connection.close(code: RelayCloseCode.protocolViolation.rawValue, reason: "a client key is needed")
+        return nil
+    }
+
+    func endpoint(
+        _ endpoint: QUICEndpoint, didReceiveForeignPacket packet: UnsafeRawBufferPointer, from address: SocketAddress
+    ) {
+        // Media come up in QUIC datagrams only, which say who sent them.
+        tally.withLock { $0.strayPackets += 1 }
+    }
+
+    private func welcome(_ peer: RelayPeer) {
+        guard !peer.isConnected else { return }
+        peer.isConnected = true
+        guard let pin = pin(of: peer) else { return }
+        tell(.connected(peer.id, pin))
+    }
+}
+
+extension RelayWorker: QUICConnectionDelegate {
+    private func peer(of connection: QUICConnection) -> RelayPeer? {
+        guard let peer = connection.context as? RelayPeer, peers[peer.id] === peer else { return nil }
+        return peer
+    }
+
+    func connectionDidBecomeReady(_ connection: QUICConnection) {
+        if let peer = peer(of: connection) { welcome(peer) }
+    }
+
+    func connection(_ connection: QUICConnection, didOpen stream: QUICStream) {
+        guard let peer = peer(of: connection) else { return }
+        guard stream.id == Self.controlStream else {
+            return tell(.violation(peer.id, "a second stream"))
+        }
+        peer.stream = stream
+    }
+
+    func connection(_ connection: QUICConnection, streamDidBecomeReadable stream: QUICStream) {
+        guard let peer = peer(of: connection), peer.stream === stream else { return }
+        // Early data and what comes after the handshake may be read in one go: by then it is known who it is.
+        if connection.isReady { welcome(peer) }
+        let (bytes, isEnd) = stream.read()
+        var messages: [[UInt8]] = []
+        var failure: MessageDecoder.Failure?
+        do throws(MessageDecoder.Failure) {
+            try peer.decoder.feed(bytes) { messages.append($0) }
+        } catch {
+            failure = error
+        }
+        for message in messages {
+            // The connection may be closed by any of them.
+            guard peers[peer.id] === peer else { return }
+            do throws(RelayMessageError) {
+                tell(.message(peer.id, try ClientMessage(parsing: message)))
+            } catch {
+                guard error.isViolation else {
+                    log.unknownMessage(peer.id)
+                    continue
+                }
+                tell(.violation(peer.id, error.description))
+            }
+        }
+        guard peers[peer.id] === peer else { return }
+        if let failure { return tell(.violation(peer.id, failure.description)) }
+        if isEnd { tell(.message(peer.id, .leave)) }
+    }
+
+    func connection(_ connection: QUICConnection, streamDidBecomeWritable stream: QUICStream) {
+        guard let peer = peer(of: connection) else { return }
+        if peer.stream === stream { peer.flush() } else { peer.continueAnswer(on: stream) }
+    }
+
+    func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?) {
+        guard let peer = peer(of: connection) else { return }
+        guard peer.stream === stream else { return peer.endAnswer(on: stream) }
+        tell(.message(peer.id, .leave))
+    }
+
+    func connection(_ connection: QUICConnection, didReceiveDatagram datagram: [UInt8], isEarlyData: Bool) {
+        guard let peer = peer(of: connection), !isEarlyData else { return }
+        receiveMedia(datagram, from: peer)
+    }
+
+    func connection(_ connection: QUICConnection, didMoveFrom oldAddress: SocketAddress) {
+        guard let peer = peer(of: connection) else { return }
+        log.moved(peer.id, to: connection.remoteAddress)
+    }
+
+    func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason) {
+        guard let peer = peer(of: connection) else { return }
+        peers[peer.id] = nil
+        peer.detach()
+        log.closed(peer.id, reason)
+        tell(.disconnected(peer.id))
+    }
+}

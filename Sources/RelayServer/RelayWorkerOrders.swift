@@ -1,0 +1,75 @@
+// What a relay's rules and its workers tell each other, and how they are told apart.
+import MonotonicTime
+import Reactor
+import RelayProtocol
+import Synchronization
+
+/// What a worker has to do, by the relay's rules.
+enum RelayWorkerOrder: Sendable {
+    /// Send a framed control message to each of the connections.
+    case send([UInt8], to: [ConnectionID])
+    /// Send control messages, to some of the connections without the first ones.
+    case sendSeries(MessageSeries, to: [MessageSeries.Recipient])
+    /// Close a connection.
+    case close(ConnectionID, RelayCloseCode, String)
+    /// From now on the channel's media go to that connection too, with trailers under the key.
+    case startMedia(ConnectionID, channel: Int, key: DownlinkKey)
+    /// From now on no media go to that connection.
+    case stopMedia(ConnectionID, channel: Int)
+    /// Send a packet to every listener of the channel but its sender; it was read at `arrived`.
+    case forward([UInt8], channel: Int, except: ConnectionID, arrived: Instant)
+    /// Open a stream to a connection and send this on it, to its end.
+    case answerRepair(ConnectionID, [UInt8])
+    /// The same in answer to a request for a burst.
+    case answerBurst(ConnectionID, BurstRequestID, [UInt8])
+    /// Count connections and packets for whoever asks next.
+    case count
+
+    /// Whether it comes too late when it has to wait, so that it is better lost.
+    var mayBeLost: Bool { if case .forward = self { true } else { false } }
+}
+
+/// What a worker's connections do.
+enum RelayWorkerReport: Sendable {
+    /// Something for the rules.
+    case event(RelayCore.Event)
+    /// A media packet, read at `arrived`.
+    case media(MediaPacketHeader, [UInt8], from: ConnectionID, arrived: Instant)
+    /// The answer to a request for a burst cannot be sent now.
+    case burstNotTaken(ConnectionID, BurstRequestID)
+    /// A media packet that cannot be read.
+    case malformedMedia(from: ConnectionID)
+
+    /// Whether it comes too late when it has to wait, so that it is better lost.
+    var mayBeLost: Bool { if case .media = self { true } else { false } }
+}
+
+/// Numbers the connections of all workers in the order they come, so that each number tells whose it is.
+final class ConnectionNumbers: Sendable {
+    private let workers: UInt64
+    private let last = Atomic<UInt64>(0)
+
+    init(workers: Int) { self.workers = UInt64(workers) }
+
+    /// A number for a connection of that worker.
+    func next(of worker: Int) -> ConnectionID {
+        let order = last.add(1, ordering: .relaxed).newValue
+        return ConnectionID(number: order * workers + UInt64(worker))
+    }
+
+    /// The worker that has a connection.
+    func worker(of id: ConnectionID) -> Int { Int(id.number % workers) }
+}
+
+/// What a worker counts, for its relay to read on another thread.
+struct RelayWorkerTally: Sendable {
+    var packetsOut = 0
+    var packetsNotSent = 0
+    var strayPackets = 0
+    var repairsRefused = 0
+    /// Media packets that could not wait for the rules.
+    var mediaDropped = 0
+    var forwarding = LatencyHistogram()
+    var connections = 0
+    var transport = RelayStatistics.Transport()
+}

@@ -1,0 +1,118 @@
+// What a relay keeps of its channels, invitations and members.
+import Cryptography
+import RelayProtocol
+
+/// A channel as it is kept.
+public struct ChannelRecord: Sendable, Hashable {
+    /// Names it on the wire.
+    public var id: ChannelID
+    /// What people read; no two channels have the same.
+    public var name: DisplayName
+    /// Whether its media key is in the links only.
+    public var isEndToEnd: Bool
+    /// Whether it was added by a command, so that it is served whatever the configuration names.
+    public var isAdded: Bool
+}
+
+/// What an invitation gives, and for how long.
+public struct InvitationTerms: Sendable, Hashable {
+    /// Until when it opens the channel to new devices, in seconds since 1970; nil: until it is withdrawn.
+    public var expiresAt: Int64?
+    /// How many devices may enrol with it; nil: any number.
+    public var uses: Int?
+    /// How high its members' requests for the floor may reach, 0 to 254.
+    public var priority: UInt8
+    /// Whether its members may not talk.
+    public var isListenOnly: Bool
+
+    /// The most devices one invitation can be for.
+    public static let usesMaximum = 1_000_000
+
+    /// Terms; without any, for everybody who has the link and for ever.
+    public init(expiresAt: Int64? = nil, uses: Int? = nil, priority: UInt8 = 0, isListenOnly: Bool = false) {
+        self.expiresAt = expiresAt
+        self.uses = uses
+        self.priority = priority
+        self.isListenOnly = isListenOnly
+    }
+
+    /// Why a new device is not let in any more, `used` devices being in; nil: it is.
+    func objection(used: Int, now: Int64) -> EnrolmentRefusal? {
+        if let expiresAt, now >= expiresAt { return .expired }
+        if let uses, used >= uses { return .usedUp }
+        return nil
+    }
+}
+
+/// An invitation as it is kept: not the secret, unless it is the channel's standing one, but its hash.
+public struct InvitationRecord: Sendable, Hashable {
+    /// Names it to the operator.
+    public var number: Int64
+    /// Its terms.
+    public var terms: InvitationTerms
+    /// Devices that have enrolled with it.
+    public var used: Int
+    /// When it was made, in seconds since 1970.
+    public var madeAt: Int64
+    /// When it was withdrawn; nil: it was not.
+    public var withdrawnAt: Int64?
+    /// The secret of the standing invitation, which every start prints again.
+    public var standingToken: InvitationToken?
+
+    /// Whether a new device can enrol with it at `now`, in seconds since 1970.
+    public func isOpen(at now: Int64) -> Bool { withdrawnAt == nil && terms.objection(used: used, now: now) == nil }
+}
+
+/// A member as it is kept.
+public struct MemberRecord: Sendable, Hashable {
+    /// The pin of its key.
+    public var id: MemberID
+    /// What it called itself when it enrolled.
+    public var name: DisplayName
+    /// The invitation it came by.
+    public var invitation: Int64
+    /// See `InvitationTerms.priority`.
+    public var priority: UInt8
+    /// See `InvitationTerms.isListenOnly`.
+    public var isListenOnly: Bool
+    /// When, in seconds since 1970.
+    public var enrolledAt: Int64
+    /// When it was removed; nil: it was not.
+    public var revokedAt: Int64?
+}
+
+/// Why a device is not made a member.
+public enum EnrolmentRefusal: Sendable, Hashable {
+    /// No such channel, or the secret is of no invitation to it.
+    case unknown
+    /// The invitation was withdrawn.
+    case withdrawn
+    /// The invitation's time is over.
+    case expired
+    /// As many devices as it was for have enrolled with it.
+    case usedUp
+    /// The device was removed from the channel.
+    case revoked
+    /// The channel has as many members as can be kept.
+    case full
+}
+
+/// What became of a device that showed an invitation.
+public enum EnrolmentOutcome: Sendable, Hashable {
+    /// It is a member, and that is on disk.
+    case member(MemberRecord)
+    /// It is not.
+    case refused(EnrolmentRefusal)
+}
+
+/// What a removal came to.
+public struct Revocation: Sendable, Hashable {
+    /// Who was removed.
+    public var member: MemberRecord
+    /// Whether the invitation it came by was open, and is withdrawn now.
+    public var hasWithdrawnInvitation: Bool
+    /// Whether the channel has another standing invitation now.
+    public var hasNewStandingInvitation: Bool
+    /// Whether it had been removed before.
+    public var wasRevoked: Bool
+}

@@ -1,0 +1,68 @@
+// The channels of a relay, each with a standing invitation.
+import Cryptography
+import GRDB
+import RelayProtocol
+
+extension RelayStore {
+    /// Every channel, in the order of their names.
+    public func channels() throws(RelayStoreError) -> [ChannelRecord] {
+        try read { db in try Row.fetchAll(db, sql: "SELECT * FROM channel ORDER BY name").compactMap(Self.channel) }
+    }
+
+    /// The channel of that name.
+    public func channel(named name: String) throws(RelayStoreError) -> ChannelRecord {
+        try read { db in try Self.channel(named: name, db) }
+    }
+
+    /// Makes a channel, with a standing invitation unless its media key is its members' own: that one is in no invitation
+    /// that a relay could print.
+    ///
+    /// - Parameters:
+    ///   - id: As it was called elsewhere, with the secret of its standing invitation; by default fresh ones.
+    ///   - now: Seconds since 1970.
+    /// - Throws: `RelayStoreError.channelExists`, `.limit`, `.notWritten`.
+    @discardableResult
+    public func addChannel(
+        _ name: DisplayName, id: ChannelID = ChannelID(), token: InvitationToken = InvitationToken(),
+        isEndToEnd: Bool = false, isAdded: Bool = false, now: Int64
+    ) throws(RelayStoreError) -> ChannelRecord {
+        let limit = limits.channels
+        return try write { db in
+            guard try Int.fetchOne(db, sql: "SELECT count(*) FROM channel") ?? 0 < limit else {
+                throw RelayStoreError.limit("the relay keeps at most \(limit) channels")
+            }
+            guard try Self.find(name.text, db) == nil else { throw RelayStoreError.channelExists(name.text) }
+            try db.execute(
+                sql: "INSERT INTO channel VALUES (?, ?, ?, ?)",
+                arguments: [id.description, name.text, isEndToEnd, isAdded])
+            if !isEndToEnd { try Self.insert(token, isStanding: true, InvitationTerms(), id, now, db) }
+            return ChannelRecord(id: id, name: name, isEndToEnd: isEndToEnd, isAdded: isAdded)
+        }
+    }
+
+    /// The secret of the channel's standing invitation; nil when it has none.
+    public func standingToken(of channel: ChannelID) throws(RelayStoreError) -> InvitationToken? {
+        try read { db in
+            try String.fetchOne(
+                db,
+                sql: "SELECT standing FROM invitation WHERE channel = ? AND standing NOTNULL AND withdrawnAt ISNULL",
+                arguments: [channel.description]
+            ).flatMap { Base64URL.decode($0) }.flatMap { InvitationToken($0) }
+        }
+    }
+
+    static func channel(named name: String, _ db: Database) throws -> ChannelRecord {
+        if let found = try find(name, db) { return found }
+        throw RelayStoreError.unknownChannel(
+            name, known: try String.fetchAll(db, sql: "SELECT name FROM channel ORDER BY name LIMIT 10"))
+    }
+
+    private static func find(_ name: String, _ db: Database) throws -> ChannelRecord? {
+        try Row.fetchOne(db, sql: "SELECT * FROM channel WHERE name = ?", arguments: [name]).flatMap(channel)
+    }
+
+    private static func channel(_ row: Row) -> ChannelRecord? {
+        guard let id = ChannelID(row["id"] as String), let name = DisplayName(row["name"] as String) else { return nil }
+        return ChannelRecord(id: id, name: name, isEndToEnd: row["endToEnd"], isAdded: row["added"])
+    }
+}

@@ -1,0 +1,143 @@
+// Invitations, and the devices that become members by them.
+import Cryptography
+import GRDB
+import RelayProtocol
+
+extension RelayStore {
+    /// Makes an invitation. Only the hash of its secret is kept.
+    ///
+    /// - Returns: Its number.
+    /// - Throws: `RelayStoreError.limit`, `.notWritten`.
+    @discardableResult
+    public func invite(
+        to channel: ChannelID, token: InvitationToken, terms: InvitationTerms, now: Int64
+    ) throws(RelayStoreError) -> Int64 {
+        let limit = limits.invitationsPerChannel
+        return try write { db in
+            guard try Self.openInvitationCount(of: channel, now, db) < limit else {
+                throw RelayStoreError.limit(
+                    "the channel has \(limit) open invitations; withdraw some with 'pttrelay revoke CHANNEL --invitation N'"
+                )
+            }
+            return try Self.insert(token, isStanding: false, terms, channel, now, db)
+        }
+    }
+
+    /// The number of invitations by which devices can enrol at `now`, in seconds since 1970.
+    public func openInvitationCount(of channel: ChannelID, now: Int64) throws(RelayStoreError) -> Int {
+        try read { db in try Self.openInvitationCount(of: channel, now, db) }
+    }
+
+    private static func openInvitationCount(of channel: ChannelID, _ now: Int64, _ db: Database) throws -> Int {
+        try Int.fetchOne(
+            db,
+            sql: """
+                SELECT count(*) FROM invitation WHERE channel = ? AND withdrawnAt ISNULL
+                    AND (uses ISNULL OR used < uses) AND (expiresAt ISNULL OR expiresAt > ?)
+                """, arguments: [channel.description, now]) ?? 0
+    }
+
+    /// A channel's invitations, latest first, at most `limit`.
+    public func invitations(to channel: ChannelID, limit: Int) throws(RelayStoreError) -> [InvitationRecord] {
+        try read { db in
+            try Row.fetchAll(
+                db, sql: "SELECT * FROM invitation WHERE channel = ? ORDER BY number DESC LIMIT ?",
+                arguments: [channel.description, limit]
+            ).map(Self.invitation)
+        }
+    }
+
+    /// Withdraws an invitation: no further device enrols with it. Its members stay. A standing one is replaced by a fresh one.
+    ///
+    /// - Throws: `RelayStoreError.unknownInvitation`, `.notWritten`.
+    public func withdraw(_ number: Int64, of channel: ChannelID, now: Int64) throws(RelayStoreError) {
+        try write { db in
+            guard try Self.withdraw(number, of: channel, now, db) != nil else {
+                throw RelayStoreError.unknownInvitation(number)
+            }
+        }
+    }
+
+    /// Makes the device a member if the invitation allows it. One that is a member already stays what it is, and costs the
+    /// invitation nothing.
+    ///
+    /// - Parameter now: Seconds since 1970.
+    public func enrol(
+        _ member: MemberID, named name: DisplayName, with token: InvitationToken, in channel: ChannelID, now: Int64
+    ) throws(RelayStoreError) -> EnrolmentOutcome {
+        let limit = limits.membersPerChannel
+        // Most who are not invited at all are refused without a write.
+        let digest = Self.digest(token)
+        return try write { db in
+            if let known = try Self.member(member, of: channel, db) {
+                return known.revokedAt == nil ? .member(known) : .refused(.revoked)
+            }
+            let row = try Row.fetchOne(
+                db, sql: "SELECT * FROM invitation WHERE digest = ? AND channel = ?",
+                arguments: [digest, channel.description])
+            guard let invitation = row.map(Self.invitation) else { return .refused(.unknown) }
+            guard invitation.withdrawnAt == nil else { return .refused(.withdrawn) }
+            if let objection = invitation.terms.objection(used: invitation.used, now: now) {
+                return .refused(objection)
+            }
+            let count = try Int.fetchOne(
+                db, sql: "SELECT count(*) FROM member WHERE channel = ?", arguments: [channel.description])
+            guard count ?? 0 < limit else { return .refused(.full) }
+            let record = MemberRecord(
+                id: member, name: name, invitation: invitation.number, priority: invitation.terms.priority,
+                isListenOnly: invitation.terms.isListenOnly, enrolledAt: now, revokedAt: nil)
+            try db.execute(
+                sql: "UPDATE invitation SET used = used + 1 WHERE number = ?", arguments: [invitation.number])
+            try db.execute(
+                sql: "INSERT INTO member VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
+                arguments: [
+                    channel.description, member.description, name.text, record.invitation, Int(record.priority),
+                    record.isListenOnly, now,
+                ])
+            return .member(record)
+        }
+    }
+
+    @discardableResult
+    static func insert(
+        _ token: InvitationToken, isStanding: Bool, _ terms: InvitationTerms, _ channel: ChannelID, _ now: Int64,
+        _ db: Database
+    ) throws -> Int64 {
+        try db.execute(
+            sql: """
+                INSERT INTO invitation (channel, digest, standing, expiresAt, uses, priority, listenOnly, madeAt)
+                    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+                """,
+            arguments: [
+                channel.description, digest(token), isStanding ? Base64URL.encode(token.bytes) : nil, terms.expiresAt,
+                terms.uses, Int(terms.priority), terms.isListenOnly, now,
+            ])
+        return db.lastInsertedRowID
+    }
+
+    /// - Returns: Whether it was the standing one; nil when there is no such invitation that is not withdrawn.
+    static func withdraw(_ number: Int64, of channel: ChannelID, _ now: Int64, _ db: Database) throws -> Bool? {
+        let row = try Row.fetchOne(
+            db, sql: "SELECT * FROM invitation WHERE number = ? AND channel = ? AND withdrawnAt ISNULL",
+            arguments: [number, channel.description])
+        guard let found = row.map(invitation) else { return nil }
+        try db.execute(
+            sql: "UPDATE invitation SET withdrawnAt = ?, standing = NULL WHERE number = ?", arguments: [now, number])
+        guard found.standingToken != nil else { return false }
+        try insert(InvitationToken(), isStanding: true, InvitationTerms(), channel, now, db)
+        return true
+    }
+
+    private static func digest(_ token: InvitationToken) -> String { Hexadecimal.encode(sha256(token.bytes)) }
+
+    private static func invitation(_ row: Row) -> InvitationRecord {
+        InvitationRecord(
+            number: row["number"],
+            terms: InvitationTerms(
+                expiresAt: row["expiresAt"], uses: row["uses"], priority: UInt8(clamping: row["priority"] as Int),
+                isListenOnly: row["listenOnly"]),
+            used: row["used"], madeAt: row["madeAt"], withdrawnAt: row["withdrawnAt"],
+            standingToken: (row["standing"] as String?).flatMap { Base64URL.decode($0) }.flatMap { InvitationToken($0) }
+        )
+    }
+}

@@ -1,0 +1,50 @@
+// pttctl history: what the relay keeps of what was said.
+import ArgumentParser
+import Glibc
+import PTTBus
+import Terminal
+
+/// `pttctl history`.
+struct History: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "List the messages that the relay keeps of the channel, the newest first.",
+        discussion: "'pttctl replay NUMBER' plays one. How many are kept, and for how long, is the relay's to say.")
+
+    @OptionGroup var options: BusOptions
+    @Flag(help: "Print JSON, for scripts.") var json = false
+
+    func run() async throws {
+        try await options.withDaemon { daemon in
+            guard await daemon.snapshot.activeChannel != nil else { throw Failure.noChannel }
+            let messages = try await daemon.keptMessages()
+            if json { return Console.say(try jsonText(messages)) }
+            if messages.isEmpty { Console.say("The relay keeps no message just now.") }
+            for (index, message) in messages.enumerated() { Console.say(Self.line(index + 1, message)) }
+        }
+    }
+
+    /// " 1  14:03:09    4.2 s  Ada", with what else there is to know of it.
+    static func line(_ number: Int, _ message: KeptMessage) -> String {
+        let tenths = (UInt64(message.milliseconds) + 50) / 100
+        var words = [
+            padded("\(number)", 2), clock(message.beganAt), padded("\(tenths / 10).\(tenths % 10) s", 7),
+            message.talker.plain(limit: 64),
+        ]
+        if message.isOwn { words.append("(this device)") }
+        if message.isGoingOn { words.append("(goes on)") }
+        if !message.canBeOpened { words.append("(sealed with a key of before this device joined)") }
+        return words.joined(separator: "  ")
+    }
+
+    private static func padded(_ text: String, _ width: Int) -> String {
+        String(repeating: " ", count: max(0, width - text.count)) + text
+    }
+
+    /// The time of day in the zone of this machine, "14:03:09".
+    private static func clock(_ milliseconds: Int64) -> String {
+        var moment = time_t(milliseconds / 1_000)
+        var parts = tm()
+        guard localtime_r(&moment, &parts) != nil else { return "--:--:--" }
+        return [parts.tm_hour, parts.tm_min, parts.tm_sec].map { $0 < 10 ? "0\($0)" : "\($0)" }.joined(separator: ":")
+    }
+}

@@ -1,0 +1,64 @@
+// How the commands about members reach the records: through the relay that runs, or by themselves when none does.
+import ArgumentParser
+import Logging
+import Logs
+import Reactor
+import RelayProtocol
+import Settings
+import Terminal
+
+extension RelayOptions {
+    /// Does what `requests` ask one after another; errors are told on standard error and end the program.
+    func administer(_ body: @escaping @Sendable (Administration) async throws -> Void) throws {
+        do {
+            let settings = try settings()
+            let administration = Administration(directory: stateDirectory(settings), host: host ?? settings.host)
+            try EventLoop.runProgram(named: "pttrelay") { _ in try await body(administration) }
+        } catch let exit as ExitCode {
+            throw exit
+        } catch let error as ValidationError {
+            throw error
+        } catch let error as SettingsError {
+            Console.complain("pttrelay: \(error)")
+            throw configurationMistake
+        } catch {
+            Console.complain("pttrelay: \(error)")
+            throw ExitCode.failure
+        }
+    }
+}
+
+/// Asks a relay, or acts in its place.
+struct Administration {
+    let directory: String
+    /// The name in links; nil: that of the relay's last start.
+    let host: String?
+
+    /// Asks for one thing.
+    ///
+    /// - Throws: what is wrong and what to do, also when the relay refused.
+    func ask(_ request: AdministrationRequest) async throws -> AdministrationResponse {
+        let response: AdministrationResponse
+        if let answer = try AdministrationClient.ask(request, in: directory) {
+            response = answer
+        } else {
+            response = try await alone(request)
+        }
+        if case .failed(let why) = response { throw RelayStateError(description: why) }
+        return response
+    }
+
+    private func alone(_ request: AdministrationRequest) async throws -> AdministrationResponse {
+        let logger = Logger(label: "pttrelay") { LineLogHandler(label: $0, level: .notice) }
+        let state: RelayState
+        do {
+            state = try RelayState.existing(directory, logger: logger)
+        } catch let error as RelayStateError where error == .inUse(directory) {
+            throw RelayStateError(
+                description:
+                    "the relay in \(directory) runs, but takes no commands; it is starting, or another command has "
+                    + "its records: try again")
+        }
+        return await (try Registrar(state: state, host: host, logger: logger)).answer(request)
+    }
+}

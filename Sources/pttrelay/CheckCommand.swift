@@ -1,0 +1,90 @@
+// pttrelay check: what a configuration says, and what is wrong with it, without a relay.
+import ArgumentParser
+import Cryptography
+import Logging
+import RelayHTTP
+import RelayProtocol
+import RelayServer
+import Settings
+import Terminal
+
+/// Checks the configuration.
+struct CheckCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "check", abstract: "Check the configuration, and say what it comes to.",
+        discussion: """
+            Tells every mistake with its place, and ends with 78 then; a relay that runs is not touched. 'systemctl reload pttrelay' takes \
+            a changed configuration over.
+            """)
+
+    @OptionGroup var relay: RelayOptions
+
+    func run() throws {
+        do {
+            let settings = try relay.settings()
+            let path = relay.config ?? RelaySettings.defaultPath()
+            try Self.checkPushes(settings)
+            Console.say(path.map { "\($0) is in order" } ?? "there is no configuration; this is what holds without one")
+            for line in Self.summary(settings, state: relay.stateDirectory(settings)) { Console.say(line) }
+        } catch {
+            Console.complain("pttrelay: \(error)")
+            throw configurationMistake
+        }
+    }
+
+    /// Reads the certificate and key that [push] names, as a start would.
+    static func checkPushes(_ settings: RelaySettings) throws {
+        guard let push = settings.push, let files = push.files else { return }
+        func text(_ path: String) throws(SettingsError) -> String {
+            String(decoding: try SettingsFile.contents(of: path), as: UTF8.self)
+        }
+        _ = try PushEndpoint(
+            configuration: PushEndpointConfiguration(
+                listenAddress: push.listen.address, listenPort: push.listen.port,
+                certificatePEM: try text(files.certificate), privateKeyPEM: try text(files.key), clients: push.clients),
+            logger: Logger(label: "pttrelay") { _ in SwiftLogNoOpLogHandler() }, deliver: { _ in .shutDown })
+    }
+
+    /// What the configuration comes to, a line each; warnings begin with "warning".
+    static func summary(_ settings: RelaySettings, state: String) -> [String] {
+        let listen = settings.listen ?? .standard
+        var lines = [
+            "listens on UDP \(listen.text), in links as \(settings.host ?? listen.invitationHost)",
+            "keeps its state in \(state)",
+            settings.workers == 1 ? "works on one thread" : "works on \(settings.workers) threads",
+        ]
+        if let successor = settings.ending.successor {
+            lines.append(
+                "sends its members to \(successor) when it ends: a relay with the same state has to be there then")
+        }
+        for name in settings.channels {
+            lines.append("serves '\(name)': \(floor(settings.floorRules[name] ?? FloorRules()))")
+            lines.append("keeps \((settings.retentions[name] ?? FloorSettings.standardRetention).words) of '\(name)'")
+        }
+        if settings.channels.isEmpty { lines.append("serves the channels of its last start, or of the command line") }
+        if let push = settings.push {
+            lines.append("takes pushes on TCP \(push.listen.text), of \(push.clients.count) certificates")
+            if push.clients.isEmpty { lines.append("warning: nobody may push: [push] has no client") }
+        }
+        if let address = settings.operatorListen {
+            lines.append("serves the operator's page on TCP \(address.text)")
+            if !address.isLoopback {
+                lines.append(
+                    "warning: the operator's page has no TLS, and \(address.text) is not for this machine only: "
+                        + "who is in between reads its token")
+            }
+        }
+        return lines
+    }
+
+    private static func floor(_ rules: FloorRules) -> String {
+        var words = [rules.mode.rawValue]
+        if rules.hasQueue {
+            words.append(rules.mode == .cutIn ? "'queue' without meaning: whoever presses last talks" : "with a queue")
+        }
+        words.append(
+            rules.preemptionStep.map { "a priority higher by \($0) takes the floor" }
+                ?? "only an emergency takes the floor")
+        return words.joined(separator: ", ")
+    }
+}

@@ -1,0 +1,51 @@
+// What pttrelay.toml says about a channel's floor, and about what is kept of its bursts.
+import RelayProtocol
+import RelayServer
+import Settings
+
+enum FloorSettings {
+    /// The rules in a `[[channel]]` table.
+    static func rules(_ table: SettingsTable) -> FloorRules {
+        FloorRules(
+            mode: table.value("mode", mode, default: .halfDuplex),
+            hasQueue: table.value("queue", .boolean, default: false),
+            preemptionStep: table.optional("preemption-step", .integer(in: 1...254)).map { UInt8($0) })
+    }
+
+    /// What holds where the configuration says nothing.
+    static let standardRetention = BurstRetention(bursts: 5, time: .seconds(600))
+
+    /// What is kept of its bursts, in a `[[channel]]` table.
+    static func retention(_ table: SettingsTable) -> BurstRetention {
+        BurstRetention(
+            bursts: table.value(
+                "keep-bursts", .integer(in: 0...RelayProtocolLimits.keptBurstsMaximum),
+                default: standardRetention.bursts),
+            time: table.value(
+                "keep-time", .duration(in: .zero ... .seconds(86_400)), default: standardRetention.time))
+    }
+
+    /// The floor's timers in the table `[relay]`.
+    static func timers(_ table: SettingsTable) -> FloorControlStateMachine.Timers {
+        var timers = FloorControlStateMachine.Timers()
+        timers.talkTimeLimit = table.value(
+            "talk-time-limit", .duration(in: .seconds(5) ... .seconds(3_600)), default: timers.talkTimeLimit)
+        // A burst survives a gap of two seconds, with what is repaired after it.
+        timers.mediaTimeout = table.value(
+            "media-time-limit", .duration(in: .seconds(3) ... .seconds(60)), default: timers.mediaTimeout)
+        timers.retryAfter = table.value(
+            "retry-after", .duration(in: .zero ... .seconds(60)), default: timers.retryAfter)
+        return timers
+    }
+
+    private static var mode: SettingType<FloorRules.Mode> {
+        .oneOf(FloorRules.Mode.allCases.map { ($0.rawValue, $0) })
+    }
+}
+
+extension BurstRetention {
+    /// What is kept, in words: "the last 5 bursts for 10min".
+    var words: String {
+        isOn ? "the last \(bursts == 1 ? "burst" : "\(bursts) bursts") for \(durationText(time))" : "no bursts"
+    }
+}

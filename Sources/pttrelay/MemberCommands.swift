@@ -1,0 +1,148 @@
+// pttrelay members, revoke, readmit and channels: who is on the relay, and who is no more.
+import ArgumentParser
+import RelayProtocol
+import RelayServer
+import Terminal
+
+/// Lists a channel's members.
+struct MembersCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "members", abstract: "List the members of a channel.",
+        discussion: "A member is a device that has enrolled with an invitation. 'on' is one that is connected now.")
+
+    @Argument(help: "The channel's name.") var channel: String
+    @OptionGroup var relay: RelayOptions
+    @Flag(help: "Those who were removed, too.") var all = false
+
+    func run() throws {
+        try relay.administer { administration in
+            var rows = [["MEMBER", "NAME", "STATE", "PRIORITY", "INVITATION", "ENROLLED"]]
+            var next: String?
+            repeat {
+                let request = AdministrationRequest.members(channel: channel, after: next)
+                guard case .members(let page, let following) = try await administration.ask(request) else { return }
+                rows += page.filter { all || $0.revokedAt == nil }.map(Self.row)
+                next = following
+            } while next != nil
+            for line in table(rows) { Console.say(line) }
+        }
+    }
+
+    private static func row(_ member: AdministrationResponse.MemberLine) -> [String] {
+        let state = member.revokedAt != nil ? "removed" : member.isConnected.map { $0 ? "on" : "off" } ?? "-"
+        return [
+            member.id, member.name, state, member.isListenOnly ? "listens" : "\(member.priority)",
+            "\(member.invitation)", timeText(member.enrolledAt),
+        ]
+    }
+}
+
+/// Removes a member, or withdraws an invitation.
+struct RevokeCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "revoke", abstract: "Remove a member from a channel, or withdraw an invitation.",
+        discussion: """
+            The member's connection ends at once, the relay renews the channel's media key, and the device is not let in any more, \
+            whatever link it shows. The invitation that it came by is withdrawn, so that the same link does not let another device of \
+            the same person in; who enrolled with it before stays. --keep-invitation leaves it open.
+            """)
+
+    @Argument(help: "The channel's name.") var channel: String
+    @Argument(help: "The member: its identifier, the beginning of it, or its name.") var member: String?
+    @Option(help: ArgumentHelp("Withdraw this invitation instead.", valueName: "number")) var invitation: Int64?
+    @Flag(help: "Leave the member's invitation open for other devices.") var keepInvitation = false
+    @OptionGroup var relay: RelayOptions
+
+    func validate() throws {
+        guard (member == nil) != (invitation == nil) else {
+            throw ValidationError("give a member, or --invitation with a number")
+        }
+    }
+
+    func run() throws {
+        try relay.administer { administration in
+            if let invitation {
+                _ = try await administration.ask(.withdraw(channel: channel, invitation: invitation))
+                return Console.say("invitation \(invitation) is withdrawn; who enrolled with it stays")
+            }
+            let request = AdministrationRequest.revoke(
+                channel: channel, member: member ?? "", keepsInvitation: keepInvitation)
+            guard case .removed(let line, let removal) = try await administration.ask(request) else { return }
+            for sentence in Self.sentences(line, removal, channel: channel) { Console.say(sentence) }
+        }
+    }
+
+    static func sentences(
+        _ member: AdministrationResponse.MemberLine, _ removal: AdministrationResponse.Removal, channel: String
+    ) -> [String] {
+        var sentences = ["\(member.name) (\(member.id)) is out" + (removal.wasRevoked ? " already" : "")]
+        if removal.hasNewStandingInvitation {
+            sentences.append(
+                "the standing invitation is another one now: 'pttrelay invite \(channel)' prints it")
+        } else if removal.hasWithdrawnInvitation {
+            sentences.append("invitation \(member.invitation) is withdrawn; who enrolled with it before stays")
+        }
+        if removal.isEndToEnd {
+            sentences.append(
+                """
+                The media key of this channel is in its members' links, and \(member.name) has it: what others can record of the \
+                network's traffic it could still open. Make a new link with 'pttrelay invite \(channel) --end-to-end --new-key', \
+                and have every member enrol with that.
+                """)
+        }
+        return sentences
+    }
+}
+
+/// Lets a member that was removed in again, or changes what one may do.
+struct ReadmitCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "readmit", abstract: "Let a removed member in again, or change what a member may do.",
+        discussion: "The device needs no new link: it is known by its key. It joins again when its user joins.")
+
+    @Argument(help: "The channel's name.") var channel: String
+    @Argument(help: "The member: its identifier, the beginning of it, or its name.") var member: String
+    @Option(help: ArgumentHelp("How high its requests to talk may reach, from 0 to 254.", valueName: "number"))
+    var priority: UInt8?
+    @Flag(inversion: .prefixedNo, help: "Whether it only hears.") var listenOnly: Bool?
+    @OptionGroup var relay: RelayOptions
+
+    func validate() throws {
+        guard priority ?? 0 <= RelayMembership.priorityMaximum else {
+            throw ValidationError("--priority is 0 to \(RelayMembership.priorityMaximum)")
+        }
+    }
+
+    func run() throws {
+        try relay.administer { administration in
+            let request = AdministrationRequest.readmit(
+                channel: channel, member: member, priority: priority, isListenOnly: listenOnly)
+            guard case .member(let line) = try await administration.ask(request) else { return }
+            Console.say(
+                "\(line.name) (\(line.id)) is a member, "
+                    + (line.isListenOnly ? "and listens" : "with priority \(line.priority)"))
+        }
+    }
+}
+
+/// Lists the channels.
+struct ChannelsCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "channels", abstract: "List the channels with the number of their members.")
+
+    @OptionGroup var relay: RelayOptions
+
+    func run() throws {
+        try relay.administer { administration in
+            guard case .channels(let channels) = try await administration.ask(.channels) else { return }
+            var rows = [["CHANNEL", "MEMBERS", "ON", "INVITATIONS", "MEDIA KEY"]]
+            rows += channels.map {
+                [
+                    $0.name, "\($0.members)", $0.connected.map { "\($0)" } ?? "-", "\($0.openInvitations)",
+                    $0.isEndToEnd ? "the members'" : "the relay's",
+                ]
+            }
+            for line in table(rows) { Console.say(line) }
+        }
+    }
+}

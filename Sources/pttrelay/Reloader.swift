@@ -1,0 +1,87 @@
+// SIGHUP: the configuration is read again, and what can change while the relay runs does.
+import Logging
+import RelayHTTP
+import ServiceLifecycle
+
+/// Reads the configuration again.
+struct Reloader: Sendable {
+    /// What the relay was started with.
+    let started: RelaySettings
+    /// Channels of the command line.
+    let channels: [String]
+    /// `--queue`.
+    let allHaveQueues: Bool
+    let registrar: Registrar
+    let pushes: PushEndpoint?
+    let ending: CurrentEnding
+    let logger: Logger
+    let read: @Sendable () throws -> RelaySettings
+
+    /// Takes over what can change; a configuration with a mistake changes nothing.
+    func reload() async {
+        let settings: RelaySettings
+        let certificate: PushEndpoint.Certificate?
+        let changes: [String]
+        do {
+            settings = try read()
+            certificate = try await self.certificate(settings)
+            changes = try await registrar.reload(
+                channels: channels + settings.channels,
+                floors: Floors(
+                    rules: settings.floorRules, retentions: settings.retentions, allHaveQueues: allHaveQueues))
+        } catch {
+            logger.error("the configuration has a mistake, and is not taken over", metadata: ["why": "\(error)"])
+            return
+        }
+        for change in changes { logger.notice("\(change)") }
+        ending.set(settings.ending)
+        if let pushes {
+            if let certificate { pushes.setCertificate(certificate) }
+            // Without [push] nobody may push any more, though the port is open until the relay is started again.
+            let clients = settings.push?.clients ?? []
+            pushes.setClients(clients)
+            logger.info("who may push is as in the configuration", metadata: ["clients": "\(clients.count)"])
+        }
+        for name in Self.needRestart(started, settings) {
+            logger.warning("a change of \(name) takes effect when the relay is started again")
+        }
+        logger.notice("the configuration was read again")
+    }
+
+    /// The server's certificate of the push endpoint, read again: it may have been renewed, whatever its file is called.
+    private func certificate(_ settings: RelaySettings) async throws -> PushEndpoint.Certificate? {
+        guard let pushes, let push = settings.push else { return nil }
+        let (certificate, key) = try await registrar.pushCertificate(push)
+        return try pushes.certificate(certificate, privateKeyPEM: key)
+    }
+
+    /// What differs and cannot change while a relay runs, as it is named in the configuration.
+    static func needRestart(_ old: RelaySettings, _ new: RelaySettings) -> [String] {
+        var names: [String] = []
+        if old.listen != new.listen { names.append("[relay] listen") }
+        if old.host != new.host { names.append("[relay] host") }
+        if old.state != new.state { names.append("[relay] state") }
+        if old.timers != new.timers { names.append("the time limits in [relay]") }
+        if old.logFormat != new.logFormat { names.append("[relay] log-format") }
+        if old.workers != new.workers { names.append("[relay] workers") }
+        if old.limits != new.limits { names.append("[limits]") }
+        if old.operatorListen != new.operatorListen { names.append("[operator]") }
+        switch (old.push, new.push) {
+        case (nil, nil): break
+        case (let old?, let new?):
+            if old.listen != new.listen { names.append("[push] listen") }
+        default: names.append("[push]")
+        }
+        return names
+    }
+}
+
+/// Waits for SIGHUP, in the form of the service group.
+struct ReloadService: Service {
+    let hangUps: AsyncStream<Void>
+    let reloader: Reloader
+
+    func run() async {
+        for await _ in hangUps.cancelOnGracefulShutdown() { await reloader.reload() }
+    }
+}

@@ -1,0 +1,65 @@
+import Accessories
+import Bridge
+import FoundationEssentials
+import PushToTalkCore
+import RelayClient
+import Testing
+
+/// A press on a floor that is taken, and that the relay would give all the same: shared, or taken from who has it.
+@Suite struct FloorOutlookTests {
+    private let other = RelayMember(id: "b", name: "Unit 8")
+
+    private func talking(_ outlook: FloorView.Outlook?) -> BridgeStateMachine {
+        var bridge = BridgeStateMachine()
+        _ = bridge.handle(.link(.state(.ready(channelName: "Local"))))
+        _ = bridge.handle(.link(.floorQueueOffered(false)))
+        _ = bridge.handle(.link(.floorTaken(by: other)))
+        if let outlook { _ = bridge.handle(.link(.floorOutlook(outlook))) }
+        return bridge
+    }
+
+    @Test func aFloorThatIsOpenIsBegunOnAtOnce() {
+        for (outlook, urgency, floor) in [
+            (nil, TransmitUrgency.emergency, FloorOutlook.unknown),
+            (.init(isOpen: false, isOpenToEmergencies: true), .emergency, .idle),
+            (.init(isOpen: false, isOpenToEmergencies: true), .normal, .unknown),
+            (.init(isOpen: true, isOpenToEmergencies: true), .normal, .idle),
+            (.init(isOpen: false, isOpenToEmergencies: false), .emergency, .unknown),
+        ] as [(FloorView.Outlook?, TransmitUrgency, FloorOutlook)] {
+            var bridge = talking(outlook)
+            #expect(
+                bridge.handle(.pressed(.accessories, urgency)) == [.beginTransmitting(.handsfreeButton, floor: floor)])
+        }
+    }
+
+    @Test func anotherRelayThatSaysNothingIsNotTakenForTheOneBefore() {
+        var bridge = talking(.init(isOpen: true, isOpenToEmergencies: true))
+        _ = bridge.handle(.link(.floorQueueOffered(false)))
+        #expect(bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton, floor: .unknown)])
+    }
+
+    @Test func whyTheFloorIsRefusedOrGoneIsToldInWords() {
+        let channel = UUID()
+        let burst = BurstID(number: 1)
+        for (end, words) in [
+            (.denied(.listenOnly), "only listen"), (.denied(.queueFull), "too many wait"),
+            (.denied(.tooSoon(retryAfter: .seconds(3))), "3.0 seconds"),
+            (.revoked(.preempted("Ann has an emergency")), "Ann has an emergency"),
+            (.revoked(.notPermitted), "only listen"),
+        ] as [(TransmissionEnd, String)] {
+            var bridge = talking(nil)
+            _ = bridge.handle(.link(.floorIdle))
+            _ = bridge.handle(.pressed(.accessories))
+            _ = bridge.handle(.callback(.didBeginTransmitting(channel, source: .handsfreeButton)))
+            _ = bridge.handle(.burstBegun(burst))
+            let errors = bridge.handle(.link(.transmissionEnded(burst, end, TransmissionReport()))).compactMap {
+                switch $0 {
+                case .transmissionRefused(let error), .transmissionRevoked(let error): error
+                default: nil
+                }
+            }
+            #expect(errors.map(\.code) == [.transmissionNotAllowed])
+            #expect(errors.first?.explanation.contains(words) == true, "\(errors)")
+        }
+    }
+}

@@ -1,0 +1,145 @@
+// Where a client goes on whose relay has named a successor.
+import Cryptography
+import MonotonicTime
+import RelayProtocol
+import TestSupport
+import Testing
+
+@testable import RelayClient
+@testable import RelayServer
+
+@Suite struct RelayPlacesTests {
+    private static let home = RelayPlace("relay.example:1")!
+    private static let other = RelayPlace("[2001:db8::2]:2")!
+
+    @Test func `the successor is tried first, and the place of the invitation in turns with it`() {
+        var places = RelayPlaces(home: Self.home)
+        places.attempt()
+        #expect(places.current == Self.home && !places.isAway)
+        places.joined()
+        places.move(to: Self.other)
+        #expect(places.current == Self.home, "the connection is there still")
+        var tried: [RelayPlace] = []
+        for _ in 0..<4 {
+            places.attempt()
+            tried.append(places.current)
+        }
+        #expect(tried == [Self.other, Self.home, Self.other, Self.home])
+    }
+
+    @Test func `who was let in by the successor looks for it again, who is back at home does not`() {
+        var places = RelayPlaces(home: Self.home)
+        places.move(to: Self.other)
+        places.attempt()
+        places.joined()
+        places.attempt()
+        #expect(places.current == Self.other && places.isAway)
+        places.attempt()
+        #expect(places.current == Self.home)
+        places.joined()
+        for _ in 0..<2 {
+            places.attempt()
+            #expect(places.current == Self.home)
+        }
+    }
+
+    @Test func `a successor may send on, and back`() {
+        var places = RelayPlaces(home: Self.home)
+        places.move(to: Self.other)
+        places.attempt()
+        places.joined()
+        let third = RelayPlace("third.example:3")!
+        places.move(to: third)
+        places.attempt()
+        #expect(places.current == third)
+        places.joined()
+        places.move(to: Self.home)
+        places.attempt()
+        #expect(places.current == Self.home)
+        places.attempt()
+        #expect(places.current == Self.home)
+    }
+
+    // MARK: Put together
+
+    private let now = Instant(nanoseconds: 1_000_000_000)
+
+    /// A client that has joined at home, has heard of the successor, and is asked to connect again.
+    private func sentAway() throws -> RelayClientCore {
+        let link = try InvitationLink(
+            host: "relay.example", port: 1, channelName: DisplayName("c")!, channel: ChannelID(),
+            token: InvitationToken(), pin: PublicKeyPin([UInt8](repeating: 0, count: 32))!)
+        var core = RelayClientCore(invitation: link, displayName: DisplayName("c")!)
+        _ = core.handle(.join, at: now)
+        _ = core.handle(.connected, at: now)
+        let welcome = ServerMessage.Welcome(
+            ssrc: SSRC(rawValue: 1), downlinkKey: DownlinkKey(), mediaKey: MediaKey(epoch: 1),
+            channelName: DisplayName("c")!, members: [], floor: nil, memberID: MemberID(link.pin), talkTimeLimit: nil)
+        _ = core.handle(.message(.welcome(welcome)), at: now)
+        #expect(core.handle(.message(.successor(Self.other)), at: now).isEmpty)
+        #expect(core.isReady && core.relay == link, "the relay itself ends the connection")
+        _ = core.handle(.connectionEnded(.closedByRelay("it is going down")), at: now)
+        #expect(core.handle(.deadline, at: now + .seconds(1)).contains(.connect))
+        #expect(core.relay.place == Self.other && core.relay.pin == link.pin && core.relay.token == link.token)
+        return core
+    }
+
+    @Test func `a successor that refuses is none, and the link is not given up for it`() throws {
+        for cause in [JoinRefusal.notInvited, .unsupportedVersion] {
+            var core = try sentAway()
+            _ = core.handle(.connected, at: now + .seconds(1))
+            let actions = core.handle(.message(.joinRefused(.init(cause: cause))), at: now + .seconds(1))
+            #expect(actions.contains { if case .tell(.state(.unavailable(_, .some))) = $0 { true } else { false } })
+            for time in 2...3 {
+                _ = core.handle(.deadline, at: now + .seconds(time))
+                #expect(core.relay.place == Self.home)
+                _ = core.handle(.connectionEnded(.unreachable("no answer")), at: now + .seconds(time))
+            }
+        }
+    }
+
+    @Test func `a member that was removed learns so from the successor`() throws {
+        var core = try sentAway()
+        _ = core.handle(.connected, at: now + .seconds(1))
+        let actions = core.handle(.message(.joinRefused(.init(cause: .revoked))), at: now + .seconds(1))
+        #expect(actions.contains { if case .tell(.state(.unavailable(_, nil))) = $0 { true } else { false } })
+    }
+
+    @Test func `what has another key is no successor, and says nothing of the relay`() throws {
+        var core = try sentAway()
+        let actions = core.handle(.connectionEnded(.wrongRelayKey), at: now + .seconds(1))
+        let isTold = actions.contains {
+            if case .tell(.state(.unavailable(.wrongRelayKey, _))) = $0 { true } else { false }
+        }
+        #expect(!isTold)
+        _ = core.handle(.deadline, at: now + .seconds(3))
+        #expect(core.relay.place == Self.home)
+    }
+
+    // MARK: Over sockets
+
+    @Test(.timeLimit(.minutes(1))) func `members go on at the relay that is named, and find it again there`()
+        async throws
+    {
+        let keys = RelayTransportKeys.generate()
+        let relay = try await TestRelay(keys: keys)
+        let next = try await TestRelay(channel: relay.channel, keys: keys)
+        let place = try await next.invitation().place
+        let alice = try await TestClient.joined("Alice", relay)
+        let bob = try await TestClient.joined("Bob", relay)
+        let (aliceStart, bobStart) = (alice.recorder.events.count, bob.recorder.events.count)
+        await relay.server.drain(for: .seconds(20), to: place)
+        #expect(await relay.server.port == nil)
+        try await alice.untilReady(from: aliceStart)
+        try await bob.untilReady(from: bobStart)
+        #expect(await next.server.memberCount(of: next.channel.id) == 2)
+        try await alice.talk(1, frames: 5)
+        #expect(try await bob.heardEnd().1.received == 5)
+        // It is started again at the same place, where they come back to.
+        let start = alice.recorder.events.count
+        await next.server.stop()
+        let again = try await TestRelay(port: place.port, channel: relay.channel, keys: keys)
+        try await alice.untilReady(from: start)
+        await again.server.stop()
+    }
+}

@@ -1,0 +1,236 @@
+// Who came and went, told to many: what is kept, what is told together, and that everybody ends up knowing everybody.
+import Cryptography
+import MonotonicTime
+import RelayProtocol
+import TestSupport
+import Testing
+
+@testable import RelayServer
+
+extension MessageSeries {
+    /// What a recipient of it reads.
+    func messages(for recipient: Recipient) -> [ServerMessage] {
+        var decoder = MessageDecoder()
+        var messages: [ServerMessage] = []
+        for piece in pieces(from: recipient.first) {
+            do {
+                try decoder.feed(piece) { bytes in
+                    do { messages.append(try ServerMessage(parsing: bytes)) } catch { Issue.record(error) }
+                }
+            } catch {
+                Issue.record("\(error)")
+            }
+        }
+        return messages
+    }
+}
+
+@Suite struct RosterNewsTests {
+    private func member(_ number: Int) -> MemberID {
+        MemberID(PublicKeyPin((0..<32).map { UInt8(truncatingIfNeeded: number >> (8 * ($0 % 4))) })!)
+    }
+
+    private func change(_ number: Int, _ frame: UInt8 = 0) -> RosterNews.Change {
+        .init(member: member(number), frame: [frame])
+    }
+
+    @Test func `a few are told at once, many together at the end of the window, and a few again after a quiet one`() {
+        var news = RosterNews()
+        let start = Instant(nanoseconds: 1_000_000_000)
+        for number in 0..<RosterNews.calmChanges {
+            let isTold = news.note(change(number), at: start)
+            #expect(isTold)
+            #expect(news.nextDeadline == nil)
+        }
+        for number in 100..<110 { #expect(news.note(change(number), at: start + .milliseconds(1)) == false) }
+        #expect(news.nextDeadline == start + RosterNews.window)
+        let first = start + RosterNews.window
+        #expect(news.take(at: first).map(\.member) == (100..<110).map(member))
+        #expect(news.nextDeadline == nil)
+        // Still busy: what comes in the next window waits for its end.
+        #expect(news.note(change(1), at: first + .milliseconds(1)) == false)
+        #expect(news.nextDeadline == first + RosterNews.window)
+        // Also when the end is looked at late.
+        #expect(news.note(change(2), at: first + RosterNews.window + .milliseconds(50)) == false)
+        let second = first + RosterNews.window + .milliseconds(51)
+        #expect(news.take(at: second).map(\.member) == [member(1), member(2)])
+        #expect(news.note(change(3), at: second + RosterNews.window) == true)
+    }
+
+    @Test func `of one member the last counts`() {
+        var news = RosterNews()
+        for number in 0..<RosterNews.calmChanges { _ = news.note(change(number), at: .zero + .seconds(1)) }
+        let now = Instant.zero + .seconds(1)
+        #expect(news.note(change(50, 1), at: now) == false)
+        #expect(news.note(change(51, 2), at: now) == false)
+        #expect(news.note(change(50, 3), at: now) == false)
+        #expect(news.concerns(member(50)) && !news.concerns(member(1)))
+        #expect(news.take(at: now).map(\.frame) == [[2], [3]])
+    }
+
+    @Test func `a series is cut between messages, wherever it begins`() {
+        var series = MessageSeries()
+        var generator = SeededGenerator(seed: 7)
+        let frames = (0..<200).map { number in
+            [UInt8](repeating: UInt8(number), count: Int.random(in: 1...2_000, using: &generator))
+        }
+        for frame in frames { series.append(frame) }
+        for first in [0, 1, 77, 199, 200] {
+            let pieces = series.pieces(from: first)
+            #expect(Array(pieces.joined()) == Array(frames[first...].joined()))
+            #expect(pieces.allSatisfy { $0.count <= MessageSeries.pieceBytes && !$0.isEmpty })
+            // No message is in two pieces.
+            #expect(pieces.reduce(0) { $0 + Set($1).count } == frames.count - first)
+        }
+        #expect(MessageSeries().pieces().isEmpty)
+        var long = MessageSeries()
+        long.append([UInt8](repeating: 1, count: 20_000))
+        #expect(long.pieces().map(\.count) == [20_000])
+    }
+
+    /// A relay's rules with what each of its members knows of the others.
+    private struct Crowd {
+        let channel: RelayChannelConfiguration
+        var core: RelayCore
+        var now = Instant(nanoseconds: 1_000_000_000)
+        /// By member: its connection, and the sources of the others by what it was told.
+        var known: [MemberID: (connection: ConnectionID, others: [MemberID: SSRC])] = [:]
+        var sources: [MemberID: SSRC] = [:]
+        var connections: UInt64 = 0
+        var tellings = 0
+        var wrongs: [String] = []
+
+        init(members: Int) {
+            channel = RelayChannelConfiguration(
+                id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken())
+            var limits = RelayLimits()
+            limits.membersPerChannel = members
+            core = RelayCore(channels: [channel], limits: limits, random: SeededGenerator(seed: 3))
+        }
+
+        mutating func take(_ actions: [RelayCore.Action]) {
+            for action in actions {
+                switch action {
+                case .send(let message, let recipients):
+                    tellings += recipients.count
+                    for id in recipients { hear(message, on: id) }
+                case .sendSeries(let series, let recipients):
+                    tellings += recipients.count
+                    for recipient in recipients {
+                        for message in series.messages(for: recipient) { hear(message, on: recipient.connection) }
+                    }
+                default: break
+                }
+            }
+        }
+
+        private mutating func hear(_ message: ServerMessage, on id: ConnectionID) {
+            guard let (own, _) = known.first(where: { $0.value.connection == id }) else { return }
+            switch message {
+            case .welcome(let welcome):
+                sources[own] = welcome.ssrc
+                known[own]?.others = [:]
+                for member in welcome.members { known[own]?.others[member.id] = member.ssrc }
+            case .memberJoined(let member):
+                if member.id == own { wrongs.append("\(own) is told of itself") }
+                known[own]?.others[member.id] = member.ssrc
+            case .memberLeft(let member): known[own]?.others[member] = nil
+            case .floorTaken(let taken):
+                if known[own]?.others[taken.talker] == nil { wrongs.append("\(own) does not know who talks") }
+            default: break
+            }
+        }
+
+        mutating func join(_ pin: PublicKeyPin, isEarly: Bool) {
+            connections += 1
+            let id = ConnectionID(number: connections)
+            let member = MemberID(pin)
+            let join = ClientMessage.join(
+                .init(channel: channel.id, token: channel.token, displayName: DisplayName("A member")!))
+            // What it knew by its older connection goes with that.
+            let before = known[member]
+            known[member] = (id, [:])
+            if isEarly {
+                _ = core.handle(.greeted(id, pin), at: now)
+                take(core.handle(.message(id, join), at: now))
+                take(core.handle(.connected(id, pin), at: now))
+            } else {
+                take(core.handle(.connected(id, pin), at: now))
+                take(core.handle(.message(id, join), at: now))
+            }
+            if let before { take(core.handle(.disconnected(before.connection), at: now)) }
+        }
+
+        mutating func leave(_ member: MemberID) {
+            guard let gone = known.removeValue(forKey: member) else { return }
+            sources[member] = nil
+            take(core.handle(.disconnected(gone.connection), at: now))
+        }
+
+        mutating func pass(_ time: Duration) {
+            let end = now + time
+            while let due = core.nextDeadline, due <= end {
+                now = max(now, due)
+                take(core.handle(.deadline, at: now))
+            }
+            now = end
+        }
+
+        /// Who knows something else than what is so.
+        var mistaken: Int {
+            known.count { member, knowledge in
+                knowledge.others != sources.filter { $0.key != member }
+            }
+        }
+    }
+
+    private func pin(_ number: Int) -> PublicKeyPin {
+        PublicKeyPin((0..<32).map { UInt8(truncatingIfNeeded: number >> (8 * ($0 % 4))) })!
+    }
+
+    @Test(arguments: [1, 2, 3] as [UInt64])
+    func `however they come and go, a moment later everybody knows who is there`(seed: UInt64) {
+        var generator = SeededGenerator(seed: seed)
+        var crowd = Crowd(members: 500)
+        for step in 0..<1_500 {
+            let number = Int.random(in: 0..<90, using: &generator)
+            switch Int.random(in: 0..<10, using: &generator) {
+            case 0..<6: crowd.join(pin(number), isEarly: Bool.random(using: &generator))
+            case 6..<9: crowd.leave(MemberID(pin(number)))
+            default: crowd.pass(.milliseconds(Int.random(in: 1...150, using: &generator)))
+            }
+            guard step % 300 == 299 else { continue }
+            crowd.pass(.seconds(1))
+            #expect(crowd.mistaken == 0, "after \(step) steps of seed \(seed)")
+        }
+        #expect(crowd.wrongs.isEmpty, "\(crowd.wrongs.prefix(3))")
+    }
+
+    @Test func `hundreds that come at once cost each of them few messages, not one for each of the others`() {
+        let count = 400
+        var crowd = Crowd(members: count)
+        for number in 0..<count {
+            crowd.join(pin(number), isEarly: number % 2 == 0)
+            if number % 40 == 39 { crowd.pass(.milliseconds(100)) }
+        }
+        crowd.pass(.seconds(1))
+        #expect(crowd.mistaken == 0 && crowd.wrongs.isEmpty)
+        #expect(crowd.core.memberCount(of: crowd.channel.id) == count)
+        // Each has its welcome with the rest of it, and a message at the end of each of some windows: 80,000 would be all of all.
+        #expect(crowd.tellings < 20 * count, "\(crowd.tellings)")
+    }
+
+    @Test func `a talker's name comes before its voice, also when it has only just come`() throws {
+        var crowd = Crowd(members: 100)
+        for number in 0..<60 { crowd.join(pin(number), isEarly: false) }
+        #expect(crowd.core.nextDeadline != nil, "the last ones are not told of yet")
+        let talker = MemberID(pin(59))
+        let connection = try #require(crowd.known[talker]?.connection)
+        let epoch = crowd.core.channels[0].mediaKey.epoch
+        let request = ClientMessage.FloorRequest(
+            requestID: FloorRequestID(rawValue: 1), keyID: UInt64(epoch) << 48 | 1)
+        crowd.take(crowd.core.handle(.message(connection, .floorRequest(request)), at: crowd.now))
+        #expect(crowd.wrongs.isEmpty, "\(crowd.wrongs.prefix(3))")
+        #expect(crowd.mistaken == 0)
+    }
+}

@@ -1,0 +1,392 @@
+// The operator's commands against a relay that runs, and clients on loopback sockets that enrol with its invitations.
+import Cryptography
+import Glibc
+import Logging
+import Reactor
+import RelayClient
+import RelayProtocol
+import RelayServer
+import RelayStore
+import Synchronization
+import Testing
+
+@testable import pttrelay
+
+/// A state directory of its own, removed at the end.
+final class StateFolder: Sendable {
+    let path: String
+    init() throws {
+        var template = Array("/tmp/pttrelay-members-XXXXXX".utf8CString)
+        guard mkdtemp(&template) != nil else { throw RelayStateError(description: "mkdtemp") }
+        path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+    deinit {
+        for name in [
+            "identity.pem", "transport.key", "relay.sqlite", "relay.sqlite-wal", "relay.sqlite-shm", "control",
+            "operator.token",
+            "channels.toml", "channels.toml.taken-over",
+        ] { unlink(path + "/" + name) }
+        rmdir(path)
+    }
+}
+
+private func quiet(_ label: String) -> Logger { Logger(label: label) { _ in SwiftLogNoOpLogHandler() } }
+
+/// A relay as `pttrelay run` puts it together, with the channel "Team".
+enum RunningRelay {
+    static func start(_ folder: StateFolder, clock: @escaping @Sendable () -> Int64) async throws -> Parts {
+        let state = try RelayState.open(folder.path, logger: quiet("state"))
+        let channels = try state.channels(named: ["Team"])
+        var configuration = RelayServerConfiguration(
+            listenAddress: "127.0.0.1", listenPort: 0, identity: state.identity, channels: channels,
+            transportKeys: try #require(state.transportKeys))
+        configuration.roster = try state.roster()
+        let registrar = try Registrar(state: state, logger: quiet("members"), clock: clock)
+        configuration.enrol = { registrar.enrol($0, $1) }
+        let server = try RelayServer(configuration: configuration, logger: quiet("relay"))
+        let port = try await server.start()
+        try await registrar.attach(server, host: "127.0.0.1", port: port)
+        let administration = try await AdministrationServer(
+            directory: folder.path, registrar: registrar, logger: quiet("commands"))
+        return Parts(folder: folder, server: server, registrar: registrar, administration: administration)
+    }
+
+    struct Parts {
+        let folder: StateFolder
+        let server: RelayServer
+        let registrar: Registrar
+        let administration: AdministrationServer
+
+        func ask(_ request: AdministrationRequest) async throws -> AdministrationResponse {
+            // Asking blocks, as the commands do: on a thread of its own.
+            let loop = try EventLoop(name: "command")
+            defer { loop.stop() }
+            let path = folder.path
+            return try #require(try await loop.run { try AdministrationClient.ask(request, in: path) })
+        }
+
+        func invite(_ terms: AdministrationRequest.Terms?) async throws -> InvitationLink {
+            let answer = try await ask(.invite(channel: "Team", terms: terms, key: nil))
+            guard case .invitation(let invitation) = answer else {
+                throw RelayStateError(description: "\(answer)")
+            }
+            return try InvitationLink(invitation.link)
+        }
+
+        func members() async throws -> [AdministrationResponse.MemberLine] {
+            guard case .members(let lines, _) = try await ask(.members(channel: "Team", after: nil)) else { return [] }
+            return lines
+        }
+
+        /// Another relay on a copy of the records: this process still has these.
+        func restarted(clock: @escaping @Sendable () -> Int64) async throws -> Parts {
+            await stop()
+            let copy = try StateFolder()
+            for name in ["identity.pem", "transport.key", "relay.sqlite", "relay.sqlite-wal"] {
+                guard let source = fopen(folder.path + "/" + name, "r") else { continue }
+                var bytes = [UInt8](repeating: 0, count: 4 << 20)
+                let count = fread(&bytes, 1, bytes.count, source)
+                fclose(source)
+                let target = fopen(copy.path + "/" + name, "w")
+                fwrite(bytes, 1, count, target)
+                fclose(target)
+            }
+            return try await RunningRelay.start(copy, clock: clock)
+        }
+
+        func stop() async {
+            await administration.stop()
+            await registrar.detach()
+            await server.stop()
+        }
+    }
+}
+
+/// A device: a key, and a client of it.
+private final class Device: Sendable {
+    let client: RelayClient
+    let loop: EventLoop
+    let id: MemberID
+    private let states = Mutex<[RelayLinkState]>([])
+
+    init(_ name: String, _ link: InvitationLink, identity: Identity? = nil) async throws {
+        let identity = try identity ?? Identity(generating: name)
+        id = MemberID(identity.pin)
+        loop = try EventLoop(name: name)
+        client = RelayClient(
+            invitation: link, identity: identity, displayName: DisplayName(name)!, resumption: ResumptionMemory(),
+            loop: loop, logger: quiet(name))
+        await client.setEventHandler { [weak self] event in
+            if case .state(let state) = event { self?.states.withLock { $0.append(state) } }
+        }
+        await client.join()
+    }
+
+    deinit { loop.stop() }
+
+    /// Waits for a state that `match` takes.
+    func until<T: Sendable>(_ what: String, _ match: @Sendable (RelayLinkState) -> T?) async throws -> T {
+        let deadline = ContinuousClock.now + .seconds(20)
+        while ContinuousClock.now < deadline {
+            if let found = states.withLock({ $0.compactMap(match).last }) { return found }
+            try await Task.sleep(for: .milliseconds(5))
+        }
+        throw RelayStateError(description: "\(what) did not come; there were \(states.withLock { $0 })")
+    }
+
+    func isReady() async throws { _ = try await until("ready") { if case .ready = $0 { true } else { nil } } }
+
+    /// Why it was refused for good.
+    func refusal() async throws -> String {
+        try await until("a refusal") {
+            if case .unavailable(.invitationRefused(let why), nil) = $0 { why } else { nil }
+        }
+    }
+}
+
+@Suite struct MembersEndToEndTests {
+    @Test func `devices enrol with invitations as far as these allow, and are removed while the relay runs`()
+        async throws
+    {
+        let folder = try StateFolder()
+        let time = Mutex<Int64>(1_000_000)
+        var relay = try await RunningRelay.start(folder) { time.withLock { $0 } }
+        let once = try await relay.invite(.init(lifetime: nil, uses: 1, priority: 9, isListenOnly: false))
+        let listening = try await relay.invite(.init(lifetime: 600, uses: nil, priority: 0, isListenOnly: true))
+
+        // One device by one link; a second one with the same link is refused, and so is one with a wrong secret.
+        let key = try Identity(generating: "ada")
+        let ada = try await Device("Ada", once, identity: key)
+        try await ada.isReady()
+        #expect(try await Device("Eve", once).refusal().contains("as many devices"))
+        var foreign = once
+        foreign.token = InvitationToken()
+        #expect(try await Device("Eve", foreign).refusal().contains("does not open it"))
+        let bob = try await Device("Bob", listening)
+        try await bob.isReady()
+        time.withLock { $0 += 600 }
+        #expect(try await Device("Eve", listening).refusal().contains("expired"))
+        let members = try await relay.members()
+        #expect(Set(members.map(\.name)) == ["Ada", "Bob"])
+        #expect(members.allSatisfy { $0.isConnected == true })
+        #expect(members.first { $0.name == "Ada" }?.priority == 9)
+        #expect(members.first { $0.name == "Bob" }?.isListenOnly == true)
+
+        // Removed: out at once, and not in again, by the old link or by another.
+        let answer = try await relay.ask(.revoke(channel: "Team", member: "Ada", keepsInvitation: false))
+        guard case .removed(let line, let removal) = answer else { return #expect(Bool(false), "\(answer)") }
+        #expect(line.id == ada.id.description && !removal.wasRevoked && removal.hasWithdrawnInvitation)
+        #expect(try await ada.refusal().contains("removed"))
+        let standing = try await relay.invite(nil)
+        for link in [once, standing] {
+            #expect(try await Device("Ada", link, identity: key).refusal().contains("removed"))
+        }
+        #expect(await relay.server.connectedMembers(of: once.channel) == [bob.id])
+
+        // Let in again by its key alone.
+        _ = try await relay.ask(.readmit(channel: "Team", member: ada.id.description, priority: 3, isListenOnly: nil))
+        let again = try await Device("Ada", once, identity: key)
+        try await again.isReady()
+
+        // All of that is there for a relay that begins with the same records, and nobody needs a link.
+        relay = try await relay.restarted(clock: { time.withLock { $0 } })
+        let after = try await relay.members()
+        #expect(Set(after.map(\.name)) == ["Ada", "Bob"] && after.first { $0.name == "Ada" }?.priority == 3)
+        var stale = try await relay.invite(nil)
+        stale.token = InvitationToken()
+        let third = try await Device("Ada", stale, identity: key)
+        try await third.isReady()
+        await relay.stop()
+    }
+
+    @Test func `an end-to-end channel is added and served at once, and its key is never asked for`() async throws {
+        let relay = try await RunningRelay.start(try StateFolder()) { 1_000 }
+        let first = try await relay.ask(.invite(channel: "Secret", terms: nil, key: .first))
+        guard case .invitation(let invitation) = first else { return #expect(Bool(false), "\(first)") }
+        #expect(invitation.isEndToEnd && invitation.number != nil)
+        var link = try InvitationLink(invitation.link)
+        #expect(link.mediaKey == nil)
+        link.mediaKey = MediaKey(epoch: 0, baseKey: [UInt8](repeating: 7, count: 32))
+        let device = try await Device("Ada", link)
+        try await device.isReady()
+        // Another link without the key of the first, or a standing one, would let in who hears nothing.
+        for key in [AdministrationRequest.MediaKeyOrigin.first, nil] {
+            guard case .failed(let why) = try await relay.ask(.invite(channel: "Secret", terms: nil, key: key)) else {
+                return #expect(Bool(false))
+            }
+            #expect(why.contains("--like") && why.contains("--new-key"))
+        }
+        guard case .failed = try await relay.ask(.invite(channel: "Team", terms: nil, key: .first)) else {
+            return #expect(Bool(false), "its key is the relay's")
+        }
+        let answer = try await relay.ask(.revoke(channel: "Secret", member: "Ada", keepsInvitation: false))
+        guard case .removed(let line, let removal) = answer else { return #expect(Bool(false), "\(answer)") }
+        #expect(removal.isEndToEnd)
+        #expect(
+            RevokeCommand.sentences(line, removal, channel: "Secret").joined().contains(
+                "pttrelay invite Secret --end-to-end --new-key"))
+        #expect(try await device.refusal().contains("removed"))
+        await relay.stop()
+    }
+
+    @Test func `what is no request, is too long or says nothing harms nobody; one relay has a state directory`()
+        async throws
+    {
+        let relay = try await RunningRelay.start(try StateFolder()) { 1_000 }
+        for bytes in [Array("{}\n".utf8), Array("\n".utf8), [UInt8](repeating: 0xFF, count: 5_000) + [0x0A]] {
+            #expect(try await talk(bytes, relay.folder.path).contains("failed"))
+        }
+        #expect(try await talk([UInt8](repeating: 0x61, count: 40_000), relay.folder.path).isEmpty)
+        for name in ["Nope", "", String(repeating: "x", count: 4_000)] {
+            guard case .failed = try await relay.ask(.members(channel: name, after: nil)) else {
+                return #expect(Bool(false), "\(name.prefix(9))")
+            }
+        }
+        #expect(throws: RelayStateError.inUse(relay.folder.path)) {
+            try RelayState.open(relay.folder.path, logger: quiet("second"))
+        }
+        var status = stat()
+        #expect(stat(relay.folder.path + "/control", &status) == 0 && status.st_mode & 0o777 == 0o600)
+        await relay.stop()
+        #expect(try AdministrationClient.ask(.channels, in: relay.folder.path) == nil)
+    }
+
+    /// Writes bytes to the socket as they are, and reads to the end.
+    private func talk(_ bytes: [UInt8], _ directory: String) async throws -> String {
+        let loop = try EventLoop(name: "raw")
+        defer { loop.stop() }
+        return try await loop.run {
+            let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+            defer { close(descriptor) }
+            var address = sockaddr_un()
+            address.sun_family = sa_family_t(AF_UNIX)
+            withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: (directory + "/control").utf8) }
+            let size = socklen_t(MemoryLayout<sockaddr_un>.size)
+            let result = withUnsafePointer(to: &address) {
+                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { connect(descriptor, $0, size) }
+            }
+            guard result == 0 else { throw RelayStateError(description: "connect") }
+            var rest = bytes
+            while !rest.isEmpty {
+                let count = send(descriptor, rest, rest.count, Int32(MSG_NOSIGNAL))
+                guard count > 0 else { break }
+                rest.removeFirst(count)
+            }
+            var text: [UInt8] = []
+            var buffer = [UInt8](repeating: 0, count: 4_096)
+            while true {
+                let count = recv(descriptor, &buffer, buffer.count, 0)
+                guard count > 0 else { break }
+                text += buffer.prefix(count)
+            }
+            return String(decoding: text, as: UTF8.self)
+        }
+    }
+}
+
+@Suite struct MemberStateTests {
+    @Test func `the channels of an earlier version are taken over with their links, once`() throws {
+        let folder = try StateFolder()
+        let id = ChannelID()
+        let token = InvitationToken()
+        let text = """
+            [last-start]
+            host = "relay.example"
+            port = 5000
+
+            [[channel]]
+            name = "Yard \\"2\\""
+            id = "\(id)"
+            token = "\(Base64URL.encode(token.bytes))"
+            """
+        let file = fopen(folder.path + "/channels.toml", "w")
+        fputs(text, file)
+        fclose(file)
+        for _ in 0..<2 {
+            let state = try RelayState.open(folder.path, logger: quiet("state"))
+            let channels = try state.channels(named: [])
+            #expect(channels.map(\.id) == [id] && channels.map(\.name.text) == ["Yard \"2\""])
+            let link = try state.standingInvitation(channels[0], host: try #require(try state.host()), port: 5_000)
+            #expect(link?.token == token && link?.host == "relay.example")
+        }
+        #expect(access(folder.path + "/channels.toml", F_OK) != 0)
+        #expect(access(folder.path + "/channels.toml.taken-over", F_OK) == 0)
+    }
+
+    @Test func `who only looks at the state changes no file that the relay's user has to read`() throws {
+        let folder = try StateFolder()
+        do { _ = try RelayState.open(folder.path, logger: quiet("state")) }
+        let path = folder.path + "/transport.key"
+        let old = timeval(tv_sec: time(nil) - 30 * 86_400, tv_usec: 0)
+        #expect(utimes(path, [old, old]) == 0)
+        let state = try RelayState.existing(folder.path, logger: quiet("state"))
+        #expect(state.transportKeys == nil)
+        var status = stat()
+        #expect(stat(path, &status) == 0 && status.st_mtim.tv_sec == old.tv_sec)
+        if geteuid() == 0 {
+            // Root makes the records for the user whose directory it is.
+            let other = try StateFolder()
+            #expect(chown(other.path, 12_345, 12_345) == 0)
+            _ = try RelayStore.open(path: other.path + "/relay.sqlite")
+            #expect(stat(other.path + "/relay.sqlite", &status) == 0 && status.st_uid == 12_345)
+            #expect(stat(other.path + "/relay.sqlite-wal", &status) != 0 || status.st_uid == 12_345)
+        }
+    }
+
+    @Test func `channels that commands added are served beside those that are named`() throws {
+        let folder = try StateFolder()
+        let state = try RelayState.open(folder.path, logger: quiet("state"))
+        #expect(throws: RelayStateError.self) { try state.channels(named: []) }
+        #expect(throws: RelayStateError.self) { try state.channels(named: ["\u{7}"]) }
+        let named = try state.channels(named: ["A", "B", "A"])
+        #expect(named.map(\.name.text) == ["A", "B"])
+        try state.store.addChannel(DisplayName("Secret")!, isEndToEnd: true, isAdded: true, now: 1)
+        let served = try state.channels(named: ["B"])
+        #expect(served.map(\.name.text) == ["B", "Secret"] && served.map(\.isEndToEnd) == [false, true])
+        #expect(served[0].id == named[1].id)
+        #expect(try state.channels(named: []).count == 3)
+    }
+}
+
+@Suite struct InvitationCommandTests {
+    @Test func `a QR code has its three finders, and each module is half a sign`() throws {
+        let code = try #require(QRCode("ptt://relay.example:4433/Team?channel=x"))
+        let finder = ["1111111", "1000001", "1011101", "1011101", "1011101", "1000001", "1111111"]
+        for (row, column) in [(0, 0), (0, code.size - 7), (code.size - 7, 0)] {
+            for (line, pattern) in finder.enumerated() {
+                let found = (0..<7).map { code.isDark[(row + line) * code.size + column + $0] ? "1" : "0" }.joined()
+                #expect(found == pattern)
+            }
+        }
+        // Drawn and read back.
+        let lines = code.lines
+        #expect(lines.count == (code.size + 2 * QRCode.margin + 1) / 2)
+        var drawn: [Bool] = []
+        for row in 0..<code.size {
+            let line = Array(lines[(row + QRCode.margin) / 2].dropFirst("\u{1B}[97;40m".count))
+            for column in 0..<code.size {
+                let sign = line[column + QRCode.margin]
+                drawn.append(!((row + QRCode.margin) % 2 == 0 ? "█▀" : "█▄").contains(sign))
+            }
+        }
+        #expect(drawn == code.isDark)
+        #expect(QRCode(String(repeating: "x", count: 5_000)) == nil)
+    }
+
+    @Test func `times of invitations are read with their units`() {
+        #expect(InviteCommand.lifetime("30min") == 1_800)
+        #expect(InviteCommand.lifetime("24h") == 86_400)
+        #expect(InviteCommand.lifetime("7d") == 604_800)
+        #expect(InviteCommand.lifetime("2w") == 1_209_600)
+        for text in [
+            "", "7", "d", "0h", "-1h", "9999d", "99999999999999999999h", "9000000000000000000d", "1m", "1 h", "½h",
+        ] {
+            #expect(InviteCommand.lifetime(text) == nil, "\(text)")
+        }
+    }
+
+    @Test func `rows are printed in columns, and names cannot reach the terminal`() {
+        #expect(table([["A", "B"], ["long", ""], ["\u{1B}[2J", "x"]]) == ["A     B", "long", "\u{FFFD}[2J  x"])
+        #expect(timeText(0).hasPrefix("19"))
+    }
+}

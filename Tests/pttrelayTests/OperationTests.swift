@@ -1,0 +1,247 @@
+// What an operator does to a relay: checks its configuration, reloads it, asks for its token.
+import Cryptography
+import Glibc
+import Logging
+import Logs
+import RelayHTTP
+import RelayProtocol
+import RelayServer
+import Settings
+import Synchronization
+import Testing
+
+@testable import pttrelay
+
+@Suite struct OperationTests {
+    private func read(_ text: String) throws(SettingsError) -> RelaySettings {
+        try SettingsFile.read(text: text, file: "pttrelay.toml", RelaySettings.read)
+    }
+
+    // MARK: Configuration
+
+    @Test func `the operator's page is off unless it is asked for, and is for this machine then`() throws {
+        #expect(try read("").operatorListen == nil)
+        let standard = try #require(try read("[operator]").operatorListen)
+        #expect(standard == ListenAddress(address: "127.0.0.1", port: 9_464))
+        #expect(standard.isLoopback)
+        let other = try #require(try read("[operator]\nlisten = \"[::]:80\"").operatorListen)
+        #expect(!other.isLoopback && other.text == "[::]:80")
+    }
+
+    @Test func `the number of threads is this machine's, or as it is said`() throws {
+        #expect(1...4 ~= (try read("").workers))
+        #expect(try read("[relay]\nworkers = 3").workers == 3)
+        #expect(throws: SettingsError.self) { _ = try read("[relay]\nworkers = 0") }
+        #expect(throws: SettingsError.self) { _ = try read("[relay]\nworkers = 17") }
+    }
+
+    @Test func `how long an end may take is said in seconds`() throws {
+        #expect(try read("").ending == RelayEnding(drainTime: .seconds(10), successor: nil))
+        #expect(try read("[relay]\ndrain-time = \"0s\"").ending.drainTime == .zero)
+        #expect(throws: SettingsError.self) { _ = try read("[relay]\ndrain-time = \"2min\"") }
+    }
+
+    @Test(arguments: [
+        ("relay2.example:4433", "relay2.example"), ("192.0.2.7:1", "192.0.2.7"), ("[2001:db8::1]:65535", "2001:db8::1"),
+    ])
+    func `a successor is written as in a link`(written: String, host: String) throws {
+        let successor = try #require(try read("[relay]\nsuccessor = \"\(written)\"").ending.successor)
+        #expect(successor.host == host && successor.description == written)
+        for wrong in [host, "\(host):", "\(written)/x", "ptt://\(written)", "\(host):0", "\(host):65536"] {
+            #expect(throws: SettingsError.self, "\(wrong)") { _ = try read("[relay]\nsuccessor = \"\(wrong)\"") }
+        }
+    }
+
+    @Test func `the log is text unless it is asked for as JSON`() throws {
+        #expect(try read("").logFormat == .text)
+        #expect(try read("[relay]\nlog-format = \"json\"").logFormat == .json)
+        #expect(throws: SettingsError.self) { _ = try read("[relay]\nlog-format = \"xml\"") }
+    }
+
+    @Test func `a channel that is there twice is a mistake`() throws {
+        let error = #expect(throws: SettingsError.self) {
+            _ = try read("[[channel]]\nname = \"A\"\n[[channel]]\nname = \"A\"\nqueue = true")
+        }
+        #expect(error?.problems.map(\.description).joined().contains("earlier channel") == true)
+    }
+
+    @Test func `check says what a configuration comes to`() throws {
+        let settings = try read(
+            """
+            [relay]
+            listen = "192.0.2.1:4433"
+            host = "relay.example"
+            successor = "relay2.example:4433"
+            [[channel]]
+            name = "Yard"
+            queue = true
+            [[channel]]
+            name = "Gate"
+            mode = "cut-in"
+            preemption-step = 5
+            [push]
+            [operator]
+            listen = "0.0.0.0:9464"
+            """)
+        let lines = CheckCommand.summary(settings, state: "/var/lib/pttrelay")
+        #expect(lines.contains("listens on UDP 192.0.2.1:4433, in links as relay.example"))
+        #expect(lines.contains { $0.hasPrefix("sends its members to relay2.example:4433 when it ends") })
+        #expect(lines.contains("serves 'Yard': half-duplex, with a queue, only an emergency takes the floor"))
+        #expect(lines.contains("serves 'Gate': cut-in, a priority higher by 5 takes the floor"))
+        #expect(lines.contains { $0.hasPrefix("warning: nobody may push") })
+        #expect(lines.contains { $0.hasPrefix("warning: the operator's page has no TLS") })
+        #expect(CheckCommand.summary(RelaySettings(), state: "/s").allSatisfy { !$0.hasPrefix("warning") })
+    }
+
+    @Test func `check finds a certificate that is none`() throws {
+        let folder = try StateFolder()
+        let path = folder.path + "/identity.pem"
+        let file = try #require(fopen(path, "w"))
+        fputs("no certificate\n", file)
+        fclose(file)
+        let settings = try read("[push]\ncertificate = \"\(path)\"\nkey = \"\(path)\"")
+        #expect(throws: PushEndpointError.self) { try CheckCommand.checkPushes(settings) }
+        let missing = try read("[push]\ncertificate = \"\(path)\"\nkey = \"\(path).none\"")
+        #expect(throws: SettingsError.self) { try CheckCommand.checkPushes(missing) }
+    }
+
+    // MARK: The token
+
+    @Test func `the token is made once, and a damaged one is told`() throws {
+        let folder = try StateFolder()
+        let quiet = Logger(label: "state") { _ in SwiftLogNoOpLogHandler() }
+        #expect(try RelayState.existingOperatorToken(folder.path) == nil)
+        let token = try RelayState.open(folder.path, logger: quiet).operatorToken()
+        #expect(try RelayState.open(folder.path, logger: quiet).operatorToken() == token)
+        #expect(try RelayState.existingOperatorToken(folder.path) == token)
+        var status = stat()
+        #expect(stat(folder.path + "/operator.token", &status) == 0 && status.st_mode & 0o777 == 0o600)
+        let file = try #require(fopen(folder.path + "/operator.token", "w"))
+        fputs("?\n", file)
+        fclose(file)
+        #expect(throws: RelayStateError.self) { _ = try RelayState.existingOperatorToken(folder.path) }
+    }
+
+    // MARK: Reload
+
+    @Test func `a reload serves new channels, changes rules, and takes nothing over from a file with a mistake`()
+        async throws
+    {
+        let relay = try await RunningRelay.start(try StateFolder()) { 1_000 }
+        let text = Mutex("")
+        let lines = Lines()
+        let ending = CurrentEnding(RelayEnding())
+        let reloader = Reloader(
+            started: RelaySettings(), channels: ["Team"], allHaveQueues: false, registrar: relay.registrar, pushes: nil,
+            ending: ending, logger: Logger(label: "reload") { _ in lines },
+            read: {
+                try SettingsFile.read(text: text.withLock { $0 }, file: "pttrelay.toml", RelaySettings.read)
+            })
+        await reloader.reload()
+        #expect(await relay.server.statistics?.channels.map(\.name.text) == ["Team"])
+
+        text.withLock {
+            $0 =
+                "[relay]\nsuccessor = \"b.example:1\"\ndrain-time = \"3s\"\n"
+                + "[[channel]]\nname = \"Yard\"\nmode = \"cut-in\"\n[[channel]]\nname = \"Team\"\nqueue = true"
+        }
+        await reloader.reload()
+        #expect(await relay.server.statistics?.channels.map(\.name.text) == ["Team", "Yard"])
+        #expect(ending.get() == RelayEnding(drainTime: .seconds(3), successor: RelayPlace("b.example:1")))
+        #expect(lines.all.contains { $0.contains("the rules of 'Team' change") })
+        #expect(lines.all.contains { $0.contains("'Yard' is served now") })
+        guard case .invitation = try await relay.ask(.invite(channel: "Yard", terms: nil, key: nil)) else {
+            return #expect(Bool(false), "no link to the new channel")
+        }
+
+        lines.clear()
+        text.withLock { $0 = "[[channel]]\nname = \"Gate\"\nmode = \"loud\"" }
+        await reloader.reload()
+        #expect(await relay.server.statistics?.channels.map(\.name.text) == ["Team", "Yard"])
+        #expect(ending.get().successor != nil)
+        #expect(lines.all.contains { $0.contains("is not taken over") })
+
+        lines.clear()
+        text.withLock { $0 = "[limits]\nconnections = 7\n[operator]" }
+        await reloader.reload()
+        #expect(lines.all.contains { $0.contains("[limits]") && $0.contains("started again") })
+        #expect(lines.all.contains { $0.contains("[operator]") })
+        #expect(lines.all.contains { $0.contains("'Yard' is served until") })
+        await relay.stop()
+    }
+
+    @Test func `a certificate that cannot be used leaves everything as it was`() async throws {
+        let relay = try await RunningRelay.start(try StateFolder()) { 1_000 }
+        let folder = try StateFolder()
+        let path = folder.path + "/push.pem"
+        func write(_ text: String) throws {
+            let file = try #require(fopen(path, "w"))
+            fputs(text, file)
+            fclose(file)
+        }
+        let identity = try Identity(generating: "localhost")
+        try write(identity.certificatePEM + identity.privateKeyPEM)
+        let endpoint = try PushEndpoint(
+            configuration: PushEndpointConfiguration(
+                listenAddress: "127.0.0.1", listenPort: 0, certificatePEM: identity.certificatePEM,
+                privateKeyPEM: identity.privateKeyPEM, clients: []),
+            logger: Logger(label: "push") { _ in SwiftLogNoOpLogHandler() }, deliver: { _ in .shutDown })
+        let successor = Mutex("a.example:1")
+        let lines = Lines()
+        let ending = CurrentEnding(RelayEnding())
+        let reloader = Reloader(
+            started: RelaySettings(), channels: ["Team"], allHaveQueues: false, registrar: relay.registrar,
+            pushes: endpoint, ending: ending, logger: Logger(label: "reload") { _ in lines },
+            read: {
+                let successor = successor.withLock { $0 }
+                return try SettingsFile.read(
+                    text: "[relay]\nsuccessor = \"\(successor)\"\n[push]\ncertificate = \"\(path)\"\nkey = \"\(path)\"",
+                    file: "pttrelay.toml", RelaySettings.read)
+            })
+        await reloader.reload()
+        #expect(ending.get().successor == RelayPlace("a.example:1"), "\(lines.all)")
+        successor.withLock { $0 = "b.example:1" }
+        try write(identity.certificatePEM + (try Identity(generating: "other")).privateKeyPEM)
+        await reloader.reload()
+        #expect(lines.all.contains { $0.contains("is not taken over") })
+        #expect(ending.get().successor == RelayPlace("a.example:1"))
+        await relay.stop()
+    }
+
+    @Test func `what needs a restart is told by its name`() throws {
+        let old = try read("[push]\nlisten = \"127.0.0.1:1\"")
+        #expect(Reloader.needRestart(old, old).isEmpty)
+        let new = try read(
+            "[relay]\nlisten = \"127.0.0.1:2\"\nhost = \"a\"\nstate = \"/s\"\ndrain-time = \"1s\"\nretry-after = \"1s\"\n"
+                + "log-format = \"json\"\nworkers = 16\n"
+                + "[limits]\nconnections = 9\n[operator]\n[push]\nlisten = \"127.0.0.1:3\"")
+        #expect(
+            Reloader.needRestart(old, new) == [
+                "[relay] listen", "[relay] host", "[relay] state", "the time limits in [relay]", "[relay] log-format",
+                "[relay] workers", "[limits]", "[operator]", "[push] listen",
+            ])
+        #expect(Reloader.needRestart(old, RelaySettings()) == ["[push]"])
+    }
+}
+
+/// Keeps what is logged.
+private final class Lines: LogHandler, Sendable {
+    private let kept = Mutex<[String]>([])
+
+    var all: [String] { kept.withLock { $0 } }
+    func clear() { kept.withLock { $0 = [] } }
+
+    var metadata: Logger.Metadata {
+        get { [:] }
+        set {}
+    }
+    var logLevel: Logger.Level {
+        get { .trace }
+        set {}
+    }
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { nil }
+        set {}
+    }
+    func log(event: LogEvent) { kept.withLock { $0.append("\(event.message)") } }
+}
