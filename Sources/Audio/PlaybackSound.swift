@@ -122,7 +122,10 @@ final class PlaybackSound {
     func publish() {
         // What is no count is that of the first who is heard.
         var first = 0
-        for number in voices.indices.reversed() where !voices[number].isIdle { first = number }
+        for number in voices.indices where !voices[number].isIdle {
+            first = number
+            break
+        }
         var sum = voices[first].statistics
         for number in voices.indices where number != first { sum.add(voices[number].statistics) }
         sum.add(counts)
