@@ -252,7 +252,7 @@ let package = Package(
             "pttrelay", named: "pttrelay",
             [
                 "RelayHTTP", "RelayStore", "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "Settings",
-                "MonotonicTime", "Reactor", log,
+                "Logs", "MonotonicTime", "Reactor", log,
             ]),
         tests(
             "pttd", named: "pttd",

@@ -52,7 +52,9 @@ extension RelayCore {
             return pushes.register(registration, by: member, on: id, at: now).map(asAction)
         case .pushUnregister(let token): return pushes.unregister(token, by: member, at: now).map(asAction)
         case .pushReceipt(let receipt): return pushes.receive(receipt, from: id, at: now).map(asAction)
-        case .join, .leave, .floorRequest, .floorRelease, .receptionReport, .mediaRepair, .repairRequest: return []
+        case .join, .leave, .floorRequest, .floorRelease, .receptionReport, .mediaRepair, .repairRequest,
+            .burstListRequest, .burstRequest:
+            return []
         }
     }
 

@@ -1,6 +1,8 @@
 // What the operator is told of a relay that runs.
 import MonotonicTime
 import QUIC
+import Reactor
+import Synchronization
 
 extension RelayEngine {
     /// What the workers have counted. Those of other threads count their connections and what came to the port only when they

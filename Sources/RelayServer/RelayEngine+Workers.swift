@@ -56,7 +56,7 @@ extension RelayEngine {
                 workers.append(try hire(number, at: shared, transport, reports))
             }
             try endpoint.steerByConnectionID()
-            do {
+            do throws(SystemError) {
                 try reports.open(on: loop) { [unowned self] in take($0) }
             } catch {
                 throw QUICError.socket(error, during: "watching the workers' mail")
@@ -73,7 +73,7 @@ extension RelayEngine {
         let (numbers, limits, logger) = (numbers, limits, logger)
         let loop: EventLoop
         let orders: Mailbox<RelayWorkerOrder>
-        do {
+        do throws(SystemError) {
             loop = try EventLoop(name: "relay-\(number)")
             orders = try Mailbox()
         } catch {
@@ -86,7 +86,7 @@ extension RelayEngine {
                 let worker = RelayWorker(
                     number, endpoint: endpoint, numbers: numbers, orders: orders, limits: limits, logger: logger
                 ) { reports.post($0, mayBeLost: $0.mayBeLost) }
-                do {
+                do throws(SystemError) {
                     try orders.open(on: loop) { [unowned worker] in worker.carryOut($0) }
                 } catch {
                     endpoint.close()

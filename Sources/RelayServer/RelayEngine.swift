@@ -4,6 +4,7 @@ import MonotonicTime
 import QUIC
 import Reactor
 import RelayProtocol
+import Synchronization
 
 /// `RelayCore` on its loop, with the workers that have the connections. The first worker lives on the same loop, so that a relay with
 /// one is a single thread; the others have a loop each, and are told by mail.

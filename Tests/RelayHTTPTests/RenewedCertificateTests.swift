@@ -2,6 +2,7 @@
 import Cryptography
 import Foundation
 import RelayHTTP
+import RelayProtocol
 import Testing
 
 extension EndpointTests {

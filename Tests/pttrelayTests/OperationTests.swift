@@ -2,6 +2,7 @@
 import Cryptography
 import Glibc
 import Logging
+import Logs
 import RelayHTTP
 import RelayProtocol
 import RelayServer
