@@ -1,6 +1,7 @@
 // Two who talk at once, heard by a daemon that talks too: from the talkers' frames over the relay to the speaker and the recordings.
 import BusTestSupport
 import Cryptography
+import DBus
 import FoundationEssentials
 import Glibc
 import Logging
