@@ -108,11 +108,11 @@ import Testing
     private func sealed(_ key: MediaKey, count: Int) throws -> [[UInt8]] {
         var session = try MediaSession(ssrc: burst.ssrc, downlinkKey: DownlinkKey(), mediaKey: key, at: now)
         _ = try session.beginBurst(.first)
-        return (0..<count).compactMap { number in
-            session.seal(
-                .init(
-                    sequence: UInt16(number), timestamp: UInt32(number * 480), marker: number == 0,
-                    payload: [UInt8(number)]), .first)
+        return (0..<count).compactMap { number -> [UInt8]? in
+            let frame = UplinkStateMachine.MediaFrame(
+                sequence: UInt16(number), timestamp: UInt32(number * 480), marker: number == 0,
+                payload: [UInt8(number)])
+            return session.seal(frame, .first)
         }
     }
 

@@ -10,6 +10,11 @@ import Testing
 @testable import RelayClient
 @testable import RelayServer
 
+extension RelayClient {
+    /// The link to where it connects now.
+    fileprivate var place: InvitationLink { core.relay }
+}
+
 @Suite struct ReturningTests {
     /// A relay in place of `relay`, which is stopped: with its port and its key.
     private func restart(
@@ -23,7 +28,7 @@ import Testing
 
     private func untilTicket(_ memory: ResumptionMemory, _ client: TestClient) async throws {
         let deadline = ContinuousClock.now + .seconds(10)
-        let (link, own) = (await client.client.invitation, await client.client.identity.pin)
+        let (link, own) = (await client.client.place, await client.client.identity.pin)
         while memory.state(of: link, for: own) == nil {
             try #require(ContinuousClock.now < deadline, "no ticket came")
             try await Task.sleep(for: .milliseconds(2))

@@ -1,6 +1,8 @@
 // A relay with several threads: members of all of them hear each other, move, return and are removed as with one.
+import Cryptography
 import MonotonicTime
 import RelayProtocol
+import Synchronization
 import TestSupport
 import Testing
 
