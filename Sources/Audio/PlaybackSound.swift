@@ -21,7 +21,7 @@ final class PlaybackSound {
 
     /// Whether nothing is left to be heard.
     var isIdle: Bool {
-        for voice in voices where !voice.isIdle { return false }
+        for number in voices.indices where !voices[number].isIdle { return false }
         return tones.isIdle
     }
 
