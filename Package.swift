@@ -256,8 +256,8 @@ let package = Package(
         tests(
             "pttd", named: "pttd",
             [
-                "FakeBlueZ", "BusTestSupport", "DBus", "Settings", "Audio", "RelayClient", "RelayProtocol", "RelayServer",
-                "Accessories", "Bridge",
+                "FakeBlueZ", "BusTestSupport", "DBus", "Settings", "Audio", "RelayClient", "RelayProtocol",
+                "RelayServer", "Accessories", "Bridge",
                 "Calls", "ChannelService", "Recordings", "Cryptography", "PTTBus", "PushToTalkCore", "SystemUI",
                 "MonotonicTime",
                 "Reactor", log,

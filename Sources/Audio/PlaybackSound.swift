@@ -21,7 +21,7 @@ final class PlaybackSound {
 
     /// Whether nothing is left to be heard.
     var isIdle: Bool {
-        for voice in voices where !voice.isIdle { return false }
+        for number in voices.indices where !voices[number].isIdle { return false }
         return tones.isIdle
     }
 
@@ -126,7 +126,10 @@ final class PlaybackSound {
     func publish() {
         // What is no count is that of the first who is heard.
         var first = 0
-        for number in voices.indices.reversed() where !voices[number].isIdle { first = number }
+        for number in voices.indices where !voices[number].isIdle {
+            first = number
+            break
+        }
         var sum = voices[first].statistics
         for number in voices.indices where number != first { sum.add(voices[number].statistics) }
         sum.add(counts)

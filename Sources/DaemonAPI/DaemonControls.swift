@@ -126,7 +126,7 @@ public protocol DaemonControls: Actor {
     /// Plays the last message again; anybody may ask for it.
     func replayLast(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError)
 
-    /// The messages that the relay keeps of the channel, the newest first; anybody may ask.
+    /// The messages that the relay keeps of the channel, the one that began last first; anybody may ask.
     func keptMessages(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) -> [KeptMessage]
 
     /// Fetches one of them by its `KeptMessage.id`, and plays it.

@@ -53,6 +53,12 @@ public struct ChannelProperties: BusProperties, Hashable, Codable {
         return (Double(level) * 10).rounded() / 10
     }
 
+    /// Who is heard, the longest first.
+    public var speakers: [String] {
+        guard remoteParticipants.isEmpty else { return remoteParticipants }
+        return activeRemoteParticipant.isEmpty ? [] : [activeRemoteParticipant]
+    }
+
     /// The interface whose properties these are.
     public static let interface = PTTBus.channelInterface
 

@@ -56,7 +56,7 @@ extension DaemonClient {
         try await callChannel(channel, "ReplayLast")
     }
 
-    /// The messages that the relay keeps of the channel, the newest first.
+    /// The messages that the relay keeps of the channel, the one that began last first.
     public func keptMessages(_ channel: UUID? = nil) async throws(DaemonClientError) -> [KeptMessage] {
         let answer = try await callChannel(channel, "ListMessages", [], Self.longTimeout)
         guard let messages = answer.first.flatMap(KeptMessage.list) else {

@@ -15,7 +15,7 @@ struct BurstQueries: Sendable {
     static let queriesMaximum = 4
     /// How long nothing may come of a request.
     static let answerTime: Duration = .seconds(5)
-    /// How often a question is asked again that the relay has put off.
+    /// How often in a row a question is asked again that the relay has put off.
     static let retriesMaximum = 5
     /// Of one burst: two minutes of packets of 10 ms…
     static let packetsMaximum = 12_000
@@ -137,6 +137,8 @@ struct BurstQueries: Sendable {
         }
         queries[index].request = nil
         queries[index].hasNew = false
+        // A relay that gives so much a second puts off piece after piece of a long burst.
+        queries[index].retries = 0
         return [.ask(queries[index].id, burst, first: queries[index].next)]
     }
 

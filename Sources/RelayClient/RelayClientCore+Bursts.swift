@@ -6,7 +6,7 @@ import SFrame
 extension RelayClientCore {
     /// What came of a question about kept bursts.
     public enum BurstAnswer: Sendable, Equatable {
-        /// These are kept, the newest first.
+        /// These are kept, the one that began last first.
         case list([KeptBurst])
         /// The burst, in the order of its sequence numbers.
         case frames([ReceivedFrame])
@@ -85,7 +85,9 @@ extension RelayClientCore {
                         talker: RelayMember(id: burst.talker.description, name: burst.name.text), age: burst.age,
                         duration: burst.duration, isGoingOn: burst.isGoingOn, isOwn: burst.talker == ownID,
                         canBeOpened: keyring.has(burst.burst.epoch))
-                })
+                }
+                // The relay's order is that of their ends, which is another one where several talk at once.
+                .sorted { $0.age < $1.age })
         case .packets(let burst, let packets):
             guard !packets.isEmpty else { return .failed(.notKept) }
             let frames = keyring.open(packets, of: burst, at: now)

@@ -37,7 +37,8 @@ public protocol RelayLink: Actor {
     /// Erases what is held of the burst begun last and gives the floor back. No effect without one.
     func abortBurst()
 
-    /// Asks which bursts the relay keeps, the newest first. The answer is called once, on the loop, and never from within this call.
+    /// Asks which bursts the relay keeps; they are told in the order of their beginnings, the last one first. The answer is called once,
+    /// on the loop, and never from within this call.
     func keptBursts(_ answer: @escaping @Sendable (Result<[KeptBurst], KeptBurstError>) -> Void)
 
     /// Asks for the frames of one of them, by its `KeptBurst.id`; answered in the same way. They are told to nobody else: it is no burst

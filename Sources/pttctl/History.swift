@@ -7,7 +7,7 @@ import Terminal
 /// `pttctl history`.
 struct History: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "List the messages that the relay keeps of the channel, the newest first.",
+        abstract: "List the messages that the relay keeps of the channel, the one that began last first.",
         discussion: "'pttctl replay NUMBER' plays one. How many are kept, and for how long, is the relay's to say.")
 
     @OptionGroup var options: BusOptions

@@ -125,20 +125,23 @@ struct Monitor: AsyncParsableCommand {
                         ? Happening("begin", "transmitting (\(channel.transmitSource))", detail: channel.transmitSource)
                         : Happening("end", "transmission ended"))
             }
-            if channel.activeRemoteParticipant != before.activeRemoteParticipant {
-                let name = channel.activeRemoteParticipant
-                result.append(
-                    name.isEmpty
-                        ? Happening(
-                            "silent", "\(before.activeRemoteParticipant) has finished",
-                            detail: before.activeRemoteParticipant)
-                        : Happening("speaking", "\(name) is speaking", detail: name))
-            }
+            result += speakers(before.speakers, channel.speakers)
         }
         for (path, channel) in old.channels where new.channels[path] == nil {
             result.append(Happening("left", "left \(channel.name)", detail: channel.name))
         }
         return result
+    }
+
+    /// Who speaks no more, and who does now: several may at once, and one again that has just finished.
+    private static func speakers(_ old: [String], _ new: [String]) -> [Happening] {
+        let change = new.difference(from: old)
+        return (change.removals + change.insertions).map { step in
+            switch step {
+            case .remove(_, let name, _): Happening("silent", "\(name) has finished", detail: name)
+            case .insert(_, let name, _): Happening("speaking", "\(name) is speaking", detail: name)
+            }
+        }
     }
 
     private static func accessories(_ old: DaemonSnapshot, _ new: DaemonSnapshot) -> [Happening] {

@@ -61,10 +61,9 @@ struct Status: AsyncParsableCommand {
         if channel.inputLevel > ChannelProperties.inputLevelOff {
             parts.append("microphone \(channel.inputLevel) dBFS")
         }
-        if channel.remoteParticipants.count > 1 {
-            parts.append("\(channel.remoteParticipants.joined(separator: ", ")) are speaking")
-        } else if !channel.activeRemoteParticipant.isEmpty {
-            parts.append("\(channel.activeRemoteParticipant) is speaking")
+        if let last = channel.speakers.last {
+            let others = channel.speakers.dropLast().joined(separator: ", ")
+            parts.append(others.isEmpty ? "\(last) is speaking" : "\(others) and \(last) are speaking")
         }
         return parts.isEmpty ? "nobody is speaking" : parts.joined(separator: ", ")
     }

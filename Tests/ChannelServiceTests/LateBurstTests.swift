@@ -149,6 +149,6 @@ import Testing
                 take(machine.handle(.deadlineReached, at: now))
             }
         }
-        #expect(sequences == ((0..<1_000) + (2_000..<2_010)).map { packet($0, at: now).sequence })
+        #expect(sequences == (Array(0..<1_000) + Array(2_000..<2_010)).map { packet($0, at: now).sequence })
     }
 }

@@ -108,7 +108,7 @@ import Testing
     }
 
     @Test func whatAPressCutOffIsKnownByItsBurst() {
-        var listening = both()
+        let listening = both()
         let speech = listening.unheard(at: now + .seconds(3))
         #expect(speech.map(\.burst) == [first, second] && speech.allSatisfy { $0.heard == .seconds(3) })
         var memory = ReplayMemory()

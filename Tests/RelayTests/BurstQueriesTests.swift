@@ -73,6 +73,32 @@ import Testing
         #expect(asks == BurstQueries.retriesMaximum + 1)
     }
 
+    @Test mutating func `a long burst comes whole from a relay that puts off each piece of it`() {
+        _ = ask(1)
+        let pieces = 2 * BurstQueries.retriesMaximum
+        var number: UInt32 = 1
+        for piece in 1...pieces {
+            let refusal = ServerMessage.BurstRefused(
+                id: BurstRequestID(rawValue: number), cause: .tooMuch, retryAfter: .seconds(1))
+            #expect(queries.handle(.refused(refusal), at: now).isEmpty)
+            now = now + .seconds(1)
+            let first = piece > 1 ? UInt16(piece) : nil
+            #expect(queries.handle(.deadline, at: now) == [.ask(question, burst, first: first)])
+            _ = queries.handle(.asked(question, BurstRequestID(rawValue: number + 1)), at: now)
+            let answer = queries.handle(
+                .packets(
+                    BurstRequestID(rawValue: number + 1), [packet(UInt16(piece))], isWhole: piece == pieces,
+                    isEnd: true), at: now)
+            number += 2
+            if piece < pieces {
+                #expect(answer == [.ask(question, burst, first: UInt16(piece + 1))])
+                _ = queries.handle(.asked(question, BurstRequestID(rawValue: number)), at: now)
+            } else {
+                #expect(answer == [.answer(question, .packets(burst, (1...UInt16(pieces)).map(packet)))])
+            }
+        }
+    }
+
     @Test mutating func `without an answer, and without a link, the question is answered nevertheless`() {
         _ = ask(1)
         #expect(queries.nextDeadline == now + BurstQueries.answerTime)

@@ -68,4 +68,28 @@ import Testing
         #expect(times[0] == .seconds(1) && times[1] == .milliseconds(1_250) && times[2] > .milliseconds(1_999))
         #expect(times[2] <= DownlinkStateMachine.reportInterval)
     }
+
+    @Test func `kept bursts are told in the order of their beginnings, in whichever order they have ended`() throws {
+        let link = try link(nil)
+        var core = joining(link)
+        _ = core.handle(welcome(MediaKey(epoch: 3)), at: now)
+        core.downlink.offersLateEntry = true
+        let question = BurstQueryID(number: 1)
+        let asked = core.handle(.listBursts(question), at: now).compactMap { action -> BurstRequestID? in
+            if case .send(.burstListRequest(let request)) = action { request } else { nil }
+        }
+        let request = try #require(asked.first)
+        let bursts = [3, 9, 5, 7].map { seconds in
+            ServerMessage.KeptBurst(
+                burst: BurstName(ssrc: SSRC(rawValue: UInt32(seconds)), keyID: 1),
+                talker: MemberID(PublicKeyPin([UInt8](repeating: 1, count: 32))!), name: DisplayName("t")!,
+                age: .seconds(seconds), duration: .seconds(1), packets: 100, isGoingOn: false)
+        }
+        let actions = core.handle(.message(.burstList(.init(id: request, bursts: bursts))), at: now)
+        guard case .answer(question, .list(let told))? = actions.first else {
+            Issue.record("\(actions)")
+            return
+        }
+        #expect(told.map(\.age) == [.seconds(3), .seconds(5), .seconds(7), .seconds(9)])
+    }
 }

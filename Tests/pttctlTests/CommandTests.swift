@@ -217,17 +217,29 @@ import Testing
             }
             await daemon.show { $0?.activeRemoteParticipant = "Anna" }
             await daemon.show { $0?.activeRemoteParticipant = "" }
+            // Two at once: the second is told of, too, and is not told of again when the first has finished.
+            for speakers in [["Cleo"], ["Cleo", "Dora"], ["Dora"], []] {
+                await daemon.show {
+                    $0?.activeRemoteParticipant = speakers.first ?? ""
+                    $0?.remoteParticipants = speakers
+                }
+                guard speakers.count == 2 else { continue }
+                let status = try await Program.run(fixture, "status")
+                #expect(status.output.contains("Cleo and Dora are speaking"))
+            }
             await daemon.show { $0?.transmissionMode = "listenOnly" }
             await daemon.api?.update(call: "oFono: 110")
             await daemon.api?.update(call: "")
             await daemon.show { $0 = nil }
             for line in [
-                "Anna is speaking", "Anna has finished", "mode listen-only", "silent during a call: oFono: 110",
+                "Anna is speaking", "Anna has finished", "Cleo is speaking", "Dora is speaking", "Cleo has finished",
+                "Dora has finished", "mode listen-only", "silent during a call: oFono: 110",
                 "the call is over: oFono: 110", "left Crew",
             ] {
                 #expect(try await eventually { text.output.contains(line) }, "\(line) in \(text.output)")
                 #expect(try await eventually { process.output.contains("\"text\":\"\(line)\"") })
             }
+            #expect(text.output.split(separator: "\n").count { $0.hasSuffix("Dora is speaking") } == 1)
             await daemon.stop()
             #expect(try await eventually { process.output.contains("\"event\":\"daemon\"") })
             for line in process.output.split(separator: "\n") {

@@ -1,6 +1,7 @@
 // Two who talk at once, heard by a daemon that talks too: from the talkers' frames over the relay to the speaker and the recordings.
 import BusTestSupport
 import Cryptography
+import DBus
 import FoundationEssentials
 import Glibc
 import Logging
@@ -27,6 +28,7 @@ import Testing
         let loop: EventLoop
         let frames: [[UInt8]]
         let events = Mutex<[RelayLinkEvent]>([])
+        private let mayTalk = Mutex(true)
 
         init(_ name: String, _ hertz: Double, _ invitation: InvitationLink) async throws {
             loop = try EventLoop(name: name)
@@ -59,12 +61,12 @@ import Testing
             events.withLock { $0.contains(where: wanted) }
         }
 
-        /// Says a frame every 10 ms until it is told to stop.
-        func talk(while goesOn: @escaping @Sendable () -> Bool) async throws {
+        /// Says a frame every 10 ms until `stop`.
+        func talk() async throws {
             await link.beginBurst(priority: FloorPriority.normal)
             let start = Instant.now
             var number = 0
-            while goesOn() {
+            while mayTalk.withLock({ $0 }) {
                 let due = start + .milliseconds(10 * number)
                 await link.send(
                     OutgoingFrame(
@@ -75,6 +77,8 @@ import Testing
             }
             await link.endBurst()
         }
+
+        func stop() { mayTalk.withLock { $0 = false } }
     }
 
     /// How loud a frequency is in a tenth of a second.
@@ -105,10 +109,9 @@ import Testing
                 #expect(
                     try await eventually { talker.has { if case .state(.ready) = $0 { true } else { false } } })
             }
-            let isOver = Mutex((ann: false, bob: false))
-            async let annTalks: Void = ann.talk { isOver.withLock { !$0.ann } }
+            async let annTalks: Void = ann.talk()
             #expect(try await eventually { try await client.active()?.remoteParticipants == ["Ann"] })
-            async let bobTalks: Void = bob.talk { isOver.withLock { !$0.bob } }
+            async let bobTalks: Void = bob.talk()
             #expect(try await eventually { try await client.active()?.remoteParticipants == ["Ann", "Bob"] })
             #expect(
                 try await client.active()?.activeRemoteParticipant == "Ann", "the one who has been heard for longest")
@@ -131,11 +134,11 @@ import Testing
             #expect(try await client.active()?.remoteParticipants == ["Ann", "Bob"])
             try await Task.sleep(for: .milliseconds(800))
             #expect(try await client.active()?.transmitting == true)
-            isOver.withLock { $0.ann = true }
+            ann.stop()
             try await annTalks
             #expect(try await eventually { try await client.active()?.remoteParticipants == ["Bob"] })
             #expect(try await client.active()?.activeRemoteParticipant == "Bob")
-            isOver.withLock { $0.bob = true }
+            bob.stop()
             try await bobTalks
             #expect(try await eventually { try await client.active()?.remoteParticipants == [] })
             #expect(try await client.active()?.transmitting == true, "others end, and this one goes on")
