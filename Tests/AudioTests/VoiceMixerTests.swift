@@ -143,7 +143,9 @@ import Testing
                     }
                 }
             }
-            output.withUnsafeMutableBufferPointer { sound.render(into: $0.baseAddress!, delay: .zero, at: now) }
+            output.withUnsafeMutableBufferPointer {
+                sound.render(into: $0.baseAddress!, delay: .zero, shortfall: .zero, at: now)
+            }
             heard.samples += output
             while let slot = rings.next() {
                 switch slot.kind {
