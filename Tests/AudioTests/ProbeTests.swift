@@ -64,12 +64,14 @@ import Testing
         #expect(output.contains("reason=complete") && !output.contains("failed"), "\(output)")
         // The keeper's own stream is all that is left.
         #expect(streams.split(separator: "\n").count <= 2, "\(streams)")
-        // The middle of the first burst is somewhere in what was spoken.
+        // The first burst is somewhere in what was spoken. A machine that was halted stretches a part of it, not most.
         let loud = heard.indices.filter { abs(heard[$0]) > 0.05 }
         let first = try #require(loud.first)
         #expect(Double(loud.count) > 0.3 * 48_000)
-        let part = heard[first + 14_400..<first + 15_840]
-        let found = find(part, in: pulse.voice, 0..<pulse.voice.count - part.count)
-        #expect(found.likeness > 0.6, "likeness \(found.likeness)")
+        let likenesses = stride(from: 9_600, through: 24_000, by: 4_800).map { place in
+            let part = heard[first + place..<first + place + 1_440]
+            return find(part, in: pulse.voice, 0..<pulse.voice.count - part.count).likeness
+        }
+        #expect(likenesses.filter { $0 > 0.6 }.count >= 2, "likenesses \(likenesses)")
     }
 }
