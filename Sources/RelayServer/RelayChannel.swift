@@ -31,6 +31,8 @@ struct RelayChannel: Sendable {
         var repairRequests: MessageBucket?
         var repairBytes: MessageBucket?
         var reception = ListenerReception()
+        /// The packets that it may still send; made with the first.
+        private var media: MessageBucket?
 
         init(
             connection: ConnectionID, id: MemberID, name: DisplayName, ssrc: SSRC, downlinkKey: DownlinkKey,
@@ -42,6 +44,13 @@ struct RelayChannel: Sendable {
             self.ssrc = ssrc
             self.downlinkKey = downlinkKey
             self.reportedAt = reportedAt
+        }
+
+        /// Whether its packets come slowly enough for one more to be looked at. Allocates nothing.
+        mutating func mayBringMedia(_ limits: RelayLimits, at now: Instant) -> Bool {
+            var bucket = media ?? MessageBucket(depth: limits.mediaBurst, perSecond: limits.mediaPerSecond, at: now)
+            defer { media = bucket }
+            return bucket.take(at: now)
         }
 
         var asMessage: ServerMessage.Member { .init(id: id, displayName: name, ssrc: ssrc) }

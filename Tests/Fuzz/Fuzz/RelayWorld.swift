@@ -218,7 +218,7 @@ struct RelayWorld {
                 expect(open.contains(id) && channel == 0, "media go to who is there")
             case .answerRepair(let id, _): expect(open.contains(id), "who is there is answered")
             case .forward(_, let channel, _): expect(channel == 0, "there is one channel")
-            case .stopMedia, .note: break
+            default: break
             }
         }
         for (id, enrolment) in enrolments {
