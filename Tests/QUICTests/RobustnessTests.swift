@@ -77,7 +77,7 @@ import Testing
         let ids = long[5..<(7 + Int(long[5]) + Int(long[6 + Int(long[5])]))]
         var generator = SeededGenerator(seed: 7)
         // A client without a connection would take the first two as they are.
-        var forged = [
+        var forged: [[UInt8]] = [
             [0xC0, 0, 0, 0, 0] + ids + [0x1A, 0x2A, 0x3A, 0x4A],
             [0xF0, 0, 0, 0, 1] + ids + generator.bytes(40),
         ]
