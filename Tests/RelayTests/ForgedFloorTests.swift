@@ -79,7 +79,7 @@ import Testing
         #expect(sends(frame()))
     }
 
-    @Test mutating func `floor messages before the welcome break the protocol`() {
+    @Test func `floor messages before the welcome break the protocol`() {
         let messages: [ServerMessage] = [
             .floorGranted(.init(requestID: .first, duration: .seconds(60))),
             .floorTaken(.init(talker: Self.talker, ssrc: SSRC(rawValue: 2), keyID: 3 << 48 | 9)),

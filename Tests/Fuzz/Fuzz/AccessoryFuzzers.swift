@@ -38,7 +38,9 @@ private func press(_ bytes: [UInt8]) {
         case 0, 1, 2: check(machine.handle(.value(input: number, bytes: input.piece()), at: now))
         case 3: check(machine.handle(.staleValue(input: number, bytes: input.piece()), at: now))
         case 4: check(machine.handle(.key(code: input.number(), isDown: input.chance()), at: now))
-        case 5: check(machine.handle([.lost, .endedBySystem, .disarmed][input.index(below: 3)], at: now))
+        case 5:
+            let events: [ControlsStateMachine.Event] = [.lost, .endedBySystem, .disarmed]
+            check(machine.handle(events[input.index(below: events.count)], at: now))
         default:
             now += .milliseconds(Int(input.byte()) * 8)
             for _ in 0..<64 {
@@ -103,18 +105,16 @@ let accessoryFuzzers: [Fuzzer] = [
     Fuzzer(
         name: "button-values", maximum: 1_024,
         seeds: {
-            (0..<profiles.count).map { number in
-                [UInt8(number), 0] + knownBytes.flatMap { [0, 0] + piece($0) + [0, 7, 50] } + [
-                    0, 4, 1, 31, 1, 0, 4, 1, 31, 0,
-                ]
-            }
+            let values = knownBytes.flatMap { joined([0, 0], piece($0), [0, 7, 50]) }
+            let keys: [UInt8] = [0, 4, 1, 31, 1, 0, 4, 1, 31, 0]
+            return (0..<profiles.count).map { joined([UInt8($0), 0], values, keys) }
         }, body: press),
     Fuzzer(
         name: "button-learning", maximum: 1_024,
         seeds: {
             let press: [UInt8] = [2, 1, 0, 0, 1, 1, 1, 0, 0, 1, 1]
             let release: [UInt8] = [1, 1, 0, 0, 1, 0]
-            return [[0, 4] + (0..<4).flatMap { _ in press + release }]
+            return [joined([0, 4], press, release, press, release, press, release, press, release)]
         }, body: learn),
     Fuzzer(
         name: "hci-event", maximum: 260,
@@ -145,7 +145,9 @@ let accessoryFuzzers: [Fuzzer] = [
         if let uuid = BluetoothUUID(text) { expect(BluetoothUUID(uuid.description) == uuid, "a UUID is what was read") }
         if let id = InputDeviceID(text) { expect(InputDeviceID(id.description) == id, "an id is what was read") }
         if let device = DeviceIdentifier(path: text) {
-            expect(device.adapter.device(device.address) == device, "a path is built as it is read: \(text)")
+            expect(
+                device.adapter.device(device.address)?.address == device.address,
+                "a path is built as it is read: \(text)")
         }
         _ = CharacteristicIdentifier(path: text)
         if let code = InputKey.code(named: text) { expect(InputKey.name(of: code) != nil, "a key has a name") }
@@ -159,7 +161,7 @@ let accessoryFuzzers: [Fuzzer] = [
             let pairs = [
                 "PTTD_PROFILE", "key-hold", "PTTD_GRAB", "1", "PTTD_BAUD", "9600", "PTTD_LINE", "!cts", "ID_MODEL", "x",
             ]
-            return [piece(utf8("/dev/input/event3")) + [0] + pairs.flatMap { piece(utf8($0)) }]
+            return [joined(piece(utf8("/dev/input/event3")), [0], pairs.flatMap { piece(utf8($0)) })]
         }
     ) { bytes in
         var input = Input(bytes)

@@ -1,5 +1,6 @@
 // TOML: configurations, accessory profiles, and the rules of channels.
 import FoundationEssentials
+import RelayProtocol
 import RelayServer
 
 @testable import Accessories
@@ -102,7 +103,7 @@ let configurationFuzzers: [Fuzzer] = [
         expect(timers.mediaTimeout >= .seconds(3) && timers.talkTimeLimit >= .seconds(5), "a burst has its time")
     },
     Fuzzer(
-        name: "profile", maximum: 8_192, seeds: { ProfileLibrary.shippedFiles.map(\.bytes) }
+        name: "profile", maximum: 8_192, seeds: { ProfileLibrary.shippedFiles.map { $0.bytes } }
     ) { bytes in
         guard let profile = try? AccessoryProfile(bytes: bytes, file: "fuzz.toml") else { return }
         do {

@@ -26,10 +26,11 @@ private func resumption(_ bytes: [UInt8]) {
 }
 
 private func wave(_ sampleBits: UInt8, _ samples: [UInt8]) -> [UInt8] {
-    let head = utf8("RIFF") + [0, 0, 0, 0] + utf8("WAVEfmt ") + [16, 0, 0, 0, sampleBits == 32 ? 3 : 1, 0, 1, 0]
     let width = sampleBits / 8
-    return head + [0x80, 0xBB, 0, 0, 0, 0, 0, 0, width, 0, sampleBits, 0] + utf8("data")
-        + [UInt8(samples.count), 0, 0, 0] + samples
+    let format: [UInt8] = [sampleBits == 32 ? 3 : 1, 0, 1, 0, 0x80, 0xBB, 0, 0, 0, 0, 0, 0, width, 0, sampleBits, 0]
+    return joined(
+        utf8("RIFF"), [0, 0, 0, 0], utf8("WAVEfmt "), [16, 0, 0, 0], format, utf8("data"),
+        [UInt8(samples.count), 0, 0, 0], samples)
 }
 
 /// A file without a name, of these bytes; its path while the descriptor is open.
@@ -70,12 +71,10 @@ let fileFuzzers: [Fuzzer] = [
     Fuzzer(
         name: "resumption-state", maximum: 4_096,
         seeds: {
-            [
-                ResumptionState(
-                    session: [1, 2, 3], transportParameters: [4], token: [],
-                    serverKeySHA256: [UInt8](repeating: 1, count: 32)
-                ).bytes.dropLast(32)
-            ]
+            let state = ResumptionState(
+                session: [1, 2, 3], transportParameters: [4], token: [],
+                serverKeySHA256: [UInt8](repeating: 1, count: 32))
+            return [Array(state.bytes.dropLast(32))]
         }
     ) { bytes in
         resumption(bytes)
@@ -139,7 +138,9 @@ let fileFuzzers: [Fuzzer] = [
     },
     Fuzzer(
         name: "image", maximum: 256,
-        seeds: { [[0x89] + utf8("PNG\r\n") + [0x1A, 0x0A, 1], [0xFF, 0xD8, 0xFF, 0xE0], utf8("radio-symbolic")] }
+        seeds: {
+            [joined([0x89], utf8("PNG\r\n"), [0x1A, 0x0A, 1]), [0xFF, 0xD8, 0xFF, 0xE0], utf8("radio-symbolic")]
+        }
     ) { bytes in
         if let image = PTImage(data: bytes) {
             switch image.content {

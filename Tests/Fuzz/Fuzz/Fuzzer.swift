@@ -75,5 +75,8 @@ extension [UInt8] {
 /// The bytes of a text, as a seed.
 func utf8(_ text: String) -> [UInt8] { Array(text.utf8) }
 
+/// Parts one after the other.
+func joined(_ parts: [UInt8]...) -> [UInt8] { parts.flatMap { $0 } }
+
 /// `bytes` behind their count, as `Input.piece` reads them.
 func piece(_ bytes: [UInt8]) -> [UInt8] { [UInt8(clamping: bytes.count)] + bytes.prefix(255) }

@@ -70,7 +70,7 @@ let mediaFuzzers: [Fuzzer] = [
     },
     Fuzzer(
         name: "first-bytes", maximum: 64,
-        seeds: { [[0x40] + [UInt8](repeating: 1, count: 30), [0xC0, 0, 0, 0, 1, 8], [0x80, 111]] }
+        seeds: { [joined([0x40], [UInt8](repeating: 1, count: 30)), [0xC0, 0, 0, 0, 1, 8], [0x80, 111]] }
     ) { bytes in
         guard let first = bytes.first else { return }
         let kind = PacketClass(firstByte: first)
@@ -85,7 +85,7 @@ let mediaFuzzers: [Fuzzer] = [
     },
     Fuzzer(
         name: "opus", maximum: 1_300,
-        seeds: { [[0xF8, 0xFF, 0xFE], [0x0B, 0x81, 1, 2, 3], [0x78] + [UInt8](repeating: 7, count: 60)] }
+        seeds: { [[0xF8, 0xFF, 0xFE], [0x0B, 0x81, 1, 2, 3], joined([0x78], [UInt8](repeating: 7, count: 60))] }
     ) { bytes in
         guard let decoder = try? OpusDecoder() else { fatalError("no decoder") }
         var output = [Float](repeating: 0, count: OpusDecoder.samplesMax)

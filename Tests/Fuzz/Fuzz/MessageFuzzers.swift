@@ -24,7 +24,7 @@ let clientMessages: [ClientMessage] =
             .init(
                 id: 1, ssrc: SSRC(rawValue: 1), keyID: 2,
                 ranges: [.init(first: 65_535, last: 3), .init(first: 9, last: 9)])),
-    ] + (pushToken.map { [.pushUnregister($0)] } ?? [])
+    ] + (pushToken.map { [ClientMessage.pushUnregister($0)] } ?? [])
 
 let serverMessages: [ServerMessage] = {
     var welcome = ServerMessage.Welcome(
@@ -48,7 +48,10 @@ let serverMessages: [ServerMessage] = {
         .floorRevoke(.init(requestID: .first, cause: .preempted, phrase: "Ann")),
         .mediaKey(MediaKey(epoch: 4, baseKey: [UInt8](repeating: 4, count: 32)) ?? MediaKey(epoch: 4)),
         .floorQueuePosition(.init(requestID: .first, position: 2)), .listenerLoss(percent: 30),
-    ] + (pushToken.map { [.pushRegistered($0), .pushRefused(.init(token: $0, cause: .taken, phrase: "taken"))] } ?? [])
+    ]
+        + (pushToken.map {
+            [ServerMessage.pushRegistered($0), .pushRefused(.init(token: $0, cause: .taken, phrase: "taken"))]
+        } ?? [])
 }()
 
 /// The bytes of framed messages without their lengths.
@@ -71,7 +74,7 @@ let messageFuzzers: [Fuzzer] = [
     },
     Fuzzer(
         name: "framing", maximum: 20_000,
-        seeds: { [[3, 7, 1] + clientMessages.prefix(4).flatMap { $0.framed() }, [1, 200, 1, 0, 0, 0, 0]] }
+        seeds: { [joined([3, 7, 1], clientMessages.prefix(4).flatMap { $0.framed() }), [1, 200, 1, 0, 0, 0, 0]] }
     ) { bytes in
         var input = Input(bytes)
         let (first, second, third) = (

