@@ -119,11 +119,11 @@ extension RelayServer {
             return outcomes
         }
         #expect(send(300) == [nil: 100, .tooFast: 200])
-        now += .seconds(1)
+        now = now + .seconds(1)
         #expect(send(60) == [nil: 50, .tooFast: 10])
         // What was too fast was not counted as come: it may be sent again, as speech is spoken.
         for _ in 0..<100 {
-            now += .milliseconds(20)
+            now = now + .milliseconds(20)
             #expect(send(1) == [nil: 1])
         }
         #expect(core.counters.dropped(.tooFast) == 210)

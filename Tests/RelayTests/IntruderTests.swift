@@ -73,6 +73,9 @@ extension RawPeer {
                 .init(id: 1, ssrc: SSRC(rawValue: 1), keyID: 5, ranges: [.init(first: 0, last: 999)]))
             try await stranger.send(asked)
             try await stranger.send(datagram: Array(asked.framed().dropFirst(4)))
+            try await stranger.send(.burstListRequest(.init(rawValue: 1)))
+            let burst = BurstName(ssrc: SSRC(rawValue: 1), keyID: 5)
+            try await stranger.send(.burstRequest(.init(id: .init(rawValue: 2), burst: burst)))
         }
         // Whether there is such a channel is not told.
         #expect(strangers[0].messages == strangers[1].messages)
@@ -83,7 +86,7 @@ extension RawPeer {
         #expect(silent.messages.isEmpty && !silent.hearsMedia)
         let counters = await relay.server.counters
         #expect(counters.packetsForwarded == 5 && counters.dropped(.notJoined) >= 2)
-        #expect(counters.repairsAnswered == 0)
+        #expect(counters.repairsAnswered == 0 && counters.burstsAnswered == 0)
         #expect(await relay.server.memberCount(of: link.channel) == 2)
         await relay.server.stop()
     }

@@ -42,7 +42,7 @@ private func press(_ bytes: [UInt8]) {
             let events: [ControlsStateMachine.Event] = [.lost, .endedBySystem, .disarmed]
             check(machine.handle(events[input.index(below: events.count)], at: now))
         default:
-            now += .milliseconds(Int(input.byte()) * 8)
+            now = now + .milliseconds(Int(input.byte()) * 8)
             for _ in 0..<64 {
                 guard let due = machine.nextDeadline, due <= now else { break }
                 check(machine.handle(.deadline, at: now))
@@ -62,7 +62,7 @@ private func learn(_ bytes: [UInt8]) {
     var inference = RuleInference()
     func observations(_ input: inout Input) -> [LearningObservation] {
         (0..<input.index(below: 8)).map { _ in
-            now += .milliseconds(Int(input.byte()) * 4)
+            now = now + .milliseconds(Int(input.byte()) * 4)
             let source: LearningSource =
                 switch input.byte() % 3 {
                 case 0:
@@ -83,12 +83,12 @@ private func learn(_ bytes: [UInt8]) {
     for _ in 0..<(input.index(below: 6)) {
         let pressAsked = now
         let pressed = observations(&input)
-        now += .milliseconds(500)
+        now = now + .milliseconds(500)
         let releaseAsked = now
         inference.rounds.append(
             LearningRound(
                 pressAsked: pressAsked, releaseAsked: releaseAsked, observations: pressed + observations(&input)))
-        now += .seconds(1)
+        now = now + .seconds(1)
     }
     guard case .learned(let learned) = inference.verdict() else { return }
     expect(learned.rule.controls == [.ptt], "what is learned is one button")

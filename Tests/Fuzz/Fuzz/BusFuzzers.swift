@@ -143,7 +143,7 @@ private func calls(_ bytes: [UInt8]) {
             _ = machine.handle(
                 .failed(service, number: UInt64(input.byte()), reason: input.text(), isFinal: input.chance()), at: now)
         default:
-            now += .milliseconds(Int(input.byte()) * 100)
+            now = now + .milliseconds(Int(input.byte()) * 100)
             if machine.nextDeadline.map({ $0 <= now }) == true { _ = machine.handleTimeout(at: now) }
         }
         expect(

@@ -26,6 +26,10 @@ struct ClientWorld {
     private var isGranted = false
     private var begun: UInt32 = 0
     private var ended: Set<BurstID> = []
+    /// The last request for kept bursts that went out.
+    private var askedForBurst: BurstRequestID?
+    private var queries: UInt64 = 0
+    private var answered: Set<BurstQueryID> = []
 
     init(_ bytes: [UInt8]) {
         input = Input(bytes)
@@ -45,10 +49,11 @@ struct ClientWorld {
         while !input.isEmpty { step() }
         handle(.leave)
         expect(ended.count == Int(begun), "every burst ends")
+        expect(answered.count == Int(queries), "every question is answered")
     }
 
     private mutating func step() {
-        switch input.byte() % 20 {
+        switch input.byte() % 24 {
         case 0: handle(.join)
         case 1: handle(.earlyDataOffered)
         case 2: handle(.connected)
@@ -75,11 +80,41 @@ struct ClientWorld {
             handle(
                 .repaired(request: UInt32(input.byte() % 8), packets: [packet(), input.piece()], isEnd: input.chance()))
         case 18: say(.mediaKey(MediaKey(epoch: UInt16(input.byte() % 4), baseKey: Self.secret) ?? MediaKey(epoch: 0)))
-        default: fate()
+        case 19: fate()
+        case 20:
+            queries += 1
+            let id = BurstQueryID(number: queries)
+            handle(input.chance() ? .fetchBurst(id, burst()) : .listBursts(id))
+        case 21:
+            let packets = (0..<(input.byte() & 7)).map { _ in packet() } + [input.piece()]
+            let isEnd = input.chance()
+            handle(.burst(request: burstRequest(), packets: packets, isWhole: isEnd && input.chance(), isEnd: isEnd))
+        case 22:
+            let kept = (0..<(input.byte() & 3)).map { _ in
+                ServerMessage.KeptBurst(
+                    burst: burst(), talker: MemberID(pin()), name: DisplayName(cleaning: "Bob", fallback: "Bob"),
+                    age: .milliseconds(Int(input.byte())), duration: .milliseconds(Int(input.byte())),
+                    packets: UInt32(input.byte()), isGoingOn: input.chance())
+            }
+            say(.burstList(.init(id: burstRequest(), bursts: kept)))
+        default:
+            let cause = BurstRefusal.allCases[input.index(below: BurstRefusal.allCases.count)]
+            say(
+                .burstRefused(
+                    .init(id: burstRequest(), cause: cause, phrase: "no", retryAfter: .milliseconds(Int(input.byte()))))
+            )
         }
     }
 
     // MARK: What the relay says
+
+    private mutating func burst() -> BurstName { BurstName(ssrc: source(), keyID: keyID()) }
+
+    /// The request that waits for an answer, more often than not.
+    private mutating func burstRequest() -> BurstRequestID {
+        let byte = input.byte()
+        return byte < 200 ? askedForBurst ?? .init(rawValue: 1) : BurstRequestID(rawValue: UInt32(byte))
+    }
 
     private mutating func pin() -> PublicKeyPin { PublicKeyPin(subjectPublicKeyInfo: [input.byte() % 4]) }
     private mutating func source() -> SSRC { SSRC(rawValue: UInt32(input.byte() % 3) + 1) }
@@ -101,7 +136,9 @@ struct ClientWorld {
             floor: input.chance() ? .init(talker: MemberID(pin()), ssrc: source(), keyID: keyID()) : nil,
             memberID: MemberID(pin()), talkTimeLimit: .seconds(60))
         welcome.floorMode = FloorMode.allCases[input.index(below: FloorMode.allCases.count)]
-        welcome.isListenOnly = input.byte() == 0xFF
+        let byte = input.byte()
+        welcome.isListenOnly = byte == 0xFF
+        welcome.offersLateEntry = byte & 1 == 0
         downlink = try? DownlinkSealer(key: key)
         say(.welcome(welcome))
     }
@@ -153,7 +190,7 @@ struct ClientWorld {
         case 3: handle(.abort)
         default:
             for _ in 0...(byte >> 3) {
-                now += .milliseconds(10)
+                now = now + .milliseconds(10)
                 let samples: UInt32 = byte & 7 == 7 ? input.number() : 480
                 handle(.frame(OutgoingFrame(payload: [byte], samples: samples, capturedAt: now)))
             }
@@ -171,7 +208,7 @@ struct ClientWorld {
     }
 
     private mutating func wait(_ duration: Duration) {
-        now += duration
+        now = now + duration
         for _ in 0..<Self.stepsMaximum {
             guard let due = core.nextDeadline, due <= now else { return }
             handle(.deadline)
@@ -191,6 +228,8 @@ struct ClientWorld {
                 _ = message.framed()
                 if case .floorRequest(let request) = message { (asked, isGranted) = (request.requestID, false) }
                 if case .floorRelease(let release) = message, release.requestID == asked { isGranted = false }
+                if case .burstRequest(let request) = message { askedForBurst = request.id }
+                if case .burstListRequest(let request) = message { askedForBurst = request }
             case .sendMedia(let packet):
                 expect(isGranted, "nothing is sent without the floor")
                 datagrams += 1
@@ -199,6 +238,9 @@ struct ClientWorld {
             case .tell(.transmissionEnded(let id, _, _)):
                 expect((1...max(1, begun)).contains(id.number), "what ends was begun")
                 expect(ended.insert(id).inserted, "a burst ends once")
+            case .answer(let id, _):
+                expect((1...max(1, queries)).contains(id.number), "what is answered was asked")
+                expect(answered.insert(id).inserted, "a question is answered once")
             case .tell(.floorGranted(let id, _)): expect(!ended.contains(id), "what is over is not granted")
             default: break
             }

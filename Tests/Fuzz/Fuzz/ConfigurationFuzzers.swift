@@ -70,6 +70,8 @@ private let channel = """
     talk-time-limit = "30s"
     media-time-limit = "5s"
     retry-after = "1s"
+    keep-bursts = 5
+    keep-time = "10min"
     """
 
 let configurationFuzzers: [Fuzzer] = [
@@ -97,9 +99,12 @@ let configurationFuzzers: [Fuzzer] = [
     },
     Fuzzer(name: "floor-settings", maximum: 1_024, seeds: { [utf8(channel)] }) { bytes in
         let read = try? SettingsFile.read(bytes: bytes, file: "pttrelay.toml") { root in
-            (FloorSettings.rules(root), FloorSettings.timers(root))
+            (FloorSettings.rules(root), FloorSettings.timers(root), FloorSettings.retention(root))
         }
-        guard let (_, timers) = read else { return }
+        guard let (_, timers, retention) = read else { return }
+        expect(
+            retention.bursts <= RelayProtocolLimits.keptBurstsMaximum && retention.isOn == (retention.time > .zero),
+            "little is kept, and for a time")
         expect(timers.mediaTimeout >= .seconds(3) && timers.talkTimeLimit >= .seconds(5), "a burst has its time")
     },
     Fuzzer(

@@ -5,6 +5,7 @@ import RelayProtocol
 @testable import RelayServer
 
 private let member = MemberID(PublicKeyPin(subjectPublicKeyInfo: [1]))
+private let burst = BurstName(ssrc: SSRC(rawValue: 1), keyID: 3 << 48 | 7)
 private let pushToken = PushToken([UInt8](repeating: 5, count: 32))
 
 let clientMessages: [ClientMessage] =
@@ -24,6 +25,8 @@ let clientMessages: [ClientMessage] =
             .init(
                 id: 1, ssrc: SSRC(rawValue: 1), keyID: 2,
                 ranges: [.init(first: 65_535, last: 3), .init(first: 9, last: 9)])),
+        .burstListRequest(.init(rawValue: 1)),
+        .burstRequest(.init(id: .init(rawValue: 2), burst: burst, first: 65_535)),
     ] + (pushToken.map { [ClientMessage.pushUnregister($0)] } ?? [])
 
 let serverMessages: [ServerMessage] = {
@@ -37,6 +40,7 @@ let serverMessages: [ServerMessage] = {
         floor: .init(talker: member, ssrc: SSRC(rawValue: 2), keyID: 7, priority: 255), memberID: member,
         talkTimeLimit: .seconds(60))
     welcome.floorMode = .fullDuplex
+    (welcome.offersLateEntry, welcome.retention) = (true, BurstRetention(bursts: 5, time: .seconds(600)))
     welcome.moreFloors = [.init(talker: member, ssrc: SSRC(rawValue: 3), keyID: 8)]
     return [
         .welcome(welcome), .joinRefused(.init(cause: .channelFull, phrase: "full", retryAfter: .seconds(1))),
@@ -48,10 +52,20 @@ let serverMessages: [ServerMessage] = {
         .floorRevoke(.init(requestID: .first, cause: .preempted, phrase: "Ann")),
         .mediaKey(MediaKey(epoch: 4, baseKey: [UInt8](repeating: 4, count: 32)) ?? MediaKey(epoch: 4)),
         .floorQueuePosition(.init(requestID: .first, position: 2)), .listenerLoss(percent: 30),
+        .burstList(
+            .init(
+                id: .init(rawValue: 1),
+                bursts: [
+                    .init(
+                        burst: burst, talker: member, name: welcome.members[0].displayName, age: .seconds(9),
+                        duration: .seconds(3), packets: 150, isGoingOn: true)
+                ])),
+        .burstRefused(.init(id: .init(rawValue: 2), cause: .tooMuch, phrase: "later", retryAfter: .seconds(1))),
+        .floorRules(welcome.floorRules),
     ]
         + (pushToken.map {
             [ServerMessage.pushRegistered($0), .pushRefused(.init(token: $0, cause: .taken, phrase: "taken"))]
-        } ?? [])
+        } ?? []) + (RelayPlace(host: "fe80::1%eth0", port: 4_433).map { [ServerMessage.successor($0)] } ?? [])
 }()
 
 /// The bytes of framed messages without their lengths.
@@ -110,6 +124,8 @@ let messageFuzzers: [Fuzzer] = [
             [
                 [5] + RepairStream.encode(id: 1, packets: [mediaPacket(), mediaPacket(ssrc: 2)]),
                 [1] + RepairStream.encode(id: .max, packets: []),
+                [5] + RepairStream.encode(burst: .init(rawValue: 1), packets: [mediaPacket()], isWhole: true),
+                [3] + RepairStream.encode(burst: .init(rawValue: .max), packets: [mediaPacket()], isWhole: false),
             ]
         }
     ) { bytes in
@@ -129,8 +145,13 @@ let messageFuzzers: [Fuzzer] = [
             isFine = (try? pieces.feed(next, isEnd: isEnd) { retold.append($0) }) != nil
         } while !isEnd && isFine
         expect(isWhole == isFine && told == retold, "how a stream is cut makes no difference")
+        expect(whole.isBurst == pieces.isBurst && whole.isWhole == pieces.isWhole, "nor does it to what it is")
         if isWhole, let id = whole.id {
-            expect(RepairStream.encode(id: id, packets: told) == stream, "an answer has one form")
+            let again =
+                whole.isBurst
+                ? RepairStream.encode(burst: .init(rawValue: id), packets: told, isWhole: whole.isWhole)
+                : RepairStream.encode(id: id, packets: told)
+            expect(again == stream, "an answer has one form")
         }
     },
     Fuzzer(

@@ -12,7 +12,6 @@ struct RelayWorld {
     private static let token = InvitationToken([UInt8](repeating: 2, count: 16)) ?? InvitationToken()
     private static let channel = ChannelID(bytes: [UInt8](repeating: 1, count: 16)) ?? ChannelID()
     private static let members = 5
-    private static let events = 16
     /// More steps at one instant than any rule has.
     private static let stepsMaximum = 64
 
@@ -22,15 +21,18 @@ struct RelayWorld {
     private var open: [ConnectionID] = []
     private var welcomes: [ConnectionID: ServerMessage.Welcome] = [:]
     private var requests: [ConnectionID: (number: UInt32, keyID: UInt64, sequence: UInt16)] = [:]
+    private var burstRequests: [ConnectionID: UInt32] = [:]
     private var lastNumber: UInt64 = 0
 
     init(_ bytes: [UInt8]) {
         input = Input(bytes)
-        let mode = FloorRules.Mode.allCases[input.index(below: FloorRules.Mode.allCases.count)]
+        let first = input.byte()
+        let mode = FloorRules.Mode.allCases[Int(first & 0x7F) % FloorRules.Mode.allCases.count]
         let rules = FloorRules(mode: mode, hasQueue: input.chance(), preemptionStep: input.chance() ? 10 : nil)
-        let configuration = RelayChannelConfiguration(
+        var configuration = RelayChannelConfiguration(
             id: Self.channel, name: DisplayName(cleaning: "Yard", fallback: "Yard"), token: Self.token, rules: rules,
             isEndToEnd: input.chance())
+        if first & 0x80 == 0 { configuration.retention = BurstRetention(bursts: 2, time: .seconds(20)) }
         var limits = RelayLimits()
         limits.connections = 8
         limits.membersPerChannel = 4
@@ -47,7 +49,7 @@ struct RelayWorld {
     }
 
     private mutating func step() {
-        let kind = input.byte() % 16
+        let kind = input.byte() % 18
         switch kind {
         case 0, 1:
             lastNumber += 1
@@ -81,7 +83,14 @@ struct RelayWorld {
                 highestSequence: input.number(), jitter: input.number())
             handle(.message(id, .receptionReport(report)))
         case 14: if let id = anybody() { handle(.message(id, .leave)) }
-        default: if let id = anybody() { handle(.violation(id, "rubbish")) }
+        case 15: if let id = anybody() { handle(.violation(id, "rubbish")) }
+        case 16: if let id = anybody() { handle(.message(id, .burstListRequest(burstRequest(id)))) }
+        default:
+            guard let id = anybody(), let other = anybody() else { return }
+            let burst = BurstName(
+                ssrc: welcomes[other]?.ssrc ?? SSRC(rawValue: 1), keyID: requests[other]?.keyID ?? 0)
+            let from = input.chance() ? nil : (requests[other]?.sequence ?? 0) &- UInt16(input.byte())
+            handle(.message(id, .burstRequest(.init(id: burstRequest(id), burst: burst, first: from))))
         }
     }
 
@@ -150,11 +159,18 @@ struct RelayWorld {
                 ranges: [.init(first: first, last: first &+ UInt16(input.byte()))]))
     }
 
+    /// The next request of that connection for what is kept; rarely an older one.
+    private mutating func burstRequest(_ id: ConnectionID) -> BurstRequestID {
+        let number = max(1, (burstRequests[id] ?? 0) &+ UInt32(input.byte() == 0xFF ? 0 : 1))
+        burstRequests[id] = number
+        return BurstRequestID(rawValue: number)
+    }
+
     // MARK: The operator and the clock
 
     private mutating func administer() {
         let member = MemberID(pin())
-        switch input.byte() % 6 {
+        switch input.byte() % 7 {
         case 0: handle(.revoke(member, from: Self.channel))
         case 1:
             handle(.readmit(member, to: Self.channel, as: .init(priority: input.byte(), isListenOnly: input.chance())))
@@ -164,7 +180,12 @@ struct RelayWorld {
             handle(.setRules(FloorRules(mode: mode, hasQueue: input.chance()), of: Self.channel))
         case 4:
             // Rarely: nothing is let in after it.
-            if input.byte() == 0xFF { handle(.drain) }
+            if input.byte() == 0xFF {
+                handle(.drain(to: input.chance() ? RelayPlace(host: "relay.example", port: 4_433) : nil))
+            }
+        case 5:
+            let retention = BurstRetention(bursts: Int(input.byte() % 4), time: .seconds(Int(input.byte())))
+            handle(.setRetention(retention, of: Self.channel))
         default: _ = core.push(pushRequest(), at: now)
         }
     }
@@ -179,7 +200,7 @@ struct RelayWorld {
     }
 
     private mutating func wait(_ duration: Duration) {
-        now += duration
+        now = now + duration
         for _ in 0..<Self.stepsMaximum {
             guard let due = core.nextDeadline, due <= now else { return }
             handle(.deadline)
@@ -209,14 +230,25 @@ struct RelayWorld {
                     expect(open.contains(id), "nothing is sent to who is gone")
                     if case .welcome(let welcome) = message { welcomes[id] = welcome }
                 }
+            case .sendSeries(let series, let recipients):
+                for recipient in recipients {
+                    expect(open.contains(recipient.connection), "nothing is sent to who is gone")
+                    expect((0...series.count).contains(recipient.first), "who is told of some is told of what is there")
+                }
             case .close(let id, _, _):
                 expect(open.contains(id), "a connection is closed once")
                 open.removeAll { $0 == id }
-                (welcomes[id], requests[id]) = (nil, nil)
+                (welcomes[id], requests[id], burstRequests[id]) = (nil, nil, nil)
             case .enrol(let id, let enrolment): enrolments.append((id, enrolment))
             case .startMedia(let id, let channel, _, _):
                 expect(open.contains(id) && channel == 0, "media go to who is there")
-            case .answerRepair(let id, _): expect(open.contains(id), "who is there is answered")
+            case .answerRepair(let id, let stream):
+                expect(open.contains(id), "who is there is answered")
+                read(stream, isBurst: false)
+            case .answerBurst(let id, let request, let stream):
+                expect(open.contains(id), "who is there is answered")
+                expect(request.rawValue == burstRequests[id], "the last request is answered")
+                read(stream, isBurst: true)
             case .forward(_, let channel, _): expect(channel == 0, "there is one channel")
             default: break
             }
@@ -230,5 +262,12 @@ struct RelayWorld {
                         ? .refused(.notInvited, "no")
                         : .admitted(.init(priority: byte, isListenOnly: byte & 16 != 0))))
         }
+    }
+
+    /// A client can read what it is answered.
+    private func read(_ stream: [UInt8], isBurst: Bool) {
+        var decoder = RepairStreamDecoder()
+        let isFine = (try? decoder.feed(stream, isEnd: true) { _ in }) != nil
+        expect(isFine && decoder.isBurst == isBurst, "an answer is a stream of its kind")
     }
 }

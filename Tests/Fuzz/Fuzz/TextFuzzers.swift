@@ -90,7 +90,7 @@ let textFuzzers: [Fuzzer] = [
         var now = Instant.zero
         var isHeld = false
         while !input.isEmpty {
-            now += .milliseconds(Int(input.byte()) * 4)
+            now = now + .milliseconds(Int(input.byte()) * 4)
             for output in machine.handleTimeout(at: now) + machine.handle(input.piece(), at: now) {
                 if output == .quit { continue }
                 expect((output == .pressed) != isHeld, "edges take turns")
@@ -116,7 +116,12 @@ let textFuzzers: [Fuzzer] = [
     },
     Fuzzer(
         name: "addresses", maximum: 128,
-        seeds: { ["192.0.2.1", "2001:db8::1", "fe80::1%1", "::ffff:192.0.2.1", "relay.example"].map(utf8) }
+        seeds: {
+            [
+                "192.0.2.1:4433", "[fe80::1%25eth0]:1", "0003000000000007-00000001", "192.0.2.1", "2001:db8::1",
+                "fe80::1%1", "::ffff:192.0.2.1", "relay.example",
+            ].map(utf8)
+        }
     ) { bytes in
         bytes.withUnsafeBytes { buffer in
             guard let start = buffer.baseAddress else { return }
@@ -131,6 +136,10 @@ let textFuzzers: [Fuzzer] = [
             expect(SocketAddress(address.host, port: 1) == address, "an address is what was read: \(address)")
         }
         _ = InvitationLink.isHost(text)
+        if let place = RelayPlace(text) {
+            expect(RelayPlace(place.description) == place, "a place is what was read: \(place)")
+        }
+        if let burst = BurstName(text) { expect(burst.description == text.lowercased(), "a burst's name has one form") }
     },
     Fuzzer(
         name: "bytes-as-text", maximum: 256, seeds: { ["00ffAB", "AAAA_-8", "====", "%C3%A4%2F"].map(utf8) }
