@@ -21,7 +21,11 @@ extension RelayServer {
         async throws
     {
         let limit = 8 * 1_024
-        let relay = try await TestRelay { $0.limits.controlBacklogBytes = limit }
+        let relay = try await TestRelay {
+            $0.limits.controlBacklogBytes = limit
+            // What a newcomer is told of more members than this would have to fit.
+            $0.limits.membersPerChannel = 8
+        }
         let alice = try await TestClient.joined("Alice", relay)
         let bob = try await TestClient.joined("Bob", relay)
         let (mallory, _) = try await RawPeer.joined("Mallory", relay, window: 4_096)
