@@ -1,5 +1,6 @@
 // TOML: configurations, accessory profiles, and the rules of channels.
 import FoundationEssentials
+import MonotonicTime
 import RelayProtocol
 import RelayServer
 
@@ -19,7 +20,7 @@ private func ask(_ table: SettingsTable) {
     _ = table.optional("uuid", .uuid)
     _ = table.optional("word", SettingType<Word>.oneOf)
     _ = table.optional("list", .array(of: .string(lengthMax: 10), count: 0...3))
-    _ = table.optional("some", .oneOrMore(.integer(in: 0...10)))
+    _ = table.optional("some", .oneOrMore(of: .integer(in: 0...10)))
 }
 
 private let toml = """

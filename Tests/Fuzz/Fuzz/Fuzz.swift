@@ -105,7 +105,8 @@ enum Fuzz {
     }
 
     private static func fail(_ text: String) -> Never {
-        fputs("fuzz: \(text)\n", stderr)
+        let line = Array("fuzz: \(text)\n".utf8)
+        _ = Glibc.write(STDERR_FILENO, line, line.count)
         exit(2)
     }
 }

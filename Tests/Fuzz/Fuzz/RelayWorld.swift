@@ -191,12 +191,13 @@ struct RelayWorld {
     }
 
     private mutating func pushRequest() -> PushRequest {
-        let token = PushToken([UInt8](repeating: input.byte() % 4, count: 32))
-        let topic = PushTopic("org.example.voip-ptt")
-        guard let token, let topic else { fatalError("a token and a topic of good lengths") }
-        return PushRequest(
-            token: token, topic: topic, payload: [0x7B, 0x7D], priority: 10,
-            lifetime: .seconds(Int(input.byte() % 3)))
+        guard let token = PushToken([UInt8](repeating: input.byte() % 4, count: 32)),
+            let topic = PushTopic("org.example.voip-ptt"),
+            let request = PushRequest(
+                token: token, topic: topic, payload: [0x7B, 0x7D], priority: 10,
+                lifetime: .seconds(Int(input.byte() % 3)))
+        else { fatalError("a token, a topic and a payload of good lengths") }
+        return request
     }
 
     private mutating func wait(_ duration: Duration) {
