@@ -1,5 +1,6 @@
 // Appended to Package.swift by Tests/Fuzz/run, in a package of its own: only what is fuzzed, with libFuzzer's and the address sanitizer's
 // instruments in it. Of what needs much else, the files that read what comes from outside.
+import Foundation
 
 do {
     let rooms: Set<String> = [
@@ -9,9 +10,10 @@ do {
         "Recordings", "Accessories", "ChannelService", "RelayServer", "Bridge", "TestSupport",
     ]
     func part(_ name: String, _ files: [String], _ dependencies: [Target.Dependency]) -> Target {
-        .target(
-            name: name, dependencies: dependencies, path: "Sources/\(name)", sources: files,
-            swiftSettings: swiftSettings)
+        let all = try? FileManager.default.contentsOfDirectory(atPath: "\(Context.packageDirectory)/Sources/\(name)")
+        return .target(
+            name: name, dependencies: dependencies, path: "Sources/\(name)",
+            exclude: (all ?? []).filter { !files.contains($0) }.sorted(), sources: files, swiftSettings: swiftSettings)
     }
     let packages = ["swift-collections", "swift-log", "swift-protobuf"]
     package.dependencies.removeAll { dependency in
