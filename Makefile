@@ -9,7 +9,7 @@ DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
 TEST_PACKAGES := pulseaudio pulseaudio-utils alsa-utils sox strace procps iproute2 python3-venv opus-tools protobuf-compiler systemd \
   ofono modemmanager mandoc rtkit
 
-.PHONY: demo test deps demo-deps test-deps build release test-programs unit vm vm-accessories lint format bench install
+.PHONY: demo test deps demo-deps test-deps build release test-programs unit vm vm-accessories lint format bench fuzz install
 
 # Builds, runs the whole line from a simulated button to the ear, and shows what came out.
 demo: demo-deps release
@@ -50,6 +50,10 @@ lint:
 	swift format lint --strict --recursive --configuration .swift-format Package.swift Sources Tests
 format:
 	swift format --in-place --recursive --configuration .swift-format Package.swift Sources Tests
+
+# Everything that reads bytes from outside, with libFuzzer: ten minutes each, two at a time.
+fuzz: deps
+	Tests/Fuzz/run all
 
 # Puts programs and system files where a package would; DESTDIR as usual. No other prefix: the system bus reads policies below /usr only.
 install:

@@ -17,7 +17,8 @@ public enum PushPayload {
         guard !bytes.isEmpty else { throw .payloadEmpty }
         guard bytes.count <= byteCountMaximum else { throw .payloadTooLarge }
         // The decoder would also read UTF-16 and UTF-32, which are full of zeros; JSON on the wire is UTF-8 (RFC 8259, 8.1).
-        guard !bytes.contains(0) else { throw .badPayload }
+        // What is in the values it does not look at, but devices do.
+        guard !bytes.contains(0), String(validating: bytes, as: UTF8.self) != nil else { throw .badPayload }
         guard (try? JSONDecoder().decode([String: Anything].self, from: Data(bytes))) != nil else {
             throw .badPayload
         }

@@ -41,6 +41,8 @@ struct RelayChannel: Sendable {
         var lossOfLastBurst: TalkerLoss?
         /// The percentage of loss that it was told last, and goes by.
         var toldLoss = 0
+        /// The packets that it may still send; made with the first.
+        private var media: MessageBucket?
 
         init(
             connection: ConnectionID, id: MemberID, name: DisplayName, ssrc: SSRC, downlinkKey: DownlinkKey,
@@ -53,6 +55,13 @@ struct RelayChannel: Sendable {
             self.downlinkKey = downlinkKey
             self.reportedAt = reportedAt
             announcement = ServerMessage.memberJoined(.init(id: id, displayName: name, ssrc: ssrc)).framed()
+        }
+
+        /// Whether its packets come slowly enough for one more to be looked at. Allocates nothing.
+        mutating func mayBringMedia(_ limits: RelayLimits, at now: Instant) -> Bool {
+            var bucket = media ?? MessageBucket(depth: limits.mediaBurst, perSecond: limits.mediaPerSecond, at: now)
+            defer { media = bucket }
+            return bucket.take(at: now)
         }
 
         var asMessage: ServerMessage.Member { .init(id: id, displayName: name, ssrc: ssrc) }

@@ -65,6 +65,10 @@ public struct RelayLimits: Sendable, Hashable {
     public var messagesPerSecond = 32
     /// Bytes of one media datagram, RTP header included. It fits, with the trailer, the smallest path of QUIC.
     public var datagramBytes = 1_160
+    /// Media packets that a member may send at once: three seconds that it held, and what of them was lost and comes again…
+    public var mediaBurst = 1_024
+    /// …and each second in the long run: speech in the shortest frames, twice.
+    public var mediaPerSecond = 250
     /// Bytes of control messages that may wait for one connection to take them.
     public var controlBacklogBytes = 256 * 1_024
     /// The same on a channel with so many members that a newcomer is told more of them.

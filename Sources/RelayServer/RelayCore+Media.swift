@@ -16,6 +16,9 @@ extension RelayCore {
         else { return drop(.notJoined) }
         let ssrc = member.ssrc
         guard packet.ssrc == ssrc else { return drop(.foreignSource) }
+        // Each packet of a talker becomes one for every listener.
+        let limits = limits
+        guard channels[number].members[id]?.mayBringMedia(limits, at: now) == true else { return drop(.tooFast) }
         switch channels[number].floor.media(
             ssrc: ssrc, keyID: packet.keyID, sequence: packet.sequence, marker: packet.marker, at: now)
         {

@@ -16,6 +16,8 @@ public enum MediaDrop: Int, Sendable, CaseIterable, Hashable {
     case duplicate
     /// After the last sequence number that the release named.
     case afterRelease
+    /// Beyond what the sender may send in the time.
+    case tooFast
 }
 
 /// Counters of a relay since its start.

@@ -1,6 +1,5 @@
 // What the commands ask of a relay, and what it answers: JSON over a socket in its state directory.
 import RelayProtocol
-import RelayStore
 
 /// A command of the operator.
 enum AdministrationRequest: Codable, Equatable {

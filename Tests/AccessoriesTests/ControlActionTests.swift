@@ -24,11 +24,14 @@ import Testing
 
     @Test func anyCommandSurvivesItsText() {
         var random = SeededGenerator()
-        let letters = Array("ab \"\\\t'é\n")
+        // Among them scalars that make one character with a quote before or behind them.
+        let letters = Array("ab \"\\\t'é\n\u{301}\u{600}\u{200D}".unicodeScalars)
         for _ in 0..<2_000 {
             let words = (0..<Int.random(in: 1...6, using: &random)).map { index in
                 let count = Int.random(in: index == 0 ? 1...5 : 0...5, using: &random)
-                return String((0..<count).map { _ in letters.randomElement(using: &random)! })
+                var word = ""
+                for _ in 0..<count { word.unicodeScalars.append(letters.randomElement(using: &random)!) }
+                return word
             }
             #expect(ControlAction(ControlAction.command(words).text) == .command(words))
         }

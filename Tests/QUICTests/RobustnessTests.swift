@@ -63,6 +63,33 @@ import Testing
         path.stop()
     }
 
+    @Test func whoSpoofsTheServersAddressEndsNoConnection() async throws {
+        let server = try await Peer.server()
+        let path = try await Forwarder(to: server.address)
+        let client = try await Peer.client()
+        try await path.recordAnswers()
+        let connection = try await client.connect(to: server, at: path.address)
+        try await client.wait("ready") { $0.readyCount == 1 }
+        try await server.wait("ready") { $0.readyCount == 1 }
+        let answers = try await path.answers
+        let long = try #require(answers.first { $0.count > 50 && $0[0] >= 0xC0 })
+        // The ids as they are on the wire: both lengths and both ids.
+        let ids = long[5..<(7 + Int(long[5]) + Int(long[6 + Int(long[5])]))]
+        var generator = SeededGenerator(seed: 7)
+        // A client without a connection would take the first two as they are.
+        var forged: [[UInt8]] = [
+            [0xC0, 0, 0, 0, 0] + ids + [0x1A, 0x2A, 0x3A, 0x4A],
+            [0xF0, 0, 0, 0, 1] + ids + generator.bytes(40),
+        ]
+        // Stateless resets, whose token nobody can guess.
+        for length in [21, 43, 100, 1_200] { forged.append([0x41] + generator.bytes(length - 1)) }
+        for packet in forged + answers + answers.reversed() { try await path.inject(packet, .toClient) }
+        try await stillWorks(server, client, connection)
+        try await client.stop()
+        try await server.stop()
+        path.stop()
+    }
+
     @Test func garbageFromStrangersLeavesNoConnectionsBehind() async throws {
         let (server, client, connection) = try await connectedPair { $0.handshakeTimeout = .seconds(3) }
         let target = try await server.address

@@ -140,6 +140,9 @@ import Testing
             #expect(throws: PushRejection.badPayload, "\(text)") { try check(text) }
         }
         #expect(throws: PushRejection.badPayload) { try PushPayload.check([0x7B, 0x22, 0xFF, 0x22, 0x3A, 0x31, 0x7D]) }
+        // A value that is no UTF-8, such as every device refuses.
+        let value = Array(#"{"activeSpeaker":""#.utf8) + [0x41, 0x93, 0x6E] + Array(#""}"#.utf8)
+        #expect(throws: PushRejection.badPayload) { try PushPayload.check(value) }
         #expect(throws: PushRejection.badPayload) { try check(#"{"a":"# + String(repeating: "[", count: 4_000)) }
     }
 

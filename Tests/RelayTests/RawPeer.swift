@@ -21,18 +21,22 @@ final class RawPeer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Se
     private var connection: QUICConnection?
     private var stream: QUICStream?
     private var decoder = MessageDecoder()
+    private var isReading = true
 
-    init(_ name: String, port: UInt16, pin: PublicKeyPin) async throws {
+    /// - Parameter window: Bytes of a stream that the relay may send ahead of what was read.
+    init(
+        _ name: String, port: UInt16, pin: PublicKeyPin, identity: Identity? = nil, window: Int? = nil
+    ) async throws {
         loop = try EventLoop(name: name)
-        let identity = try Identity(generating: name)
+        let identity = try identity ?? Identity(generating: name)
         try await loop.run { [self] in
+            var configuration = QUICConfiguration(
+                applicationProtocol: RelayProtocolLimits.applicationProtocol,
+                identity: QUICIdentity(
+                    certificate: identity.certificateDER, privateKey: identity.privateKeyDER, encoding: .der))
+            if let window { configuration.streamReceiveWindow = window }
             let endpoint = try QUICEndpoint(
-                loop: loop, bind: .any(),
-                configuration: QUICConfiguration(
-                    applicationProtocol: RelayProtocolLimits.applicationProtocol,
-                    identity: QUICIdentity(
-                        certificate: identity.certificateDER, privateKey: identity.privateKeyDER, encoding: .der)),
-                logger: quietLogger(name))
+                loop: loop, bind: .any(), configuration: configuration, logger: quietLogger(name))
             endpoint.delegate = self
             self.endpoint = endpoint
             connection = try endpoint.connect(
@@ -45,9 +49,11 @@ final class RawPeer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Se
     deinit { loop.stop() }
 
     /// Joins the channel of an invitation.
-    static func joined(_ name: String, _ relay: TestRelay) async throws -> (RawPeer, ServerMessage.Welcome) {
+    static func joined(
+        _ name: String, _ relay: TestRelay, identity: Identity? = nil, window: Int? = nil
+    ) async throws -> (RawPeer, ServerMessage.Welcome) {
         let link = try await relay.invitation()
-        let peer = try await RawPeer(name, port: link.port, pin: link.pin)
+        let peer = try await RawPeer(name, port: link.port, pin: link.pin, identity: identity, window: window)
         try await peer.send(
             .join(.init(channel: link.channel, token: link.token, displayName: DisplayName(name)!)))
         let (welcome, _) = try await peer.recorder.wait("the welcome") {
@@ -76,6 +82,9 @@ final class RawPeer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Se
         }
     }
 
+    /// Takes no control message any more; what comes stays with the relay.
+    func stopReading() async throws { try await loop.run { [self] in isReading = false } }
+
     /// Ends the sending side of the control stream.
     func finish() async throws { try await loop.run { [self] in stream?.finish() } }
 
@@ -95,6 +104,7 @@ final class RawPeer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Se
     func connectionDidBecomeReady(_ connection: QUICConnection) { recorder.record(.ready) }
 
     func connection(_ connection: QUICConnection, streamDidBecomeReadable stream: QUICStream) {
+        guard isReading else { return }
         try? decoder.feed(stream.read().bytes) { bytes in
             if let message = try? ServerMessage(parsing: bytes) { recorder.record(.message(message)) }
         }

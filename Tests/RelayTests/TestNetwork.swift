@@ -27,6 +27,7 @@ final class TestNetwork: @unchecked Sendable {
     private var backs: [UInt16: Int32] = [:]
     private var watches: [EventLoop.Watch] = []
     private var meddler: (@Sendable ([UInt8]) -> [[UInt8]])?
+    private var recording: [(bytes: [UInt8], back: Int32)]?
     private var diversion: (socket: Int32, takes: @Sendable (UInt8) -> Bool)?
 
     init(to target: UInt16, faults: Faults = Faults()) async throws {
@@ -42,6 +43,7 @@ final class TestNetwork: @unchecked Sendable {
                     Self.drain(front) { bytes, sender in
                         guard let back = self.back(for: sender) else { return }
                         let target = self.target
+                        self.recording?.append((bytes, back))
                         self.pass(bytes, on: back, to: target)
                     }
                 })
@@ -73,6 +75,19 @@ final class TestNetwork: @unchecked Sendable {
     /// What becomes of each packet from the relay to a client.
     func meddle(_ meddler: @escaping @Sendable ([UInt8]) -> [[UInt8]]) async {
         try? await loop.run { [self] in self.meddler = meddler }
+    }
+
+    /// Keeps what clients send from now on.
+    func record() async throws { try await loop.run { [self] in recording = [] } }
+
+    /// Sends all that was recorded again, in its order: as if its senders did it, or from elsewhere.
+    ///
+    /// - Returns: How many packets that was.
+    func replay(through socket: Int32? = nil) async throws -> Int {
+        try await loop.run { [self] in
+            for packet in recording ?? [] { Self.send(packet.bytes, on: socket ?? packet.back, to: target) }
+            return recording?.count ?? 0
+        }
     }
 
     /// Packets from the relay whose first byte `takes` likes come from another socket.

@@ -19,8 +19,9 @@ extension ControlAction {
         case "channel-down": self = .channelDown
         case "replay-last": self = .replayLast
         default:
-            let start = "command:"
-            guard text.hasPrefix(start), let words = Self.words(text.dropFirst(start.count)),
+            let start = "command:".unicodeScalars
+            guard text.unicodeScalars.starts(with: start),
+                let words = Self.words(text.unicodeScalars.dropFirst(start.count)),
                 let program = words.first, !program.isEmpty, words.count <= Self.wordsMax
             else { return nil }
             self = .command(words)
@@ -33,36 +34,44 @@ extension ControlAction {
         return "command: " + words.map(Self.quoted).joined(separator: " ")
     }
 
+    // By scalars, both ways: a mark behind a quote, or before one, would be one character with it.
+
     private static func quoted(_ word: String) -> String {
-        let isPlain = !word.isEmpty && !word.contains { $0.isWhitespace || $0 == "\"" || $0 == "\\" }
+        let isSpecial: (Unicode.Scalar) -> Bool = { $0 == "\"" || $0 == "\\" }
+        let isPlain = !word.isEmpty && !word.unicodeScalars.contains { $0.properties.isWhitespace || isSpecial($0) }
         if isPlain { return word }
-        return "\"" + word.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"") + "\""
+        var quoted = "\""
+        for scalar in word.unicodeScalars {
+            if isSpecial(scalar) { quoted += "\\" }
+            quoted.unicodeScalars.append(scalar)
+        }
+        return quoted + "\""
     }
 
     /// The words of a command line; nil when a quote is not closed.
-    private static func words(_ text: Substring) -> [String]? {
+    private static func words(_ text: some Sequence<Unicode.Scalar>) -> [String]? {
         var words: [String] = []
-        var word: String?
+        var word: String.UnicodeScalarView?
         var isQuoted = false
         var isEscaped = false
-        for character in text {
+        for scalar in text {
             if isEscaped {
-                word = (word ?? "") + String(character)
+                word = (word ?? .init()) + [scalar]
                 isEscaped = false
-            } else if isQuoted, character == "\\" {
+            } else if isQuoted, scalar == "\\" {
                 isEscaped = true
-            } else if character == "\"" {
+            } else if scalar == "\"" {
                 isQuoted.toggle()
-                word = word ?? ""
-            } else if !isQuoted, character.isWhitespace {
-                if let word { words.append(word) }
+                word = word ?? .init()
+            } else if !isQuoted, scalar.properties.isWhitespace {
+                if let word { words.append(String(word)) }
                 word = nil
             } else {
-                word = (word ?? "") + String(character)
+                word = (word ?? .init()) + [scalar]
             }
         }
         guard !isQuoted, !isEscaped else { return nil }
-        if let word { words.append(word) }
+        if let word { words.append(String(word)) }
         return words
     }
 }

@@ -1,0 +1,157 @@
+// Requests of the HTTP endpoints and of the operator's commands, pushes, terminals, and how bytes are written as text.
+import Cryptography
+import FoundationEssentials
+import MonotonicTime
+import PushToTalkCore
+import RelayProtocol
+
+@testable import QUIC
+@testable import RelayHTTP
+@testable import Terminal
+@testable import pttrelay
+
+private let device = String(repeating: "80", count: 32)
+
+let textFuzzers: [Fuzzer] = [
+    Fuzzer(
+        name: "push-request", maximum: 1_024,
+        seeds: {
+            let fields = [
+                "apns-push-type", "pushtotalk", "apns-topic", "org.example.radio.voip-ptt", "apns-priority", "10",
+                "apns-expiration", "1800000000", "apns-id", "00010203-0405-0607-0809-0a0b0c0d0e0f",
+            ]
+            return [joined(piece(utf8("POST")), piece(utf8("/3/device/\(device)")), fields.flatMap { piece(utf8($0)) })]
+        }
+    ) { bytes in
+        var input = Input(bytes)
+        let (method, path) = (input.text(), input.text())
+        var fields: [String: [String]] = [:]
+        while !input.isEmpty { fields[input.text(), default: []].append(input.text()) }
+        guard let topic = RelayProtocol.PushTopic("org.example.radio.voip-ptt"),
+            let client = PushClient(pin: PublicKeyPin(subjectPublicKeyInfo: [1]), topics: [topic])
+        else { fatalError("a topic is one") }
+        let now: Int64 = 1_790_000_000
+        guard let head = try? PushHead(method: method, path: path, fields: fields, from: .client(client), now: now)
+        else { return }
+        expect(head.topic == topic && [1, 5, 10].contains(head.priority), "only what the client may")
+        expect(head.lifetime >= .zero, "nothing is for the past")
+        for sender in [PushSender.anonymous, .stranger] {
+            let other = try? PushHead(method: method, path: path, fields: fields, from: sender, now: now)
+            expect(other == nil, "others may nothing")
+        }
+    },
+    Fuzzer(
+        name: "push-payload", maximum: 5_000,
+        seeds: {
+            [#"{"activeSpeaker":"Ann"}"#, #"{"aps":{"ptt-push-type":"service-update"},"a":[1,2.5e3,null]}"#].map(utf8)
+        }
+    ) { bytes in
+        let relays = (try? RelayHTTP.PushPayload.check(bytes)) != nil
+        let devices = try? PushToTalkCore.PushPayload(validating: bytes)
+        if let devices { expect(Array(devices.text.utf8) == bytes, "a payload is handed on as it came") }
+        if relays { expect(devices != nil, "what the relay takes, the device takes") }
+    },
+    Fuzzer(
+        name: "operator-token", maximum: 256,
+        seeds: { ["Bearer \(OperatorToken().text)", OperatorToken().text, " bearer x"].map(utf8) }
+    ) { bytes in
+        let own = OperatorToken()
+        guard let text = bytes.asText else { return }
+        expect(!own.opens(text), "nobody guesses 256 bits")
+        if let token = OperatorToken(text) {
+            expect(
+                OperatorToken(token.text) == token && token.opens("Bearer \(token.text)"), "a token is what was read")
+        }
+    },
+    Fuzzer(
+        name: "operator-command", maximum: 2_048,
+        seeds: {
+            let requests: [AdministrationRequest] = [
+                .invite(
+                    channel: "Team", terms: .init(lifetime: 60, uses: 1, priority: 3, isListenOnly: true), key: .first),
+                .channels, .members(channel: "Team", after: "00"),
+                .revoke(channel: "Team", member: "00", keepsInvitation: true),
+                .withdraw(channel: "Team", invitation: 1),
+                .readmit(channel: "Team", member: "00", priority: 1, isListenOnly: false),
+            ]
+            return requests.compactMap { try? Array(JSONEncoder().encode($0)) }
+        }
+    ) { bytes in
+        guard let request = try? JSONDecoder().decode(AdministrationRequest.self, from: Data(bytes)) else { return }
+        let again = try? JSONDecoder().decode(AdministrationRequest.self, from: JSONEncoder().encode(request))
+        expect(again == request, "a command is what was read")
+    },
+    Fuzzer(
+        name: "terminal-keys", maximum: 256,
+        seeds: { [utf8("  q"), joined([0x1B], utf8("[32;1:3u")), joined([0x20, 0x1B], utf8("[?2u"))] }
+    ) { bytes in
+        var input = Input(bytes)
+        var machine = HeldKeyStateMachine()
+        var now = Instant.zero
+        var isHeld = false
+        while !input.isEmpty {
+            now = now + .milliseconds(Int(input.byte()) * 4)
+            for output in machine.handleTimeout(at: now) + machine.handle(input.piece(), at: now) {
+                if output == .quit { continue }
+                expect((output == .pressed) != isHeld, "edges take turns")
+                isHeld = output == .pressed
+            }
+        }
+    },
+    Fuzzer(
+        name: "names-for-people", maximum: 1_024,
+        seeds: { ["Ann", "\u{1B}[2J\u{202E}x", "e\u{301}\u{301}\n", "👩‍👩‍👧‍👦無線"].map(utf8) }
+    ) { bytes in
+        let text = String(decoding: bytes, as: UTF8.self)
+        let name = DisplayName(cleaning: text, fallback: "somebody")
+        expect(DisplayName(name.text) == name, "a cleaned name is one")
+        let plain = text.plain(limit: 40)
+        expect(
+            !plain.unicodeScalars.contains { $0.value < 0x20 || $0.value == 0x1B || $0.value == 0x7F },
+            "no control reaches a terminal")
+        for width in [1, 7, 40] {
+            expect(plain.fitted(width).columns == width, "a column is as wide as it is to be: \(width)")
+            _ = plain.wrapped(width, limit: 3)
+        }
+    },
+    Fuzzer(
+        name: "addresses", maximum: 128,
+        seeds: {
+            [
+                "192.0.2.1:4433", "[fe80::1%25eth0]:1", "0003000000000007-00000001", "192.0.2.1", "2001:db8::1",
+                "fe80::1%1", "::ffff:192.0.2.1", "relay.example",
+            ].map(utf8)
+        }
+    ) { bytes in
+        bytes.withUnsafeBytes { buffer in
+            guard let start = buffer.baseAddress else { return }
+            if let address = SocketAddress(start, length: buffer.count), !address.isIPv4 {
+                expect(
+                    SocketAddress(address.host, port: address.port) == address,
+                    "an address is what was read: \(address)")
+            }
+        }
+        guard let text = bytes.asText else { return }
+        if let address = SocketAddress(text, port: 1) {
+            expect(SocketAddress(address.host, port: 1) == address, "an address is what was read: \(address)")
+        }
+        _ = InvitationLink.isHost(text)
+        if let place = RelayPlace(text) {
+            expect(RelayPlace(place.description) == place, "a place is what was read: \(place)")
+        }
+        if let burst = BurstName(text) { expect(burst.description == text.lowercased(), "a burst's name has one form") }
+    },
+    Fuzzer(
+        name: "bytes-as-text", maximum: 256, seeds: { ["00ffAB", "AAAA_-8", "====", "%C3%A4%2F"].map(utf8) }
+    ) { bytes in
+        expect(Base64URL.decode(Base64URL.encode(bytes)) == bytes, "Base64url leads back")
+        expect(Hexadecimal.decode(Hexadecimal.encode(bytes)) == bytes, "hexadecimal leads back")
+        guard let text = bytes.asText else { return }
+        if let decoded = Base64URL.decode(text) {
+            expect(Base64URL.encode(decoded) == text.prefix { $0 != "=" }, "Base64url has one form but for padding")
+        }
+        if let decoded = Hexadecimal.decode(text) {
+            expect(Hexadecimal.encode(decoded) == text.lowercased(), "hexadecimal has one form but for case")
+        }
+    },
+]

@@ -1,0 +1,63 @@
+// Appended to Package.swift by Tests/Fuzz/run, in a package of its own: only what is fuzzed, with libFuzzer's and the address sanitizer's
+// instruments in it. Of what needs much else, the files that read what comes from outside.
+import Foundation
+
+do {
+    let rooms: Set<String> = [
+        "CLinux", "CTOML", "CDBus", "CALSA", "COpus", "CSpeexDSP", "COgg", "CBluetooth", "CEvdev", "CUdev", "CGnuTLS",
+        "CNgtcp2", "MonotonicTime", "Reactor", "Cryptography", "Settings", "Logs", "Terminal", "PushToTalkCore",
+        "SFrame", "RelayProtocol", "QUIC", "DBus", "LinuxInput", "BlueZ", "Calls", "PTTBus", "Audio", "RelayClient",
+        "Recordings", "Accessories", "ChannelService", "RelayServer", "Bridge", "TestSupport",
+    ]
+    func part(_ name: String, _ files: [String], _ dependencies: [Target.Dependency]) -> Target {
+        let all = try? FileManager.default.contentsOfDirectory(atPath: "\(Context.packageDirectory)/Sources/\(name)")
+        return .target(
+            name: name, dependencies: dependencies, path: "Sources/\(name)",
+            exclude: (all ?? []).filter { !files.contains($0) }.sorted(), sources: files, swiftSettings: swiftSettings)
+    }
+    let packages = ["swift-collections", "swift-log", "swift-protobuf"]
+    package.dependencies.removeAll { dependency in
+        guard case .sourceControl(_, let location, _) = dependency.kind else { return true }
+        return !packages.contains { location.hasSuffix($0) }
+    }
+    package.targets.removeAll { !rooms.contains($0.name) }
+    package.targets += [
+        part(
+            "pttd",
+            [
+                "Configuration.swift", "Configuration+Audio.swift", "Configuration+Channels.swift",
+                "Configuration+Recordings.swift",
+            ],
+            [
+                "Accessories", "Audio", "Bridge", "ChannelService", "PushToTalkCore", "Recordings", "RelayProtocol",
+                "Settings",
+            ]),
+        part(
+            "pttrelay", ["AdministrationMessages.swift", "FloorSettings.swift"],
+            ["RelayProtocol", "RelayServer", "Settings"]),
+        part(
+            "RelayHTTP",
+            ["PushHead.swift", "PushPayload.swift", "PushRejection.swift", "OperatorToken.swift"],
+            ["Cryptography", "RelayProtocol"]),
+    ]
+    for target in package.targets where target.type == .regular {
+        let isC = target.name.hasPrefix("C") && rooms.contains(target.name) && target.path != nil
+        if isC {
+            target.cSettings = (target.cSettings ?? []) + [.unsafeFlags(["-fsanitize=address,fuzzer-no-link"])]
+            target.cxxSettings = (target.cxxSettings ?? []) + [.unsafeFlags(["-fsanitize=address,fuzzer-no-link"])]
+        } else {
+            // What is optimised finds ten times as much in the same time. Overflows and indices are checked all the same.
+            target.swiftSettings =
+                (target.swiftSettings ?? []) + [.unsafeFlags(["-sanitize=fuzzer,address", "-enable-testing", "-O"])]
+        }
+    }
+    let names = package.targets.filter { $0.type == .regular || $0.name == "CDBus" }.map(\.name)
+    package.targets += [
+        .systemLibrary(name: "CLibFuzzer", path: "Tests/Fuzz/CLibFuzzer"),
+        .executableTarget(
+            name: "fuzz", dependencies: ["CLibFuzzer", log] + names.map { .byName(name: $0) },
+            path: "Tests/Fuzz/Fuzz", swiftSettings: swiftSettings + [.unsafeFlags(["-sanitize=address"])],
+            linkerSettings: [.unsafeFlags(["-sanitize=address"])]),
+    ]
+    package.products = [.executable(name: "fuzz", targets: ["fuzz"])]
+}
