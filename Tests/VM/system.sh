@@ -25,7 +25,7 @@ refused() {
 milliseconds() { date +%s%3N; }
 
 # --- what a package would install; the state is on a file system that the next boot finds again
-mkdir -p /persistent && mount -t 9p -o trans=virtio,version=9p2000.L,cache=none persistent /persistent || exit 1
+mkdir -p /persistent && mount -t ext4 /dev/vdb /persistent || exit 1
 install -m 755 "$programs"/{pttd,pttctl,pttrelay,PushToTalkApp} /usr/bin/ || { failed "no programs in $programs"; exit 1; }
 install_system_files
 # pttrelay has a dynamic user: systemd keeps its state in /var/lib/private.
@@ -149,6 +149,7 @@ check "its session is activated" until_true 10 eval '[ "$(grep -c "^didActivate"
 # --- an end in order; the state stays
 journalctl -u pttd -o cat > $out/pttd-$boot.log; journalctl -u pttrelay -o cat > $out/pttrelay-$boot.log
 cp /persistent/radio.log $out/radio-$boot.log
+sync
 pkill -x PushToTalkApp
 if [ "$boot" = second ]; then check "pttd.service stops" systemctl stop pttd; fi     # the first boot ends as machines do: by shutting down
 say "$failures failed"
