@@ -6,6 +6,8 @@ final class Deadline {
     fileprivate var index = -1
     /// When it is due; meaningful while it is in the heap.
     fileprivate(set) var at = Instant.zero
+    /// How long it may wait for something else to be done at the same time.
+    fileprivate(set) var latest = Instant.zero
     /// Called by whoever pops it.
     var handler: () -> Void
 
@@ -15,17 +17,22 @@ final class Deadline {
 }
 
 /// A heap of deadlines with removal and change in O(log n), so that moved ones leave nothing behind.
+///
+/// Ordered by how long they may wait: none waits longer, and whoever is awake before can do those that are due already.
 struct DeadlineHeap {
     private var entries: [Deadline] = []
 
-    var next: Instant? { entries.first?.at }
+    /// Until when something has to be done.
+    var next: Instant? { entries.first?.latest }
     var count: Int { entries.count }
 
-    /// Puts `deadline` in, or moves it.
-    mutating func schedule(_ deadline: Deadline, at instant: Instant) {
-        let earlier = deadline.index < 0 || instant < deadline.at
-        guard deadline.index < 0 || instant != deadline.at else { return }
+    /// Puts `deadline` in, or moves it: due at `instant`, and to be done `patience` later at the latest.
+    mutating func schedule(_ deadline: Deadline, at instant: Instant, patience: Duration = .zero) {
+        let latest = instant + patience
         deadline.at = instant
+        let earlier = deadline.index < 0 || latest < deadline.latest
+        guard deadline.index < 0 || latest != deadline.latest else { return }
+        deadline.latest = latest
         if deadline.index < 0 {
             deadline.index = entries.count
             entries.append(deadline)
@@ -45,7 +52,7 @@ struct DeadlineHeap {
         siftDown(last.index)
     }
 
-    /// Takes out the earliest deadline if it is due.
+    /// Takes out the most urgent deadline if it is due.
     mutating func popDue(at now: Instant) -> Deadline? {
         guard let first = entries.first, first.at <= now else { return nil }
         remove(first)
@@ -62,7 +69,7 @@ struct DeadlineHeap {
         let moving = entries[index]
         while index > 0 {
             let parent = (index - 1) / 2
-            guard moving.at < entries[parent].at else { break }
+            guard moving.latest < entries[parent].latest else { break }
             place(entries[parent], at: index)
             index = parent
         }
@@ -75,8 +82,8 @@ struct DeadlineHeap {
         while true {
             var child = 2 * index + 1
             guard child < entries.count else { break }
-            if child + 1 < entries.count, entries[child + 1].at < entries[child].at { child += 1 }
-            guard entries[child].at < moving.at else { break }
+            if child + 1 < entries.count, entries[child + 1].latest < entries[child].latest { child += 1 }
+            guard entries[child].latest < moving.latest else { break }
             place(entries[child], at: index)
             index = child
         }

@@ -14,16 +14,26 @@ public struct FanOutResult: Sendable, Equatable {
     public internal(set) var skipped = 0
 }
 
-/// Connections that get the same packets, laid out as sendmmsg(2) wants them, so that a packet costs no walk over them.
+/// Connections that get the same packets, laid out for sendmmsg(2), so that a packet costs no walk over them.
 ///
-/// Everything that is needed for one of them lies in arrays of the group: of a thousand connections only a few would be in the
-/// processor's caches. They are laid out anew when the group has other connections, or when any path of the endpoint has
-/// changed. Used on the endpoint's loop, which `QUICEndpoint.fanOut` checks.
+/// Of a thousand connections only a few would be in the processor's caches. So what is needed of each lies side by side in one array,
+/// and all else is there once for a system call and used for the next again: the packet is copied as often as one call sends it, and only
+/// its trailer is written for each recipient. They are laid out anew when the group has other connections, or when any path of the
+/// endpoint has changed. Used on the endpoint's loop, which `QUICEndpoint.fanOut` checks.
 public final class FanOutGroup {
     /// Bytes that a trailer may have.
     public static let longestTrailer = 64
-    /// Packets for one system call: few enough for the first to leave early, enough to make the call cheap.
-    private static let batch = 64
+
+    /// What sendmmsg(2) needs to know of one connection.
+    private struct Recipient {
+        /// The first member: a pointer to the whole is one to this. Large enough for an address of either family.
+        var address = sockaddr_in6()
+        var addressLength: socklen_t = 0
+        var descriptor: Int32 = -1
+        var number = 0
+        var control: UnsafeMutableRawPointer?
+        var controlLength = 0
+    }
 
     /// Bytes of each one's own behind every packet.
     public let trailerLength: Int
@@ -33,69 +43,40 @@ public final class FanOutGroup {
     }
     /// The endpoint's paths as they were when this was laid out.
     private var laidOutFor: UInt64?
-    private var capacity = 0
-    private var trailers: UnsafeMutableRawPointer
-    private var vectors: UnsafeMutablePointer<iovec>
-    private var messages: UnsafeMutablePointer<mmsghdr>
-    /// Of each message, whose it is.
-    private var numbers: [Int] = []
-    /// Of each connection, which message is its; -1: none.
-    private var slots: [Int] = []
-    /// Messages of one socket, one run after the other; a server has one socket.
-    private var runs: [(descriptor: Int32, end: Int)] = []
+    private var recipients: UnsafeMutableBufferPointer<Recipient>
+    private var count = 0
+    private let batch: FanOutBatch
 
     /// A group of nobody.
     public init(trailerLength: Int = 0) {
         precondition(0...Self.longestTrailer ~= trailerLength, "a trailer has at most \(Self.longestTrailer) bytes")
         self.trailerLength = trailerLength
-        trailers = .allocate(byteCount: 0, alignment: 16)
-        vectors = .allocate(capacity: 0)
-        messages = .allocate(capacity: 0)
+        recipients = .allocate(capacity: 0)
+        batch = FanOutBatch()
     }
 
-    deinit {
-        trailers.deallocate()
-        vectors.deallocate()
-        messages.deallocate()
-    }
+    deinit { recipients.deallocate() }
 
     private func layOut() {
-        if capacity < connections.count {
-            capacity = connections.count + connections.count / 2
-            trailers.deallocate()
-            vectors.deallocate()
-            messages.deallocate()
-            trailers = .allocate(byteCount: capacity * trailerLength, alignment: 16)
-            trailers.initializeMemory(as: UInt8.self, repeating: 0, count: capacity * trailerLength)
-            vectors = .allocate(capacity: 2 * capacity)
-            vectors.initialize(repeating: iovec(), count: 2 * capacity)
-            messages = .allocate(capacity: capacity)
-            messages.initialize(repeating: mmsghdr(), count: capacity)
+        if recipients.count < connections.count {
+            recipients.deallocate()
+            recipients = .allocate(capacity: connections.count + connections.count / 2)
+            recipients.initialize(repeating: Recipient())
         }
-        numbers.removeAll(keepingCapacity: true)
-        runs.removeAll(keepingCapacity: true)
-        slots.removeAll(keepingCapacity: true)
-        for (number, connection) in connections.enumerated() {
-            guard connection.isReady else {
-                slots.append(-1)
-                continue
+        count = 0
+        for (number, connection) in connections.enumerated() where connection.isReady {
+            var recipient = Recipient()
+            let length = min(Int(connection.remoteLength), MemoryLayout<sockaddr_in6>.size)
+            withUnsafeMutableBytes(of: &recipient.address) {
+                $0.copyMemory(from: UnsafeRawBufferPointer(start: connection.remoteStorage, count: length))
             }
-            let slot = numbers.count
-            vectors[2 * slot + 1] = iovec(iov_base: trailers + slot * trailerLength, iov_len: trailerLength)
-            messages[slot].msg_hdr.msg_iov = vectors + 2 * slot
-            messages[slot].msg_hdr.msg_iovlen = trailerLength > 0 ? 2 : 1
-            messages[slot].msg_hdr.msg_name = UnsafeMutableRawPointer(connection.remoteStorage)
-            messages[slot].msg_hdr.msg_namelen = connection.remoteLength
-            messages[slot].msg_hdr.msg_control = connection.source.control
-            messages[slot].msg_hdr.msg_controllen = connection.source.length
-            numbers.append(number)
-            slots.append(slot)
-            let descriptor = connection.socket.descriptor
-            if runs.last?.descriptor == descriptor {
-                runs[runs.count - 1].end = slot + 1
-            } else {
-                runs.append((descriptor, slot + 1))
-            }
+            recipient.addressLength = socklen_t(length)
+            recipient.descriptor = connection.socket.descriptor
+            recipient.number = number
+            recipient.control = connection.source.control
+            recipient.controlLength = connection.source.length
+            recipients[count] = recipient
+            count += 1
         }
     }
 
@@ -109,44 +90,127 @@ public final class FanOutGroup {
             laidOutFor = paths
         }
         var result = FanOutResult()
-        let hole = excluded.map { slots[$0] } ?? -1
-        result.skipped = connections.count - numbers.count - (excluded != nil && hole < 0 ? 1 : 0)
-        var head = 0
-        for run in runs {
-            while head < run.end {
-                if head == hole {
-                    head += 1
-                    continue
-                }
-                var end = min(head + Self.batch, run.end)
-                if head < hole, hole < end { end = hole }
-                for slot in head..<end {
-                    vectors[2 * slot].iov_base = UnsafeMutableRawPointer(mutating: packet.baseAddress)
-                    vectors[2 * slot].iov_len = packet.count
-                    trailer(
-                        numbers[slot],
-                        UnsafeMutableRawBufferPointer(start: trailers + slot * trailerLength, count: trailerLength))
-                }
-                flush(head..<end, run.descriptor, &result)
-                head = end
+        result.skipped = connections.count - count
+        if let excluded, !connections[excluded].isReady { result.skipped -= 1 }
+        guard count > 0, let first = recipients.baseAddress else { return result }
+        batch.begin(packet, trailerLength: trailerLength)
+        var descriptor = first.pointee.descriptor
+        for recipient in first..<(first + count) where recipient.pointee.number != excluded {
+            if batch.isFull || recipient.pointee.descriptor != descriptor {
+                flush(descriptor, &result)
+                descriptor = recipient.pointee.descriptor
             }
+            let number = recipient.pointee.number
+            trailer(
+                number,
+                batch.add(
+                    number, address: UnsafeMutableRawPointer(recipient), length: recipient.pointee.addressLength,
+                    control: (recipient.pointee.control, recipient.pointee.controlLength)))
         }
+        flush(descriptor, &result)
         return result
     }
 
-    private func flush(_ range: Range<Int>, _ descriptor: Int32, _ result: inout FanOutResult) {
-        var head = range.lowerBound
-        while head < range.upperBound {
-            let sent = ptt_sendmmsg(descriptor, messages + head, UInt32(range.upperBound - head), 0)
+    private func flush(_ descriptor: Int32, _ result: inout FanOutResult) {
+        result.sent += batch.flush(descriptor) { number in
+            // Voice that cannot go now is of no use later: the next recipient's turn.
+            connections[number].statistics.foreignPacketsFailed += 1
+            result.failed += 1
+        }
+    }
+}
+
+/// The packets of one system call, each with a place of its own for a trailer.
+private final class FanOutBatch {
+    /// Few enough packets for the first to leave early, enough to make the call cheap.
+    private static let capacity = 64
+    private static let lineLength = 64
+
+    private let vectors: UnsafeMutablePointer<iovec>
+    private let messages: UnsafeMutablePointer<mmsghdr>
+    private let numbers: UnsafeMutablePointer<Int>
+    /// The packets, each on cache lines of its own.
+    private var bytes: UnsafeMutableRawPointer
+    private var byteCount = 0
+    private var stride = 0
+    private var packet = UnsafeRawBufferPointer(start: nil, count: 0)
+    private var trailerLength = 0
+    private var copies = 0
+    private var count = 0
+
+    init() {
+        vectors = .allocate(capacity: Self.capacity)
+        vectors.initialize(repeating: iovec(), count: Self.capacity)
+        messages = .allocate(capacity: Self.capacity)
+        messages.initialize(repeating: mmsghdr(), count: Self.capacity)
+        numbers = .allocate(capacity: Self.capacity)
+        numbers.initialize(repeating: 0, count: Self.capacity)
+        bytes = .allocate(byteCount: 0, alignment: Self.lineLength)
+        for slot in 0..<Self.capacity {
+            messages[slot].msg_hdr.msg_iov = vectors + slot
+            messages[slot].msg_hdr.msg_iovlen = 1
+        }
+    }
+
+    deinit {
+        vectors.deallocate()
+        messages.deallocate()
+        numbers.deallocate()
+        bytes.deallocate()
+    }
+
+    var isFull: Bool { count == Self.capacity }
+
+    /// What `add` sends from now on; `packet` has to stay until the last `flush`.
+    func begin(_ packet: UnsafeRawBufferPointer, trailerLength: Int) {
+        self.packet = packet
+        self.trailerLength = trailerLength
+        (count, copies) = (0, 0)
+        let length = packet.count + trailerLength
+        stride = (length + Self.lineLength - 1) / Self.lineLength * Self.lineLength
+        if byteCount < Self.capacity * stride {
+            byteCount = Self.capacity * stride
+            bytes.deallocate()
+            bytes = .allocate(byteCount: byteCount, alignment: Self.lineLength)
+            bytes.initializeMemory(as: UInt8.self, repeating: 0, count: byteCount)
+        }
+    }
+
+    /// One packet more, to `address`; returns where its trailer is to be written.
+    func add(
+        _ number: Int, address: UnsafeMutableRawPointer, length: socklen_t, control: (UnsafeMutableRawPointer?, Int)
+    ) -> UnsafeMutableRawBufferPointer {
+        let place = bytes + count * stride
+        if count == copies {
+            if let source = packet.baseAddress { place.copyMemory(from: source, byteCount: packet.count) }
+            vectors[count] = iovec(iov_base: place, iov_len: packet.count + trailerLength)
+            copies += 1
+        }
+        numbers[count] = number
+        messages[count].msg_hdr.msg_name = address
+        messages[count].msg_hdr.msg_namelen = length
+        messages[count].msg_hdr.msg_control = control.0
+        messages[count].msg_hdr.msg_controllen = control.1
+        count += 1
+        return UnsafeMutableRawBufferPointer(start: place + packet.count, count: trailerLength)
+    }
+
+    /// Sends what was added; tells whose packet the kernel refused.
+    ///
+    /// - Returns: How many it took.
+    func flush(_ descriptor: Int32, refused: (Int) -> Void) -> Int {
+        var (head, taken) = (0, 0)
+        while head < count {
+            let sent = ptt_sendmmsg(descriptor, messages + head, UInt32(count - head), 0)
             if sent > 0 {
-                result.sent += Int(sent)
+                taken += Int(sent)
                 head += Int(sent)
             } else if errno != EINTR {
-                // Voice that cannot go now is of no use later: the next recipient's turn.
-                connections[numbers[head]].statistics.foreignPacketsFailed += 1
-                result.failed += 1
+                refused(numbers[head])
                 head += 1
             }
         }
+        count = 0
+        return taken
     }
 }

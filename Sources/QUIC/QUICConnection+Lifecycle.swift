@@ -85,10 +85,8 @@ extension QUICConnection {
 
     /// While something is unanswered, asks again after a moment of silence. Without it datagrams alone would never be asked
     /// about, and the back-off of probe time-outs (RFC 9002, section 6.2.1) would let seconds pass after a gap of seconds.
-    func probe(_ conn: OpaquePointer, at time: UInt64) {
+    func probe(_ conn: OpaquePointer, _ statistics: ngtcp2_conn_stat, at time: UInt64) {
         guard isReady else { return }
-        var statistics = ngtcp2_conn_stat()
-        ngtcp2_conn_get_conn_stat_versioned(conn, NGTCP2_CONN_STAT_VERSION_V1, &statistics)
         guard statistics.bytes_in_flight > 0 || silentSince != nil else { return }
         let configuration = endpoint.configuration
         let since = silentSince ?? time
@@ -106,15 +104,27 @@ extension QUICConnection {
         ngtcp2_conn_set_keep_alive_timeout(conn, interval)
     }
 
-    func updateDeadline() {
-        guard let conn else { return }
+    /// Has the endpoint wake for the library's next deadline.
+    func updateDeadline(_ conn: OpaquePointer, _ statistics: ngtcp2_conn_stat) {
         let expiry = ngtcp2_conn_get_expiry(conn)
         if expiry >= UInt64(Int64.max) {
             endpoint.deadlines.remove(deadline)
         } else {
-            endpoint.deadlines.schedule(deadline, at: Instant(nanoseconds: Int64(expiry)))
+            endpoint.deadlines.schedule(
+                deadline, at: Instant(nanoseconds: Int64(expiry)), patience: patience(statistics))
         }
     }
+
+    /// While nothing of ours is unanswered, the next deadline is an acknowledgement at the earliest. The library makes it an eighth
+    /// of a round trip late, but it has until `max_ack_delay` (RFC 9000, section 13.2.1), and may go with what the endpoint wakes for
+    /// meanwhile: the talker's next packet, say.
+    private func patience(_ statistics: ngtcp2_conn_stat) -> Duration {
+        guard isReady, statistics.bytes_in_flight == 0, sendQueue.isEmpty, datagrams.isEmpty else { return .zero }
+        return max(.zero, Self.acknowledgementDelay - .nanoseconds(Int64(clamping: statistics.smoothed_rtt / 8)))
+    }
+
+    /// A little less than the 25 ms after which peers begin to ask.
+    private static let acknowledgementDelay = Duration.milliseconds(22)
 
     // MARK: Events
 

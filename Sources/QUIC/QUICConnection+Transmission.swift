@@ -68,8 +68,10 @@ extension QUICConnection {
             return
         }
         if packets == Self.packetsPerFlush { endpoint.markDirty(self) }
-        probe(conn, at: pass.time)
-        updateDeadline()
+        var statistics = ngtcp2_conn_stat()
+        ngtcp2_conn_get_conn_stat_versioned(conn, NGTCP2_CONN_STAT_VERSION_V1, &statistics)
+        probe(conn, statistics, at: pass.time)
+        updateDeadline(conn, statistics)
     }
 
     private func step(_ conn: OpaquePointer, _ buffer: UnsafeMutableRawBufferPointer, _ pass: inout Pass) -> Step {

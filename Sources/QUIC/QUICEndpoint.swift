@@ -207,6 +207,7 @@ public final class QUICEndpoint: @unchecked Sendable {
         turnBegan = .now
         body()
         receiveNewcomers()
+        while let due = deadlines.popDue(at: turnBegan) { due.handler() }
         var rounds = 0
         repeat {
             deliverEvents()
@@ -273,8 +274,6 @@ public final class QUICEndpoint: @unchecked Sendable {
         var expirations: UInt64 = 0
         _ = read(timer, &expirations, MemoryLayout<UInt64>.size)
         armed = nil
-        let now = Instant.now
-        while let due = deadlines.popDue(at: now) { due.handler() }
     }
 
     private func armTimer() {

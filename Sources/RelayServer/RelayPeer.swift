@@ -121,6 +121,6 @@ final class ListenerGroup {
     /// Writes the trailer of `packet` for recipient `number`.
     func seal(_ packet: UnsafeRawBufferPointer, for number: Int, into trailer: UnsafeMutableRawBufferPointer) {
         // A trailer that cannot be made stays as it is; the listener drops the packet by its MAC.
-        try? sealers[number].takeUnretainedValue().seal(packet, trailer: trailer)
+        try? sealers[number]._withUnsafeGuaranteedRef { try $0.seal(packet, trailer: trailer) }
     }
 }

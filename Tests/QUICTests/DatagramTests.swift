@@ -16,6 +16,33 @@ import Testing
         try await server.stop()
     }
 
+    @Test func oneAcknowledgementIsForSeveralDatagramsThatComeSoon() async throws {
+        let server = try await Peer.server { $0.acknowledgementThreshold = 10 }
+        let path = try await Forwarder(to: server.address)
+        let client = try await Peer.client()
+        let connection = try await client.connect(to: server, at: path.address)
+        try await client.wait("ready") { $0.readyCount == 1 }
+        // What belongs to the handshake is over.
+        try await Task.sleep(for: .milliseconds(200))
+        try await path.recordAnswers()
+        let before = try await path.seen.count
+        for number in 0..<40 {
+            try await client.on { _ in try connection.sendDatagram([UInt8(number)]) }
+            try await Task.sleep(for: .milliseconds(6))
+        }
+        try await server.wait("all") { $0.datagrams.count == 40 }
+        try await Task.sleep(for: .milliseconds(100))
+        // Each waits up to 22 ms for what comes next, and none so long that the client asks (RFC 9002, section 6.2).
+        let acknowledgements = try await path.answers.count
+        #expect((4...25).contains(acknowledgements), "\(acknowledgements)")
+        let asked = try await path.seen.count - before
+        // What the client acknowledges is in it.
+        #expect(asked <= 52, "\(asked)")
+        try await client.stop()
+        try await server.stop()
+        path.stop()
+    }
+
     @Test func theLongestDatagramFitsAndALongerOneIsRefused() async throws {
         let (server, client, connection) = try await connectedPair()
         let maximum = try await client.on { _ in connection.maximumDatagramLength }
