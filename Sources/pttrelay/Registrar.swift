@@ -43,16 +43,52 @@ actor Registrar {
 
     deinit { loop.stop() }
 
-    /// From now on the relay runs, and hears of what changes.
-    func attach(_ server: RelayServer, host: String, port: UInt16, floors: Floors = Floors()) throws {
+    /// From now on it answers this relay's clients, and the relay hears of what changes. Before the relay is started: the first client
+    /// may come with the first packet.
+    func connect(_ server: RelayServer, floors: Floors = Floors()) {
         self.server = server
         self.floors = floors
+    }
+
+    /// The relay listens there, and serves these channels.
+    func started(host: String, port: UInt16, channels: [ChannelID]) throws {
         address = (host, port)
         try store.setLastStart(host: host, port: port)
+        try store.setServed(Set(channels))
     }
 
     /// The relay has ended.
-    func detach() { server = nil }
+    func disconnect() { server = nil }
+
+    // MARK: Turns
+
+    private var isBusy = false
+    private var waiting: [CheckedContinuation<Void, Never>] = []
+
+    /// Waits until nobody else changes anything. What a command reads of the records and of the relay has to be so still when it
+    /// changes them, though it waits for the relay in between; enrolments, which wait for nothing, need no turn.
+    private func takeTurn() async throws {
+        guard isBusy else {
+            isBusy = true
+            return
+        }
+        guard waiting.count < AdministrationLimits.waitingCommands else {
+            throw RelayStateError(description: "too many commands come at once; try again")
+        }
+        await withCheckedContinuation { waiting.append($0) }
+    }
+
+    /// The next one's turn.
+    private func passTurn() {
+        if waiting.isEmpty { isBusy = false } else { waiting.removeFirst().resume() }
+    }
+
+    /// Does something of several steps while no command does.
+    func inTurn<T: Sendable>(_ body: (isolated Registrar) async throws -> T) async throws -> T {
+        try await takeTurn()
+        defer { passTurn() }
+        return try await body(self)
+    }
 
     /// The relay, if it runs, and the channels that it is to serve, made if they are new: see `RelayState.channels(named:)`. From now on
     /// it has these floors.
@@ -61,6 +97,7 @@ actor Registrar {
     ) throws -> (server: RelayServer, channels: [RelayChannelConfiguration])? {
         guard let server else { return nil }
         let channels = try state.channels(named: names)
+        try store.setServed(Set(channels.map(\.id)))
         self.floors = floors
         return (server, channels)
     }
@@ -98,7 +135,7 @@ actor Registrar {
     /// Does what a command asks.
     func answer(_ request: AdministrationRequest) async -> AdministrationResponse {
         do {
-            return try await carryOut(request)
+            return try await inTurn { try await $0.carryOut(request) }
         } catch {
             return .failed("\(error)")
         }
@@ -113,6 +150,7 @@ actor Registrar {
         case .revoke(let name, let member, let keeps): try await revoke(name, member, keepingInvitation: keeps)
         case .withdraw(let name, let number):
             try withdraw(number, try store.channel(named: name))
+        case .revokeInvited(let name, let number): try await revokeInvited(name, number)
         case .readmit(let name, let member, let priority, let isListenOnly):
             try await readmit(name, member, priority, isListenOnly)
         }
@@ -125,7 +163,7 @@ actor Registrar {
             throw RelayStateError(
                 description: "the relay was not started yet, so its address is not known; name it with --host")
         }
-        let channel = key != nil ? try await endToEndChannel(name) : try store.channel(named: name)
+        let channel = try await channel(named: name, for: key)
         let isFirst = try store.invitations(to: channel.id, limit: 1).isEmpty
         if channel.isEndToEnd, key == nil || key == .first && !isFirst {
             throw RelayStoreError.wrongKind(
@@ -160,6 +198,31 @@ actor Registrar {
                 number: number, expiresAt: expiresAt))
     }
 
+    /// The channel that somebody is invited to.
+    private func channel(
+        named name: String, for key: AdministrationRequest.MediaKeyOrigin?
+    ) async throws -> ChannelRecord {
+        switch key {
+        case nil: return try store.channel(named: name)
+        case .first, .new: return try await endToEndChannel(name)
+        case .earlierLink(let id, let pin):
+            // Its media key would open nothing on another channel, and nobody would hear why.
+            let channel = try store.channel(named: name)
+            guard pin == self.pin.description else {
+                throw RelayStoreError.wrongKind(
+                    "the link of --like is of another relay, whose key is not this one's; give one that this relay printed"
+                )
+            }
+            guard id == channel.id.description else {
+                let other = try store.channels().first { $0.id.description == id }
+                throw RelayStoreError.wrongKind(
+                    "the link of --like is for \(other.map { "'\($0.name)'" } ?? "a channel that the relay does not have"), "
+                        + "not for '\(channel.name)'; give one for that")
+            }
+            return try await endToEndChannel(name)
+        }
+    }
+
     /// The channel, made and served at once if there is none.
     private func endToEndChannel(_ text: String) async throws -> ChannelRecord {
         if let found = try store.channels().first(where: { $0.name.text == text }) {
@@ -171,7 +234,7 @@ actor Registrar {
             return found
         }
         guard let name = DisplayName(text) else { throw RelayStateError.badChannelName(text) }
-        let channel = try store.addChannel(name, isEndToEnd: true, isAdded: true, now: clock())
+        let channel = try store.addChannel(name, isEndToEnd: true, isAdded: true, isServed: true, now: clock())
         var configuration = channel.configuration(token: nil)
         configuration.rules = floors.rules(of: channel.name)
         configuration.retention = floors.retention(of: channel.name)
@@ -216,8 +279,8 @@ actor Registrar {
         let channel = try store.channel(named: name)
         let start = after.flatMap { Hexadecimal.decode($0) }.flatMap { MemberID(bytes: $0) }
         let limit = AdministrationLimits.membersPerResponse
-        let found = try store.members(of: channel.id, after: start, limit: limit)
         let connected = await server?.connectedMembers(of: channel.id)
+        let found = try store.members(of: channel.id, after: start, limit: limit)
         return .members(
             found.map { $0.line(connected) }, next: found.count < limit ? nil : found.last?.id.description)
     }
@@ -226,7 +289,9 @@ actor Registrar {
         _ name: String, _ text: String, keepingInvitation: Bool
     ) async throws -> AdministrationResponse {
         let channel = try store.channel(named: name)
-        let member = try store.member(text, of: channel.id)
+        let connected = await server?.connectedMembers(of: channel.id)
+        let member = try store.member(text, of: channel.id, connected: connected ?? [:])
+        let line = member.line(connected)
         let outcome: Revocation
         do throws(RelayStoreError) {
             outcome = try store.revoke(
@@ -236,11 +301,11 @@ actor Registrar {
             guard let server else { throw error }
             await server.revoke(member.id, from: channel.id)
             throw RelayStateError(
-                description: "\(member.name) is out, but only until the relay is started again: \(error)")
+                description: "\(line.fullName) is out, but only until the relay is started again: \(error)")
         }
         await server?.revoke(member.id, from: channel.id)
         return .removed(
-            member.line(nil),
+            line,
             .init(
                 hasWithdrawnInvitation: outcome.hasWithdrawnInvitation,
                 hasNewStandingInvitation: outcome.hasNewStandingInvitation, wasRevoked: outcome.wasRevoked,
@@ -252,14 +317,37 @@ actor Registrar {
         return .done
     }
 
+    private func revokeInvited(_ name: String, _ number: Int64) async throws -> AdministrationResponse {
+        let channel = try store.channel(named: name)
+        let members = try store.members(invitedBy: number, to: channel.id)
+        let outcome: InvitationRevocation
+        do throws(RelayStoreError) {
+            outcome = try store.revokeMembers(invitedBy: number, to: channel.id, now: clock())
+        } catch {
+            guard let server else { throw error }
+            await server.revoke(members, from: channel.id)
+            throw RelayStateError(
+                description:
+                    "\(members.count) members are out, but only until the relay is started again: \(error)")
+        }
+        await server?.revoke(outcome.members, from: channel.id)
+        return .removedInvited(
+            members: outcome.members.count,
+            .init(
+                hasWithdrawnInvitation: outcome.hasWithdrawnInvitation,
+                hasNewStandingInvitation: outcome.hasNewStandingInvitation, wasRevoked: false,
+                isEndToEnd: channel.isEndToEnd))
+    }
+
     private func readmit(
         _ name: String, _ text: String, _ priority: UInt8?, _ isListenOnly: Bool?
     ) async throws -> AdministrationResponse {
         let channel = try store.channel(named: name)
-        let member = try store.readmit(
-            try store.member(text, of: channel.id).id, to: channel.id, priority: priority, isListenOnly: isListenOnly)
+        let connected = await server?.connectedMembers(of: channel.id)
+        let meant = try store.member(text, of: channel.id, connected: connected ?? [:])
+        let member = try store.readmit(meant.id, to: channel.id, priority: priority, isListenOnly: isListenOnly)
         await server?.readmit(member.id, to: channel.id, as: member.membership)
-        return .member(member.line(nil))
+        return .member(member.line(connected))
     }
 }
 
@@ -269,9 +357,10 @@ extension MemberRecord {
         RelayMembership(priority: priority, isListenOnly: isListenOnly, isRevoked: revokedAt != nil)
     }
 
-    fileprivate func line(_ connected: Set<MemberID>?) -> AdministrationResponse.MemberLine {
+    fileprivate func line(_ connected: [MemberID: DisplayName]?) -> AdministrationResponse.MemberLine {
         .init(
-            id: id.description, name: name.text, isConnected: connected.map { $0.contains(id) }, invitation: invitation,
+            id: id.description, name: name.text, nameNow: connected?[id]?.text,
+            isConnected: connected.map { $0[id] != nil }, invitation: invitation,
             priority: priority, isListenOnly: isListenOnly, enrolledAt: enrolledAt, revokedAt: revokedAt)
     }
 }
