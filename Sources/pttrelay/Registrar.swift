@@ -13,16 +13,16 @@ actor Registrar {
     nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
     /// Holds the state directory for as long as it writes to it.
-    private let state: RelayState
-    private var store: RelayStore { state.store }
-    private var pin: PublicKeyPin { state.identity.pin }
+    let state: RelayState
+    var store: RelayStore { state.store }
+    var pin: PublicKeyPin { state.identity.pin }
     private let logger: Logger
-    private let clock: @Sendable () -> Int64
-    private var server: RelayServer?
+    let clock: @Sendable () -> Int64
+    private(set) var server: RelayServer?
     /// What the configuration says of the floors, by the channels' names.
-    private var floors = Floors()
+    private(set) var floors = Floors()
     /// The name and port in links.
-    private var address: (host: String, port: UInt16)?
+    private(set) var address: (host: String, port: UInt16)?
 
     /// - Parameters:
     ///   - host: The name or address of the relay in links; nil: that of its last start.
@@ -154,214 +154,6 @@ actor Registrar {
         case .readmit(let name, let member, let priority, let isListenOnly):
             try await readmit(name, member, priority, isListenOnly)
         }
-    }
-
-    private func invite(
-        _ name: String, _ terms: AdministrationRequest.Terms?, _ key: AdministrationRequest.MediaKeyOrigin?
-    ) async throws -> AdministrationResponse {
-        guard let address else {
-            throw RelayStateError(
-                description: "the relay was not started yet, so its address is not known; name it with --host")
-        }
-        let channel = try await channel(named: name, for: key)
-        let isFirst = try store.invitations(to: channel.id, limit: 1).isEmpty
-        if channel.isEndToEnd, key == nil || key == .first && !isFirst {
-            throw RelayStoreError.wrongKind(
-                """
-                the media key of '\(channel.name)' is in its earlier links, and the relay does not know it. Give one of them with \
-                --end-to-end --like LINK, so that the new member hears the others; or --end-to-end --new-key to begin another key, \
-                after which everybody needs a new link
-                """)
-        }
-        var number: Int64?
-        var expiresAt: Int64?
-        let token: InvitationToken
-        if terms == nil, let standing = try store.standingToken(of: channel.id) {
-            token = standing
-        } else {
-            let terms = terms ?? .init(priority: 0, isListenOnly: false)
-            token = InvitationToken()
-            let now = clock()
-            expiresAt = terms.lifetime.map { now.addingReportingOverflow($0).partialValue }
-            number = try store.invite(
-                to: channel.id, token: token,
-                terms: InvitationTerms(
-                    expiresAt: expiresAt, uses: terms.uses, priority: terms.priority, isListenOnly: terms.isListenOnly),
-                now: now)
-        }
-        let link = try InvitationLink(
-            host: address.host, port: address.port, channelName: channel.name, channel: channel.id, token: token,
-            pin: pin)
-        return .invitation(
-            .init(
-                link: link.text, isEndToEnd: channel.isEndToEnd, members: try store.memberCount(of: channel.id),
-                number: number, expiresAt: expiresAt))
-    }
-
-    /// The channel that somebody is invited to.
-    private func channel(
-        named name: String, for key: AdministrationRequest.MediaKeyOrigin?
-    ) async throws -> ChannelRecord {
-        switch key {
-        case nil: return try store.channel(named: name)
-        case .first, .new: return try await endToEndChannel(name)
-        case .earlierLink(let id, let pin):
-            // Its media key would open nothing on another channel, and nobody would hear why.
-            let channel = try store.channel(named: name)
-            guard pin == self.pin.description else {
-                throw RelayStoreError.wrongKind(
-                    "the link of --like is of another relay, whose key is not this one's; give one that this relay printed"
-                )
-            }
-            guard id == channel.id.description else {
-                let other = try store.channels().first { $0.id.description == id }
-                throw RelayStoreError.wrongKind(
-                    "the link of --like is for \(other.map { "'\($0.name)'" } ?? "a channel that the relay does not have"), "
-                        + "not for '\(channel.name)'; give one for that")
-            }
-            return try await endToEndChannel(name)
-        }
-    }
-
-    /// The channel, made and served at once if there is none.
-    private func endToEndChannel(_ text: String) async throws -> ChannelRecord {
-        if let found = try store.channels().first(where: { $0.name.text == text }) {
-            guard found.isEndToEnd else {
-                throw RelayStoreError.wrongKind(
-                    "the media key of '\(found.name)' comes from the relay, and a channel stays as it was made; "
-                        + "name a new channel: pttrelay invite NAME --end-to-end")
-            }
-            return found
-        }
-        guard let name = DisplayName(text) else { throw RelayStateError.badChannelName(text) }
-        let channel = try store.addChannel(name, isEndToEnd: true, isAdded: true, isServed: true, now: clock())
-        var configuration = channel.configuration(token: nil)
-        configuration.rules = floors.rules(of: channel.name)
-        configuration.retention = floors.retention(of: channel.name)
-        if let server, await !server.serve(configuration) {
-            throw RelayStateError(
-                description: "the channel is made, but the relay serves as many as it can; restart it with fewer others"
-            )
-        }
-        return channel
-    }
-
-    private func invitations(_ name: String) throws -> AdministrationResponse {
-        let now = clock()
-        let found = try store.invitations(
-            to: try store.channel(named: name).id, limit: AdministrationLimits.invitationsPerResponse)
-        return .invitations(
-            found.map {
-                .init(
-                    number: $0.number, isStanding: $0.standingToken != nil, isOpen: $0.isOpen(at: now),
-                    isWithdrawn: $0.withdrawnAt != nil, used: $0.used, uses: $0.terms.uses,
-                    expiresAt: $0.terms.expiresAt, priority: $0.terms.priority, isListenOnly: $0.terms.isListenOnly,
-                    madeAt: $0.madeAt)
-            })
-    }
-
-    private func channels() async throws -> [AdministrationResponse.ChannelLine] {
-        var lines: [AdministrationResponse.ChannelLine] = []
-        let now = clock()
-        for channel in try store.channels() {
-            let open = try store.openInvitationCount(of: channel.id, now: now)
-            lines.append(
-                .init(
-                    name: channel.name.text, id: channel.id.description,
-                    members: try store.memberCount(of: channel.id),
-                    connected: await server?.connectedMembers(of: channel.id)?.count, openInvitations: open,
-                    isEndToEnd: channel.isEndToEnd))
-        }
-        return lines
-    }
-
-    private func members(_ name: String, _ after: String?) async throws -> AdministrationResponse {
-        let channel = try store.channel(named: name)
-        let start = after.flatMap { Hexadecimal.decode($0) }.flatMap { MemberID(bytes: $0) }
-        let limit = AdministrationLimits.membersPerResponse
-        let connected = await server?.connectedMembers(of: channel.id)
-        let found = try store.members(of: channel.id, after: start, limit: limit)
-        return .members(
-            found.map { $0.line(connected) }, next: found.count < limit ? nil : found.last?.id.description)
-    }
-
-    private func revoke(
-        _ name: String, _ text: String, keepingInvitation: Bool
-    ) async throws -> AdministrationResponse {
-        let channel = try store.channel(named: name)
-        let connected = await server?.connectedMembers(of: channel.id)
-        let member = try store.member(text, of: channel.id, connected: connected ?? [:])
-        let line = member.line(connected)
-        let outcome: Revocation
-        do throws(RelayStoreError) {
-            outcome = try store.revoke(
-                member.id, from: channel.id, keepingInvitation: keepingInvitation, now: clock())
-        } catch {
-            // Whoever has to go goes, whatever the disk says.
-            guard let server else { throw error }
-            await server.revoke(member.id, from: channel.id)
-            throw RelayStateError(
-                description: "\(line.fullName) is out, but only until the relay is started again: \(error)")
-        }
-        await server?.revoke(member.id, from: channel.id)
-        return .removed(
-            line,
-            .init(
-                hasWithdrawnInvitation: outcome.hasWithdrawnInvitation,
-                hasNewStandingInvitation: outcome.hasNewStandingInvitation, wasRevoked: outcome.wasRevoked,
-                isEndToEnd: channel.isEndToEnd))
-    }
-
-    private func withdraw(_ number: Int64, _ channel: ChannelRecord) throws -> AdministrationResponse {
-        try store.withdraw(number, of: channel.id, now: clock())
-        return .done
-    }
-
-    private func revokeInvited(_ name: String, _ number: Int64) async throws -> AdministrationResponse {
-        let channel = try store.channel(named: name)
-        let members = try store.members(invitedBy: number, to: channel.id)
-        let outcome: InvitationRevocation
-        do throws(RelayStoreError) {
-            outcome = try store.revokeMembers(invitedBy: number, to: channel.id, now: clock())
-        } catch {
-            guard let server else { throw error }
-            await server.revoke(members, from: channel.id)
-            throw RelayStateError(
-                description:
-                    "\(members.count) members are out, but only until the relay is started again: \(error)")
-        }
-        await server?.revoke(outcome.members, from: channel.id)
-        return .removedInvited(
-            members: outcome.members.count,
-            .init(
-                hasWithdrawnInvitation: outcome.hasWithdrawnInvitation,
-                hasNewStandingInvitation: outcome.hasNewStandingInvitation, wasRevoked: false,
-                isEndToEnd: channel.isEndToEnd))
-    }
-
-    private func readmit(
-        _ name: String, _ text: String, _ priority: UInt8?, _ isListenOnly: Bool?
-    ) async throws -> AdministrationResponse {
-        let channel = try store.channel(named: name)
-        let connected = await server?.connectedMembers(of: channel.id)
-        let meant = try store.member(text, of: channel.id, connected: connected ?? [:])
-        let member = try store.readmit(meant.id, to: channel.id, priority: priority, isListenOnly: isListenOnly)
-        await server?.readmit(member.id, to: channel.id, as: member.membership)
-        return .member(member.line(connected))
-    }
-}
-
-extension MemberRecord {
-    /// What the relay's rules have to know.
-    var membership: RelayMembership {
-        RelayMembership(priority: priority, isListenOnly: isListenOnly, isRevoked: revokedAt != nil)
-    }
-
-    fileprivate func line(_ connected: [MemberID: DisplayName]?) -> AdministrationResponse.MemberLine {
-        .init(
-            id: id.description, name: name.text, nameNow: connected?[id]?.text,
-            isConnected: connected.map { $0[id] != nil }, invitation: invitation,
-            priority: priority, isListenOnly: isListenOnly, enrolledAt: enrolledAt, revokedAt: revokedAt)
     }
 }
 
