@@ -65,6 +65,9 @@ actor Registrar {
     private var isBusy = false
     private var waiting: [CheckedContinuation<Void, Never>] = []
 
+    /// Commands that wait for their turn.
+    var waitingCount: Int { waiting.count }
+
     /// Waits until nobody else changes anything. What a command reads of the records and of the relay has to be so still when it
     /// changes them, though it waits for the relay in between; enrolments, which wait for nothing, need no turn.
     private func takeTurn() async throws {
@@ -84,7 +87,7 @@ actor Registrar {
     }
 
     /// Does something of several steps while no command does.
-    func inTurn<T: Sendable>(_ body: (isolated Registrar) async throws -> T) async throws -> T {
+    func inTurn<T: Sendable>(_ body: @Sendable (isolated Registrar) async throws -> T) async throws -> T {
         try await takeTurn()
         defer { passTurn() }
         return try await body(self)

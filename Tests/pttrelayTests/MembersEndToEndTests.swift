@@ -1,5 +1,6 @@
 // The operator's commands against a relay that runs, and clients on loopback sockets that enrol with its invitations.
 import Cryptography
+import GRDB
 import Glibc
 import Logging
 import Reactor
@@ -30,11 +31,15 @@ final class StateFolder: Sendable {
     }
 }
 
-private func quiet(_ label: String) -> Logger { Logger(label: label) { _ in SwiftLogNoOpLogHandler() } }
+func quiet(_ label: String) -> Logger { Logger(label: label) { _ in SwiftLogNoOpLogHandler() } }
 
 /// A relay as `pttrelay run` puts it together, with the channel "Team".
 enum RunningRelay {
-    static func start(_ folder: StateFolder, clock: @escaping @Sendable () -> Int64) async throws -> Parts {
+    /// - Parameter meanwhile: Called when the relay listens, and nothing else does.
+    static func start(
+        _ folder: StateFolder, clock: @escaping @Sendable () -> Int64,
+        meanwhile: (ChannelID, UInt16) async throws -> Void = { _, _ in }
+    ) async throws -> Parts {
         let state = try RelayState.open(folder.path, logger: quiet("state"))
         let channels = try state.channels(named: ["Team"])
         var configuration = RelayServerConfiguration(
@@ -44,15 +49,20 @@ enum RunningRelay {
         let registrar = try Registrar(state: state, logger: quiet("members"), clock: clock)
         configuration.enrol = { registrar.enrol($0, $1) }
         let server = try RelayServer(configuration: configuration, logger: quiet("relay"))
+        await registrar.connect(server)
         let port = try await server.start()
-        try await registrar.attach(server, host: "127.0.0.1", port: port)
+        try await meanwhile(channels[0].id, port)
+        try await registrar.started(host: "127.0.0.1", port: port, channels: channels.map(\.id))
         let administration = try await AdministrationServer(
             directory: folder.path, registrar: registrar, logger: quiet("commands"))
-        return Parts(folder: folder, server: server, registrar: registrar, administration: administration)
+        return Parts(
+            folder: folder, records: state.store, server: server, registrar: registrar,
+            administration: administration)
     }
 
     struct Parts {
         let folder: StateFolder
+        let records: RelayStore
         let server: RelayServer
         let registrar: Registrar
         let administration: AdministrationServer
@@ -96,14 +106,14 @@ enum RunningRelay {
 
         func stop() async {
             await administration.stop()
-            await registrar.detach()
+            await registrar.disconnect()
             await server.stop()
         }
     }
 }
 
 /// A device: a key, and a client of it.
-private final class Device: Sendable {
+final class Device: Sendable {
     let client: RelayClient
     let loop: EventLoop
     let id: MemberID
@@ -181,7 +191,7 @@ private final class Device: Sendable {
         for link in [once, standing] {
             #expect(try await Device("Ada", link, identity: key).refusal().contains("removed"))
         }
-        #expect(await relay.server.connectedMembers(of: once.channel) == [bob.id])
+        #expect(await relay.server.connectedMembers(of: once.channel) == [bob.id: DisplayName("Bob")!])
 
         // Let in again by its key alone.
         _ = try await relay.ask(.readmit(channel: "Team", member: ada.id.description, priority: 3, isListenOnly: nil))
@@ -344,7 +354,55 @@ private final class Device: Sendable {
         let served = try state.channels(named: ["B"])
         #expect(served.map(\.name.text) == ["B", "Secret"] && served.map(\.isEndToEnd) == [false, true])
         #expect(served[0].id == named[1].id)
-        #expect(try state.channels(named: []).count == 3)
+    }
+
+    @Test func `without names those channels are served that were last, and none that was left out since`() async throws
+    {
+        let folder = try StateFolder()
+        let state = try RelayState.open(folder.path, logger: quiet("state"))
+        let registrar = try Registrar(state: state, logger: quiet("members"))
+        func start(_ names: [String]) async throws -> [String] {
+            let channels = try state.channels(named: names)
+            try await registrar.started(host: "a", port: 1, channels: channels.map(\.id))
+            return channels.map(\.name.text).sorted()
+        }
+        #expect(try await start(["A", "B"]) == ["A", "B"])
+        #expect(try await start([]) == ["A", "B"])
+        #expect(try await start(["B", "C"]) == ["B", "C"])
+        #expect(try await start([]) == ["B", "C"], "A was taken out")
+        try state.store.addChannel(DisplayName("Secret")!, isEndToEnd: true, isAdded: true, now: 1)
+        #expect(try await start(["A"]) == ["A", "Secret"])
+        #expect(try await start([]) == ["A", "Secret"])
+        // One that was named for a start that failed was never served.
+        _ = try state.channels(named: ["D"])
+        #expect(try await start([]) == ["A", "Secret"])
+        #expect(try state.store.channels().count == 5, "all are kept, with their members")
+    }
+
+    @Test func `without a relay, damaged records are refused by their name, and left as they are`() async throws {
+        let folder = try StateFolder()
+        do {
+            let state = try RelayState.open(folder.path, logger: quiet("state"))
+            let channel = try #require(try state.channels(named: ["Team"]).first)
+            let key = MemberID(try Identity(generating: "ada").pin)
+            let token = try #require(try state.store.standingToken(of: channel.id))
+            _ = try state.store.enrol(key, named: DisplayName("Ada")!, with: token, in: channel.id, now: 1)
+        }
+        let file = folder.path + "/relay.sqlite"
+        let database = try DatabaseQueue(path: file)
+        try await database.write { try $0.execute(sql: "UPDATE member SET id = substr(id, 3)") }
+        try database.close()
+        for open in [RelayState.existing, RelayState.open] {
+            let error = #expect(throws: RelayStoreError.self) { _ = try open(folder.path, quiet("state")) }
+            #expect(error.map { "\($0)".contains(file) && "\($0)".contains("is damaged") } == true, "\(error as Any)")
+        }
+        let descriptor = Glibc.open(file, O_WRONLY | O_TRUNC)
+        let junk = [UInt8](repeating: 0xA5, count: 4_096)
+        #expect(write(descriptor, junk, junk.count) == junk.count)
+        close(descriptor)
+        for suffix in ["-wal", "-shm"] { unlink(file + suffix) }
+        #expect(throws: RelayStoreError.self) { _ = try RelayState.existing(folder.path, logger: quiet("state")) }
+        #expect(access(file + ".damaged-1", F_OK) != 0)
     }
 }
 
