@@ -55,6 +55,8 @@ extension RelayCore {
                 actions += [.close(id, .revoked, "the member was removed from the channel")] + remove(id, at: now)
             }
             counters.membersRevoked += 1
+            // Of thousands at once, the log tells those that it told the coming of.
+            guard !its.isEmpty || members.count == 1 else { continue }
             actions.append(
                 .note(.memberRevoked(channel: channels[number].name, member: member, connections: its.count)))
         }

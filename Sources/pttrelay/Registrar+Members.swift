@@ -61,6 +61,11 @@ extension Registrar {
                     "\(members.count) members are out, but only until the relay is started again: \(error)")
         }
         await server?.revoke(outcome.members, from: channel.id)
+        logger.notice(
+            "the members that came by an invitation are removed",
+            metadata: [
+                "channel": "\(channel.name)", "invitation": "\(number)", "members": "\(outcome.members.count)",
+            ])
         return .removedInvited(
             members: outcome.members.count,
             .init(

@@ -16,7 +16,7 @@ actor Registrar {
     let state: RelayState
     var store: RelayStore { state.store }
     var pin: PublicKeyPin { state.identity.pin }
-    private let logger: Logger
+    let logger: Logger
     let clock: @Sendable () -> Int64
     private(set) var server: RelayServer?
     /// What the configuration says of the floors, by the channels' names.

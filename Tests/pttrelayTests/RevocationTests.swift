@@ -200,7 +200,6 @@ import Testing
         opener.yield()
         try await holder.value
         for task in tasks { _ = await task.value }
-        #expect(answers.withLock(\.self).first == 0)
         #expect(try relay.records.channels().map(\.name.text) == ["Crew", "Team"])
         guard case .channels(let lines) = await tasks[1].value else { return #expect(Bool(false)) }
         #expect(lines.contains { $0.name == "Crew" && $0.openInvitations == 1 && $0.connected == 0 })
