@@ -251,7 +251,7 @@ let package = Package(
             "pttrelay", named: "pttrelay",
             [
                 "RelayHTTP", "RelayStore", "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "Settings",
-                "Logs", "MonotonicTime", "Reactor", log,
+                "Logs", "MonotonicTime", "Reactor", lifecycle, sqlite, log,
             ]),
         tests(
             "pttd", named: "pttd",

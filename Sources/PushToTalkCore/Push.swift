@@ -52,7 +52,7 @@ public struct PushPayload: Hashable, Sendable {
     public enum Invalid: Error, Hashable, Sendable {
         /// It has more than `PushPayload.byteCountMax` bytes.
         case tooLarge(byteCount: Int)
-        /// It is not UTF-8, or not one JSON object.
+        /// It is not UTF-8, has a NUL, or is not one JSON object.
         case notAnObject
     }
 
@@ -67,7 +67,8 @@ public struct PushPayload: Hashable, Sendable {
     /// Checks the bytes of a payload.
     public init(validating bytes: some Collection<UInt8>) throws(Invalid) {
         guard bytes.count <= Self.byteCountMax else { throw .tooLarge(byteCount: bytes.count) }
-        guard let text = String(validating: bytes, as: UTF8.self) else { throw .notAnObject }
+        // JSON has no NUL (RFC 8259, 7), and D-Bus, which hands the text on, can have none; the decoder does not look at values.
+        guard !bytes.contains(0), let text = String(validating: bytes, as: UTF8.self) else { throw .notAnObject }
         let decoder = JSONDecoder()
         let data = Data(bytes)
         guard (try? decoder.decode(AnyObject.self, from: data)) != nil else { throw .notAnObject }

@@ -31,6 +31,7 @@ enum HTTPListener {
                 address: .hostname(address, port: Int(port)),
                 availableConnectionsDelegate: .maximum(connections, logger: quiet)),
             onServerRunning: { channel in
+                await pauseWhenShort(channel, logger: logger)
                 await listening(channel.localAddress?.port.flatMap { UInt16(exactly: $0) } ?? 0)
             }, eventLoopGroup: group, logger: quiet)
         let result: Result<Void, any Error>
@@ -48,5 +49,12 @@ enum HTTPListener {
         }
         try await group.shutdownGracefully()
         try result.get()
+    }
+
+    /// See `PausedAccepting`. A channel that is closed already needs none.
+    private static func pauseWhenShort(_ channel: any Channel, logger: Logger) async {
+        try? await channel.eventLoop.submit {
+            try channel.pipeline.syncOperations.addHandler(PausedAccepting(logger: logger), position: .first)
+        }.get()
     }
 }

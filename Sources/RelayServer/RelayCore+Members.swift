@@ -40,19 +40,26 @@ extension RelayCore {
         }
     }
 
-    /// Removes a member: its connections are closed, also one that has not completed its handshake, and what is said from now
+    /// Removes members: their connections are closed, also those that have not completed their handshake, and what is said from now
     /// on has another key, unless the channel's key is its members' own.
-    mutating func revoke(_ member: MemberID, from channel: ChannelID, at now: Instant) -> [Action] {
-        roster.revoke(member, from: channel)
-        guard let number = channelNumbers[channel] else { return [] }
+    mutating func revoke(_ members: [MemberID], from channel: ChannelID, at now: Instant) -> [Action] {
+        for member in members { roster.revoke(member, from: channel) }
+        guard let number = channelNumbers[channel], !members.isEmpty else { return [] }
+        let removed = Set(members)
+        let theirs = connections.filter { removed.contains($0.value.member) && isFor($0.value, channel, number) }
+        let ids = Dictionary(grouping: theirs.keys) { theirs[$0]?.member }
         var actions: [Action] = []
-        let its = connections.filter { $0.value.member == member && isFor($0.value, channel, number) }
-        for id in its.keys.sorted() {
-            actions += [.close(id, .revoked, "the member was removed from the channel")] + remove(id, at: now)
+        for member in members {
+            let its = (ids[member] ?? []).sorted()
+            for id in its {
+                actions += [.close(id, .revoked, "the member was removed from the channel")] + remove(id, at: now)
+            }
+            counters.membersRevoked += 1
+            // Of thousands at once, the log tells those that it told the coming of.
+            guard !its.isEmpty || members.count == 1 else { continue }
+            actions.append(
+                .note(.memberRevoked(channel: channels[number].name, member: member, connections: its.count)))
         }
-        counters.membersRevoked += 1
-        actions.append(
-            .note(.memberRevoked(channel: channels[number].name, member: member, connections: its.count)))
         return actions + renewMediaKey(of: channel, at: now)
     }
 
@@ -106,8 +113,11 @@ extension RelayCore {
     /// The number of channels served.
     public var channelCount: Int { channels.count }
 
-    /// The members that are connected to a channel; nil when it is not served.
-    public func connectedMembers(of channel: ChannelID) -> Set<MemberID>? {
-        channelNumbers[channel].map { Set(channels[$0].connectionOfMember.keys) }
+    /// The members that are connected to a channel, by the names that they have now; nil when it is not served.
+    public func connectedMembers(of channel: ChannelID) -> [MemberID: DisplayName]? {
+        channelNumbers[channel].map { number in
+            let members = channels[number].members
+            return channels[number].connectionOfMember.compactMapValues { members[$0]?.name }
+        }
     }
 }

@@ -32,6 +32,8 @@ extension RelayCore {
         case enrolled(ConnectionID, RelayEnrolment, RelayEnrolmentVerdict)
         /// The member was removed from the channel.
         case revoke(MemberID, from: ChannelID)
+        /// Those members were removed from the channel, all at once.
+        case revokeAll([MemberID], from: ChannelID)
         /// The member that was removed may come again.
         case readmit(MemberID, to: ChannelID, as: RelayMembership)
         /// The channel gets a new media key.

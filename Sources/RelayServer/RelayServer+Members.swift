@@ -17,6 +17,11 @@ extension RelayServer {
         engine?.handle(.revoke(member, from: channel))
     }
 
+    /// The same for several at once, with one new media key.
+    public func revoke(_ members: [MemberID], from channel: ChannelID) {
+        engine?.handle(.revokeAll(members, from: channel))
+    }
+
     /// Lets a member that was removed come again.
     public func readmit(_ member: MemberID, to channel: ChannelID, as membership: RelayMembership) {
         engine?.handle(.readmit(member, to: channel, as: membership))
@@ -50,6 +55,8 @@ extension RelayServer {
         return isNew
     }
 
-    /// The members that are connected to `channel`; nil when it is not served.
-    public func connectedMembers(of channel: ChannelID) -> Set<MemberID>? { engine?.core.connectedMembers(of: channel) }
+    /// The members that are connected to `channel`, by the names that they have now; nil when it is not served.
+    public func connectedMembers(of channel: ChannelID) -> [MemberID: DisplayName]? {
+        engine?.core.connectedMembers(of: channel)
+    }
 }

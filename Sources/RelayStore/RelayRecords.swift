@@ -12,6 +12,8 @@ public struct ChannelRecord: Sendable, Hashable {
     public var isEndToEnd: Bool
     /// Whether it was added by a command, so that it is served whatever the configuration names.
     public var isAdded: Bool
+    /// Whether it is served, or was when the relay ran last.
+    public var isServed: Bool
 }
 
 /// What an invitation gives, and for how long.
@@ -103,6 +105,16 @@ public enum EnrolmentOutcome: Sendable, Hashable {
     case member(MemberRecord)
     /// It is not.
     case refused(EnrolmentRefusal)
+}
+
+/// What the removal of all who came by an invitation came to.
+public struct InvitationRevocation: Sendable, Hashable {
+    /// Who was removed, without those that had been before, in the order of their identifiers.
+    public var members: [MemberID]
+    /// Whether the invitation was open, and is withdrawn now.
+    public var hasWithdrawnInvitation: Bool
+    /// Whether the channel has another standing invitation now.
+    public var hasNewStandingInvitation: Bool
 }
 
 /// What a removal came to.

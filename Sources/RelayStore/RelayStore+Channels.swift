@@ -6,7 +6,7 @@ import RelayProtocol
 extension RelayStore {
     /// Every channel, in the order of their names.
     public func channels() throws(RelayStoreError) -> [ChannelRecord] {
-        try read { db in try Row.fetchAll(db, sql: "SELECT * FROM channel ORDER BY name").compactMap(Self.channel) }
+        try read { db in try Row.fetchAll(db, sql: "SELECT * FROM channel ORDER BY name").map(Self.channel) }
     }
 
     /// The channel of that name.
@@ -19,12 +19,13 @@ extension RelayStore {
     ///
     /// - Parameters:
     ///   - id: As it was called elsewhere, with the secret of its standing invitation; by default fresh ones.
+    ///   - isServed: Whether it was served there when it ran last.
     ///   - now: Seconds since 1970.
     /// - Throws: `RelayStoreError.channelExists`, `.limit`, `.notWritten`.
     @discardableResult
     public func addChannel(
         _ name: DisplayName, id: ChannelID = ChannelID(), token: InvitationToken = InvitationToken(),
-        isEndToEnd: Bool = false, isAdded: Bool = false, now: Int64
+        isEndToEnd: Bool = false, isAdded: Bool = false, isServed: Bool = false, now: Int64
     ) throws(RelayStoreError) -> ChannelRecord {
         let limit = limits.channels
         return try write { db in
@@ -33,21 +34,34 @@ extension RelayStore {
             }
             guard try Self.find(name.text, db) == nil else { throw RelayStoreError.channelExists(name.text) }
             try db.execute(
-                sql: "INSERT INTO channel VALUES (?, ?, ?, ?)",
-                arguments: [id.description, name.text, isEndToEnd, isAdded])
+                sql: "INSERT INTO channel (id, name, endToEnd, added, served) VALUES (?, ?, ?, ?, ?)",
+                arguments: [id.description, name.text, isEndToEnd, isAdded, isServed])
             if !isEndToEnd { try Self.insert(token, isStanding: true, InvitationTerms(), id, now, db) }
-            return ChannelRecord(id: id, name: name, isEndToEnd: isEndToEnd, isAdded: isAdded)
+            return ChannelRecord(
+                id: id, name: name, isEndToEnd: isEndToEnd, isAdded: isAdded, isServed: isServed)
+        }
+    }
+
+    /// Keeps which channels are served, for a start that is told of none: these and no others.
+    ///
+    /// - Throws: `RelayStoreError.notWritten`.
+    public func setServed(_ channels: Set<ChannelID>) throws(RelayStoreError) {
+        try write { db in
+            try db.execute(sql: "UPDATE channel SET served = 0 WHERE served <> 0")
+            for channel in channels {
+                try db.execute(sql: "UPDATE channel SET served = 1 WHERE id = ?", arguments: [channel.description])
+            }
         }
     }
 
     /// The secret of the channel's standing invitation; nil when it has none.
     public func standingToken(of channel: ChannelID) throws(RelayStoreError) -> InvitationToken? {
         try read { db in
-            try String.fetchOne(
+            try Row.fetchOne(
                 db,
-                sql: "SELECT standing FROM invitation WHERE channel = ? AND standing NOTNULL AND withdrawnAt ISNULL",
+                sql: "SELECT * FROM invitation WHERE channel = ? AND standing NOTNULL AND withdrawnAt ISNULL",
                 arguments: [channel.description]
-            ).flatMap { Base64URL.decode($0) }.flatMap { InvitationToken($0) }
+            ).flatMap { try Self.invitation($0).standingToken }
         }
     }
 
@@ -58,11 +72,14 @@ extension RelayStore {
     }
 
     private static func find(_ name: String, _ db: Database) throws -> ChannelRecord? {
-        try Row.fetchOne(db, sql: "SELECT * FROM channel WHERE name = ?", arguments: [name]).flatMap(channel)
+        try Row.fetchOne(db, sql: "SELECT * FROM channel WHERE name = ?", arguments: [name]).map(channel)
     }
 
-    private static func channel(_ row: Row) -> ChannelRecord? {
-        guard let id = ChannelID(row["id"] as String), let name = DisplayName(row["name"] as String) else { return nil }
-        return ChannelRecord(id: id, name: name, isEndToEnd: row["endToEnd"], isAdded: row["added"])
+    static func channel(_ row: Row) throws -> ChannelRecord {
+        let kept = KeptRow(row, of: "channel")
+        return ChannelRecord(
+            id: try kept.value("id") { (text: String) in ChannelID(text) },
+            name: try kept.value("name") { (text: String) in DisplayName(text) },
+            isEndToEnd: try kept.flag("endToEnd"), isAdded: try kept.flag("added"), isServed: try kept.flag("served"))
     }
 }

@@ -75,7 +75,7 @@ extension RelayStore {
             let row = try Row.fetchOne(
                 db, sql: "SELECT * FROM invitation WHERE digest = ? AND channel = ?",
                 arguments: [digest, channel.description])
-            guard let invitation = row.map(Self.invitation) else { return .refused(.unknown) }
+            guard let invitation = try row.map(Self.invitation) else { return .refused(.unknown) }
             guard invitation.withdrawnAt == nil else { return .refused(.withdrawn) }
             if let objection = invitation.terms.objection(used: invitation.used, now: now) {
                 return .refused(objection)
@@ -120,7 +120,7 @@ extension RelayStore {
         let row = try Row.fetchOne(
             db, sql: "SELECT * FROM invitation WHERE number = ? AND channel = ? AND withdrawnAt ISNULL",
             arguments: [number, channel.description])
-        guard let found = row.map(invitation) else { return nil }
+        guard let found = try row.map(invitation) else { return nil }
         try db.execute(
             sql: "UPDATE invitation SET withdrawnAt = ?, standing = NULL WHERE number = ?", arguments: [now, number])
         guard found.standingToken != nil else { return false }
@@ -130,14 +130,17 @@ extension RelayStore {
 
     private static func digest(_ token: InvitationToken) -> String { Hexadecimal.encode(sha256(token.bytes)) }
 
-    private static func invitation(_ row: Row) -> InvitationRecord {
-        InvitationRecord(
-            number: row["number"],
+    static func invitation(_ row: Row) throws -> InvitationRecord {
+        let kept = KeptRow(row, of: "invitation")
+        return InvitationRecord(
+            number: try kept.value("number"),
             terms: InvitationTerms(
-                expiresAt: row["expiresAt"], uses: row["uses"], priority: UInt8(clamping: row["priority"] as Int),
-                isListenOnly: row["listenOnly"]),
-            used: row["used"], madeAt: row["madeAt"], withdrawnAt: row["withdrawnAt"],
-            standingToken: (row["standing"] as String?).flatMap { Base64URL.decode($0) }.flatMap { InvitationToken($0) }
-        )
+                expiresAt: try kept.value("expiresAt"), uses: try kept.value("uses"),
+                priority: try kept.value("priority") { (number: Int64) in UInt8(exactly: number) },
+                isListenOnly: try kept.flag("listenOnly")),
+            used: try kept.value("used"), madeAt: try kept.value("madeAt"), withdrawnAt: try kept.value("withdrawnAt"),
+            standingToken: try kept.optional("standing") { (text: String) in
+                Base64URL.decode(text).flatMap { InvitationToken($0) }
+            })
     }
 }

@@ -12,7 +12,7 @@ extension RelayStore {
             try Row.fetchAll(
                 db, sql: "SELECT * FROM member WHERE channel = ? AND id > ? ORDER BY id LIMIT ?",
                 arguments: [channel.description, after?.description ?? "", limit]
-            ).compactMap(Self.member)
+            ).map(Self.member)
         }
     }
 
@@ -25,25 +25,47 @@ extension RelayStore {
         }
     }
 
-    /// The member that an operator means: by its identifier, the beginning of it (4 digits or more), or its name.
+    /// The member that an operator means: by its identifier, the beginning of it (4 digits or more), the name it enrolled by, or the
+    /// one by which it is connected now. A whole identifier means nobody else, whatever others call themselves.
     ///
+    /// - Parameter connected: Who is connected, by which name.
     /// - Throws: `RelayStoreError.unknownMember` when it is none or could be several.
-    public func member(_ text: String, of channel: ChannelID) throws(RelayStoreError) -> MemberRecord {
+    public func member(
+        _ text: String, of channel: ChannelID, connected: [MemberID: DisplayName] = [:]
+    ) throws(RelayStoreError) -> MemberRecord {
         let digits = text.lowercased()
         let isDigits = (4...2 * MemberID.byteCount).contains(digits.utf8.count) && digits.allSatisfy(\.isHexDigit)
         // Every identifier that begins with those digits lies between them and them followed by a later letter.
         let range = isDigits ? (digits, digits + "g") : ("", "")
+        let candidates = Self.candidatesMaximum
+        let called = connected.filter { $0.value.text == text }.keys.sorted { $0.description < $1.description }
         let found = try read { db in
-            try Row.fetchAll(
-                db, sql: "SELECT * FROM member WHERE channel = ? AND (name = ? OR id >= ? AND id < ?) LIMIT 5",
-                arguments: [channel.description, text, range.0, range.1]
-            ).compactMap(Self.member)
+            if isDigits, digits.utf8.count == 2 * MemberID.byteCount {
+                return try Hexadecimal.decode(digits).flatMap { MemberID(bytes: $0) }
+                    .flatMap { try Self.member($0, of: channel, db) }.map { [$0] } ?? []
+            }
+            var found = try Row.fetchAll(
+                db, sql: "SELECT * FROM member WHERE channel = ? AND (name = ? OR id >= ? AND id < ?) LIMIT ?",
+                arguments: [channel.description, text, range.0, range.1, candidates]
+            ).map(Self.member)
+            for id in called.prefix(candidates) where !found.contains(where: { $0.id == id }) {
+                if let member = try Self.member(id, of: channel, db) { found.append(member) }
+            }
+            return found
         }
         guard let member = found.first, found.count == 1 else {
-            throw .unknownMember(text, candidates: found.map { "\($0.name) (\($0.id))" })
+            throw .unknownMember(
+                text,
+                candidates: found.prefix(candidates).map { member in
+                    let now = connected[member.id].flatMap { $0 == member.name ? nil : ", now \($0)" }
+                    return "\(member.name)\(now ?? "") (\(member.id))"
+                })
         }
         return member
     }
+
+    /// The most members that an error lists.
+    private static let candidatesMaximum = 5
 
     /// Removes a member. Unless told otherwise the invitation it came by is withdrawn, so that the same link does not let
     /// another device of the same person in.
@@ -64,6 +86,42 @@ extension RelayStore {
                 member: record, hasWithdrawnInvitation: withdrawn != nil, hasNewStandingInvitation: withdrawn == true,
                 wasRevoked: record.revokedAt != nil)
         }
+    }
+
+    /// Withdraws an invitation, unless it is already, and removes everybody who came by it.
+    ///
+    /// - Parameter now: Seconds since 1970.
+    /// - Throws: `RelayStoreError.unknownInvitation`, `.notWritten`.
+    public func revokeMembers(
+        invitedBy number: Int64, to channel: ChannelID, now: Int64
+    ) throws(RelayStoreError) -> InvitationRevocation {
+        try write { db in
+            let members = try Self.members(invitedBy: number, to: channel, db)
+            try db.execute(
+                sql: "UPDATE member SET revokedAt = ? WHERE channel = ? AND invitation = ? AND revokedAt ISNULL",
+                arguments: [now, channel.description, number])
+            let withdrawn = try Self.withdraw(number, of: channel, now, db)
+            return InvitationRevocation(
+                members: members, hasWithdrawnInvitation: withdrawn != nil, hasNewStandingInvitation: withdrawn == true)
+        }
+    }
+
+    /// Who came by an invitation, without those who were removed.
+    ///
+    /// - Throws: `RelayStoreError.unknownInvitation`.
+    public func members(invitedBy number: Int64, to channel: ChannelID) throws(RelayStoreError) -> [MemberID] {
+        try read { db in try Self.members(invitedBy: number, to: channel, db) }
+    }
+
+    private static func members(invitedBy number: Int64, to channel: ChannelID, _ db: Database) throws -> [MemberID] {
+        let isKnown = try Bool.fetchOne(
+            db, sql: "SELECT count(*) FROM invitation WHERE number = ? AND channel = ?",
+            arguments: [number, channel.description])
+        guard isKnown == true else { throw RelayStoreError.unknownInvitation(number) }
+        return try Row.fetchAll(
+            db, sql: "SELECT * FROM member WHERE channel = ? AND invitation = ? AND revokedAt ISNULL ORDER BY id",
+            arguments: [channel.description, number]
+        ).map { try member($0).id }
     }
 
     /// Lets a member that was removed come again, or changes what a member may do.
@@ -90,15 +148,17 @@ extension RelayStore {
         try Row.fetchOne(
             db, sql: "SELECT * FROM member WHERE channel = ? AND id = ?",
             arguments: [channel.description, id.description]
-        ).flatMap(member)
+        ).map(member)
     }
 
-    private static func member(_ row: Row) -> MemberRecord? {
-        guard let id = Hexadecimal.decode(row["id"] as String).flatMap({ MemberID(bytes: $0) }),
-            let name = DisplayName(row["name"] as String)
-        else { return nil }
+    static func member(_ row: Row) throws -> MemberRecord {
+        let kept = KeptRow(row, of: "member")
         return MemberRecord(
-            id: id, name: name, invitation: row["invitation"], priority: UInt8(clamping: row["priority"] as Int),
-            isListenOnly: row["listenOnly"], enrolledAt: row["enrolledAt"], revokedAt: row["revokedAt"])
+            id: try kept.value("id") { (text: String) in Hexadecimal.decode(text).flatMap { MemberID(bytes: $0) } },
+            name: try kept.value("name") { (text: String) in DisplayName(text) },
+            invitation: try kept.value("invitation"),
+            priority: try kept.value("priority") { (number: Int64) in UInt8(exactly: number) },
+            isListenOnly: try kept.flag("listenOnly"), enrolledAt: try kept.value("enrolledAt"),
+            revokedAt: try kept.value("revokedAt"))
     }
 }

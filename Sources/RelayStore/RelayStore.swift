@@ -35,29 +35,29 @@ public final class RelayStore: Sendable {
 
     /// Opens the records in the file at `path`, and makes them if there are none.
     ///
+    /// - Parameter settingDamageAside: Whether a file that is no database any more is renamed, and empty records are begun; else it
+    ///   is left as it is, and refused.
     /// - Returns: The records; and, when a damaged file was set aside for them, what to tell the operator.
-    /// - Throws: `RelayStoreError.unusable`, `.newer`.
+    /// - Throws: `RelayStoreError.unusable`, `.unsafe`, `.damaged`, `.newer`.
     public static func open(
-        path: String, limits: Limits = Limits()
+        path: String, limits: Limits = Limits(), settingDamageAside: Bool = true
     ) throws(RelayStoreError) -> (RelayStore, notice: String?) {
         do {
-            return (try RelayStore(path: path, limits: limits), nil)
-        } catch let error as DatabaseError where Self.isDamage(error) {
+            return (try opened(path, limits), nil)
+        } catch .damaged(_, let what) where settingDamageAside {
             let aside = try setAside(path)
-            do {
-                let notice =
-                    "\(path) was damaged (\(error.message ?? "\(error.resultCode)")) and is kept as \(aside); the relay begins "
-                    + "with empty records: invite its members again, or stop it and restore a copy of the file"
-                return (try RelayStore(path: path, limits: limits), notice)
-            } catch {
-                throw .unusable(path: path, why: "\(error)")
-            }
-        } catch let error as RelayStoreError {
-            throw error
-        } catch let error as DatabaseError {
-            throw .unusable(path: path, why: error.message ?? "\(error.resultCode)")
+            let notice =
+                "\(path) was damaged (\(what)) and is kept as \(aside); the relay begins "
+                + "with empty records: invite its members again, or stop it and restore a copy of the file"
+            return (try opened(path, limits), notice)
+        }
+    }
+
+    private static func opened(_ path: String, _ limits: Limits) throws(RelayStoreError) -> RelayStore {
+        do {
+            return try RelayStore(path: path, limits: limits)
         } catch {
-            throw .unusable(path: path, why: "\(error)")
+            throw RelayStoreError(error, path: path)
         }
     }
 
@@ -70,14 +70,9 @@ public final class RelayStore: Sendable {
         configuration.prepareDatabase { db in
             try db.execute(sql: "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF")
         }
-        // SQLite makes its other files with the rights of this one: nobody else may read the secrets.
-        let descriptor = Glibc.open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else {
-            throw RelayStoreError.unusable(path: path, why: String(cString: strerror(errno)))
-        }
-        Self.giveToOwner(of: path, descriptor)
-        close(descriptor)
+        let file = try RelayStoreFile(preparing: path)
         database = try DatabaseQueue(path: path, configuration: configuration)
+        try file.checkUnchanged()
         // Not before: with WAL, GRDB sets NORMAL, and a power cut would lose what was confirmed last.
         try database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA synchronous = FULL") }
         try database.write { db in
@@ -90,28 +85,13 @@ public final class RelayStore: Sendable {
         try migrator.migrate(database)
     }
 
-    /// Root may open the records of a relay that runs as another user: a file that it makes is that user's, whose the directory
-    /// is. SQLite does the same for the files beside it.
-    private static func giveToOwner(of path: String, _ descriptor: Int32) {
-        guard geteuid() == 0 else { return }
-        let directory = path.split(separator: "/", omittingEmptySubsequences: false).dropLast().joined(separator: "/")
-        var owner = stat()
-        var file = stat()
-        guard stat(directory.isEmpty ? "." : directory, &owner) == 0, fstat(descriptor, &file) == 0 else { return }
-        if file.st_uid != owner.st_uid, file.st_size == 0 { _ = fchown(descriptor, owner.st_uid, owner.st_gid) }
-    }
-
-    private static func isDamage(_ error: DatabaseError) -> Bool {
-        [.SQLITE_CORRUPT, .SQLITE_NOTADB].contains(error.resultCode)
-    }
-
     /// Renames a damaged file with what belongs to it, under the first name that is free.
     private static func setAside(_ path: String) throws(RelayStoreError) -> String {
         for number in 1...99 {
             let aside = "\(path).damaged-\(number)"
             guard access(aside, F_OK) != 0 else { continue }
             guard rename(path, aside) == 0 else { break }
-            for suffix in ["-wal", "-shm"] where access(path + suffix, F_OK) == 0 {
+            for suffix in RelayStoreFile.companions where access(path + suffix, F_OK) == 0 {
                 rename(path + suffix, aside + suffix)
             }
             return aside
@@ -146,6 +126,10 @@ public final class RelayStore: Sendable {
                     ) STRICT, WITHOUT ROWID;
                     """)
         }
+        migrator.registerMigration("2") { db in
+            // Whatever was known was served by a start that named no channels.
+            try db.execute(sql: "ALTER TABLE channel ADD COLUMN served INTEGER NOT NULL DEFAULT 1")
+        }
         return migrator
     }
 
@@ -155,17 +139,30 @@ public final class RelayStore: Sendable {
         do {
             return try database.write(body)
         } catch {
-            throw .notWritten(error)
+            throw .notWritten(error, path: database.path)
         }
     }
 
     func read<T: Sendable>(_ body: @Sendable (Database) throws -> T) throws(RelayStoreError) -> T {
         do {
             return try database.read(body)
-        } catch let error as RelayStoreError {
-            throw error
         } catch {
-            throw .unusable(path: database.path, why: "\(error)")
+            throw RelayStoreError(error, path: database.path)
+        }
+    }
+
+    /// Reads every record, so that none that is damaged is met by chance only.
+    ///
+    /// - Throws: `RelayStoreError.damaged`, `.unusable`.
+    public func check() throws(RelayStoreError) {
+        try read { db in
+            let channels = try Row.fetchCursor(db, sql: "SELECT * FROM channel")
+            while let row = try channels.next() { _ = try Self.channel(row) }
+            let invitations = try Row.fetchCursor(db, sql: "SELECT * FROM invitation")
+            while let row = try invitations.next() { _ = try Self.invitation(row) }
+            let members = try Row.fetchCursor(db, sql: "SELECT * FROM member")
+            while let row = try members.next() { _ = try Self.member(row) }
+            _ = try Self.lastStart(db)
         }
     }
 
@@ -173,11 +170,13 @@ public final class RelayStore: Sendable {
 
     /// The name in invitations and the port, of the last start; nil before the first.
     public func lastStart() throws(RelayStoreError) -> (host: String, port: UInt16)? {
-        let kept = try read { db in
-            try Row.fetchOne(db, sql: "SELECT host, port FROM start").map { ($0["host"] as String, $0["port"] as Int) }
-        }
-        guard let kept, let port = UInt16(exactly: kept.1) else { return nil }
-        return (kept.0, port)
+        try read { db in try Self.lastStart(db) }
+    }
+
+    private static func lastStart(_ db: Database) throws -> (host: String, port: UInt16)? {
+        guard let row = try Row.fetchOne(db, sql: "SELECT host, port FROM start") else { return nil }
+        let kept = KeptRow(row, of: "start")
+        return (try kept.value("host"), try kept.value("port") { (port: Int64) in UInt16(exactly: port) })
     }
 
     /// Keeps how members reach the relay.

@@ -5,6 +5,10 @@ import GRDB
 public enum RelayStoreError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The file cannot be opened or is of no use.
     case unusable(path: String, why: String)
+    /// The file is a link, or could be somebody else's.
+    case unsafe(path: String, why: String)
+    /// The file is no database any more, or has records that mean nothing.
+    case damaged(path: String, what: String)
     /// The file was made by a later version of the program.
     case newer(path: String)
     /// A write did not reach the disk; nothing has changed.
@@ -28,6 +32,13 @@ public enum RelayStoreError: Error, Equatable, Sendable, CustomStringConvertible
         case .unusable(let path, let why):
             return
                 "\(path) cannot be used: \(why); see that this user may read and write it, and that the disk is not full"
+        case .unsafe(let path, let why):
+            return
+                "\(path) is not opened: \(why); put the records themselves there, as a file of the user that the relay runs as"
+        case .damaged(let path, let what):
+            return
+                "\(path) is damaged: \(what); stop the relay and put a copy of the file that is whole in its place, or move it "
+                + "away and invite the members again"
         case .newer(let path):
             return "\(path) was made by a later version of pttrelay; install that one again"
         case .notWritten(let why): return "the records cannot be written (\(why)); nothing was changed"
@@ -48,9 +59,22 @@ public enum RelayStoreError: Error, Equatable, Sendable, CustomStringConvertible
         }
     }
 
-    static func notWritten(_ error: any Error) -> RelayStoreError {
-        if let error = error as? RelayStoreError { return error }
-        guard let error = error as? DatabaseError else { return .notWritten(why: "\(error)") }
-        return .notWritten(why: error.message ?? "\(error.resultCode)")
+    static func notWritten(_ error: any Error, path: String) -> RelayStoreError {
+        switch RelayStoreError(error, path: path) {
+        case .unusable(_, let why): .notWritten(why: why)
+        case let other: other
+        }
+    }
+
+    /// What was thrown while the file at `path` was opened or read, in words.
+    init(_ error: any Error, path: String) {
+        switch error {
+        case let error as RelayStoreError: self = error
+        case let error as DamagedRow: self = .damaged(path: path, what: "\(error)")
+        case let error as DatabaseError where [.SQLITE_CORRUPT, .SQLITE_NOTADB].contains(error.resultCode):
+            self = .damaged(path: path, what: error.message ?? "\(error.resultCode)")
+        case let error as DatabaseError: self = .unusable(path: path, why: error.message ?? "\(error.resultCode)")
+        default: self = .unusable(path: path, why: "\(error)")
+        }
     }
 }

@@ -11,14 +11,16 @@ enum AdministrationRequest: Codable, Equatable {
     case members(channel: String, after: String?)
     case revoke(channel: String, member: String, keepsInvitation: Bool)
     case withdraw(channel: String, invitation: Int64)
+    /// Withdraws an invitation and removes all who came by it.
+    case revokeInvited(channel: String, invitation: Int64)
     case readmit(channel: String, member: String, priority: UInt8?, isListenOnly: Bool?)
 
     /// Where the media key of an end-to-end channel comes from, which the relay is not told.
-    enum MediaKeyOrigin: String, Codable {
+    enum MediaKeyOrigin: Codable, Equatable {
         /// The channel's first invitation.
         case first
-        /// An earlier link.
-        case earlierLink
+        /// An earlier link: to this channel of the relay with this pin, or so it should be.
+        case earlierLink(channel: String, pin: String)
         /// It is a new one, which the earlier members do not have.
         case new
     }
@@ -41,6 +43,8 @@ enum AdministrationResponse: Codable, Equatable {
     /// `next`: there are more, after this one.
     case members([MemberLine], next: String?)
     case removed(MemberLine, Removal)
+    /// So many members were removed with their invitation.
+    case removedInvited(members: Int, Removal)
     case member(MemberLine)
     case done
     case failed(String)
@@ -81,7 +85,10 @@ enum AdministrationResponse: Codable, Equatable {
 
     struct MemberLine: Codable, Equatable {
         var id: String
+        /// What it called itself when it enrolled.
         var name: String
+        /// What it calls itself now; nil: it is not connected.
+        var nameNow: String?
         /// nil: the relay does not run.
         var isConnected: Bool?
         var invitation: Int64
@@ -89,6 +96,12 @@ enum AdministrationResponse: Codable, Equatable {
         var isListenOnly: Bool
         var enrolledAt: Int64
         var revokedAt: Int64?
+
+        /// What it is called now, and by which name it is in the records if that is another.
+        var fullName: String {
+            guard let nameNow, nameNow != name else { return name }
+            return "\(nameNow), enrolled as \(name)"
+        }
     }
 
     struct Removal: Codable, Equatable {
@@ -105,12 +118,14 @@ enum AdministrationLimits {
     static let requestBytes = 16 * 1_024
     /// A response, in bytes.
     static let responseBytes = 1_024 * 1_024
-    /// Members in one response; names have at most 128 bytes.
+    /// Members in one response; names, two of each, have at most 128 bytes.
     static let membersPerResponse = 500
     /// Invitations in one response: the latest.
     static let invitationsPerResponse = 200
     /// Connections at one time.
     static let connections = 8
+    /// Commands that wait for their turn; further ones are refused.
+    static let waitingCommands = 16
     /// How long one connection may take.
     static let time: Duration = .seconds(10)
 }

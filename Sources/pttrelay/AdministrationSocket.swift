@@ -4,6 +4,7 @@ import Glibc
 import Logging
 import MonotonicTime
 import Reactor
+import RelayHTTP
 
 /// The file name of the socket in the state directory.
 private let socketName = "/control"
@@ -60,6 +61,8 @@ final class AdministrationServer: @unchecked Sendable {
     private let logger: Logger
     private let descriptor: Int32
     private var watch: EventLoop.Watch?
+    private var pause = AcceptPause()
+    private var pauseTimer: EventLoop.Timer?
     private var conversations: [UInt64: Conversation] = [:]
     private var nextNumber: UInt64 = 1
 
@@ -90,6 +93,7 @@ final class AdministrationServer: @unchecked Sendable {
     /// Ends it; commands under way get no answer.
     func stop() async {
         try? await registrar.loop.run { [self] in
+            pauseTimer?.cancel()
             watch?.cancel()
             for conversation in Array(conversations.values) { end(conversation) }
             close(descriptor)
@@ -99,7 +103,8 @@ final class AdministrationServer: @unchecked Sendable {
 
     private func accept() {
         let peer = Glibc.accept(descriptor, nil, nil)
-        guard peer >= 0 else { return }
+        guard peer >= 0 else { return failed(errno) }
+        pause.accepted()
         _ = fcntl(peer, F_SETFD, FD_CLOEXEC)
         _ = fcntl(peer, F_SETFL, O_NONBLOCK)
         guard isTrusted(peer), conversations.count < AdministrationLimits.connections else {
@@ -122,6 +127,13 @@ final class AdministrationServer: @unchecked Sendable {
             [weak self, weak conversation] in
             if let self, let conversation { self.end(conversation) }
         }
+    }
+
+    private func failed(_ code: Int32) {
+        guard case .pause(let tells) = pause.failed(code) else { return }
+        if tells { logger.warning("\(AcceptPause.advice)", metadata: ["socket": "\(directory)\(socketName)"]) }
+        watch?.update([])
+        pauseTimer = registrar.loop.schedule(after: AcceptPause.time) { [weak self] in self?.watch?.update(.readable) }
     }
 
     private func end(_ conversation: Conversation) {

@@ -30,12 +30,30 @@ enum FloorSettings {
         var timers = FloorControlStateMachine.Timers()
         timers.talkTimeLimit = table.value(
             "talk-time-limit", .duration(in: .seconds(5) ... .seconds(3_600)), default: timers.talkTimeLimit)
-        // A burst survives a gap of two seconds, with what is repaired after it.
-        timers.mediaTimeout = table.value(
-            "media-time-limit", .duration(in: .seconds(3) ... .seconds(60)), default: timers.mediaTimeout)
+        timers.mediaTimeout = table.value("media-time-limit", mediaTime, default: timers.mediaTimeout)
         timers.retryAfter = table.value(
             "retry-after", .duration(in: .zero ... .seconds(60)), default: timers.retryAfter)
         return timers
+    }
+
+    /// T1. A burst survives a gap of 2 s, with what is repaired after it; a listener ends one after 6 s of silence
+    /// (docs/floor-control.md, T103), and would not hear what came of it then.
+    static let mediaTimeRange: ClosedRange<Duration> = .seconds(3) ... .seconds(5)
+
+    private static var mediaTime: SettingType<Duration> {
+        // Any time is read, so that one that does not do is told why.
+        SettingType<Duration>.duration(in: .zero ... .seconds(86_400))
+            .map(placeholder: mediaTimeRange.upperBound) { time throws(SettingRefusal) in
+                guard mediaTimeRange.contains(time) else {
+                    throw SettingRefusal(
+                        "\"\(durationText(time))\" is too \(time < mediaTimeRange.lowerBound ? "short" : "long")",
+                        """
+                        write a time from "\(durationText(mediaTimeRange.lowerBound))", since a burst survives a gap of 2s in the \
+                        network, to "\(durationText(mediaTimeRange.upperBound))", since listeners take a burst for over after 6s
+                        """)
+                }
+                return time
+            }
     }
 
     private static var mode: SettingType<FloorRules.Mode> {

@@ -88,15 +88,18 @@ struct InviteCommand: ParsableCommand {
     func run() throws {
         try relay.administer { administration in
             if list { return try await printList(administration) }
-            let earlier = try mediaKeyOfEarlierLink()
+            let earlier = try earlierLink()
             let origin: AdministrationRequest.MediaKeyOrigin? =
-                !endToEnd ? nil : earlier != nil ? .earlierLink : newKey ? .new : .first
+                !endToEnd
+                ? nil
+                : earlier.map { .earlierLink(channel: $0.channel.description, pin: $0.pin.description) }
+                    ?? (newKey ? .new : .first)
             let request = AdministrationRequest.invite(channel: channel, terms: terms, key: origin)
             guard case .invitation(let invitation) = try await administration.ask(request) else { return }
             var link = try InvitationLink(invitation.link)
             if let host = administration.host { link.host = host }
             if let port { link.port = port }
-            if endToEnd { link.mediaKey = earlier ?? newMediaKey() }
+            if endToEnd { link.mediaKey = earlier?.mediaKey ?? newMediaKey() }
             Console.say(link.text)
             if qr ?? (isatty(STDOUT_FILENO) == 1) { draw(link) }
             if let number = invitation.number {
@@ -107,14 +110,15 @@ struct InviteCommand: ParsableCommand {
 }
 
 extension InviteCommand {
-    private func mediaKeyOfEarlierLink() throws -> MediaKey? {
+    /// The link whose media key the new one is to have. The relay is told which channel and which relay it is for, and nothing else of it.
+    private func earlierLink() throws -> InvitationLink? {
         guard let like else { return nil }
-        let text = like == "-" ? readLine() ?? "" : like
-        guard let key = try InvitationLink(text).mediaKey else {
+        let link = try InvitationLink(like == "-" ? readLine() ?? "" : like)
+        guard link.mediaKey != nil else {
             throw RelayStateError(
                 description: "the link of --like has no media key; give one that --end-to-end printed")
         }
-        return key
+        return link
     }
 
     private func newMediaKey() -> MediaKey? {

@@ -8,7 +8,10 @@ import Terminal
 struct MembersCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "members", abstract: "List the members of a channel.",
-        discussion: "A member is a device that has enrolled with an invitation. 'on' is one that is connected now.")
+        discussion: """
+            A member is a device that has enrolled with an invitation. 'on' is one that is connected now, and NAME NOW is what it calls \
+            itself then, if that is another name than it enrolled by.
+            """)
 
     @Argument(help: "The channel's name.") var channel: String
     @OptionGroup var relay: RelayOptions
@@ -16,7 +19,7 @@ struct MembersCommand: ParsableCommand {
 
     func run() throws {
         try relay.administer { administration in
-            var rows = [["MEMBER", "NAME", "STATE", "PRIORITY", "INVITATION", "ENROLLED"]]
+            var rows = [["MEMBER", "NAME", "NAME NOW", "STATE", "PRIORITY", "INVITATION", "ENROLLED"]]
             var next: String?
             repeat {
                 let request = AdministrationRequest.members(channel: channel, after: next)
@@ -28,10 +31,11 @@ struct MembersCommand: ParsableCommand {
         }
     }
 
-    private static func row(_ member: AdministrationResponse.MemberLine) -> [String] {
+    static func row(_ member: AdministrationResponse.MemberLine) -> [String] {
         let state = member.revokedAt != nil ? "removed" : member.isConnected.map { $0 ? "on" : "off" } ?? "-"
         return [
-            member.id, member.name, state, member.isListenOnly ? "listens" : "\(member.priority)",
+            member.id, member.name, member.nameNow.flatMap { $0 == member.name ? nil : $0 } ?? "-", state,
+            member.isListenOnly ? "listens" : "\(member.priority)",
             "\(member.invitation)", timeText(member.enrolledAt),
         ]
     }
@@ -44,12 +48,17 @@ struct RevokeCommand: ParsableCommand {
         discussion: """
             The member's connection ends at once, the relay renews the channel's media key, and the device is not let in any more, \
             whatever link it shows. The invitation that it came by is withdrawn, so that the same link does not let another device of \
-            the same person in; who enrolled with it before stays. --keep-invitation leaves it open.
+            the same person in; who enrolled with it before stays. --keep-invitation leaves it open. --invitation withdraws an \
+            invitation, and removes those who came by it with --delete-members only.
             """)
 
     @Argument(help: "The channel's name.") var channel: String
-    @Argument(help: "The member: its identifier, the beginning of it, or its name.") var member: String?
+    @Argument(
+        help: "The member: its identifier, the beginning of it, the name it enrolled by, or the one it is connected by."
+    )
+    var member: String?
     @Option(help: ArgumentHelp("Withdraw this invitation instead.", valueName: "number")) var invitation: Int64?
+    @Flag(help: "Remove all members who came by the invitation, too.") var deleteMembers = false
     @Flag(help: "Leave the member's invitation open for other devices.") var keepInvitation = false
     @OptionGroup var relay: RelayOptions
 
@@ -57,10 +66,20 @@ struct RevokeCommand: ParsableCommand {
         guard (member == nil) != (invitation == nil) else {
             throw ValidationError("give a member, or --invitation with a number")
         }
+        if deleteMembers, invitation == nil { throw ValidationError("--delete-members is for --invitation") }
+        if keepInvitation, invitation != nil { throw ValidationError("--keep-invitation is for a member") }
     }
 
     func run() throws {
         try relay.administer { administration in
+            if let invitation, deleteMembers {
+                let request = AdministrationRequest.revokeInvited(channel: channel, invitation: invitation)
+                guard case .removedInvited(let count, let removal) = try await administration.ask(request) else {
+                    return
+                }
+                for sentence in Self.sentences(invitation, count, removal, channel: channel) { Console.say(sentence) }
+                return
+            }
             if let invitation {
                 _ = try await administration.ask(.withdraw(channel: channel, invitation: invitation))
                 return Console.say("invitation \(invitation) is withdrawn; who enrolled with it stays")
@@ -75,22 +94,37 @@ struct RevokeCommand: ParsableCommand {
     static func sentences(
         _ member: AdministrationResponse.MemberLine, _ removal: AdministrationResponse.Removal, channel: String
     ) -> [String] {
-        var sentences = ["\(member.name) (\(member.id)) is out" + (removal.wasRevoked ? " already" : "")]
+        var sentences = ["\(member.fullName) (\(member.id)) is out" + (removal.wasRevoked ? " already" : "")]
         if removal.hasNewStandingInvitation {
-            sentences.append(
-                "the standing invitation is another one now: 'pttrelay invite \(channel)' prints it")
+            sentences.append(newStanding(channel))
         } else if removal.hasWithdrawnInvitation {
             sentences.append("invitation \(member.invitation) is withdrawn; who enrolled with it before stays")
         }
-        if removal.isEndToEnd {
-            sentences.append(
-                """
-                The media key of this channel is in its members' links, and \(member.name) has it: what others can record of the \
-                network's traffic it could still open. Make a new link with 'pttrelay invite \(channel) --end-to-end --new-key', \
-                and have every member enrol with that.
-                """)
-        }
+        return sentences + (removal.isEndToEnd ? [newKey(channel, whoHasIt: "\(member.name) has it")] : [])
+    }
+
+    static func sentences(
+        _ invitation: Int64, _ count: Int, _ removal: AdministrationResponse.Removal, channel: String
+    ) -> [String] {
+        let members =
+            count == 0 ? "nobody was a member by it" : count == 1 ? "its member is out" : "its \(count) members are out"
+        let isNew = removal.hasWithdrawnInvitation
+        var sentences = ["invitation \(invitation) is withdrawn\(isNew ? "" : " already"), and \(members)"]
+        if removal.hasNewStandingInvitation { sentences.append(newStanding(channel)) }
+        if removal.isEndToEnd, count > 0 { sentences.append(newKey(channel, whoHasIt: "who is out has it")) }
         return sentences
+    }
+
+    private static func newStanding(_ channel: String) -> String {
+        "the standing invitation is another one now: 'pttrelay invite \(channel)' prints it"
+    }
+
+    private static func newKey(_ channel: String, whoHasIt: String) -> String {
+        """
+        The media key of this channel is in its members' links, and \(whoHasIt): what others can record of the \
+        network's traffic it could still open. Make a new link with 'pttrelay invite \(channel) --end-to-end --new-key', \
+        and have every member enrol with that.
+        """
     }
 }
 
@@ -101,7 +135,10 @@ struct ReadmitCommand: ParsableCommand {
         discussion: "The device needs no new link: it is known by its key. It joins again when its user joins.")
 
     @Argument(help: "The channel's name.") var channel: String
-    @Argument(help: "The member: its identifier, the beginning of it, or its name.") var member: String
+    @Argument(
+        help: "The member: its identifier, the beginning of it, the name it enrolled by, or the one it is connected by."
+    )
+    var member: String
     @Option(help: ArgumentHelp("How high its requests to talk may reach, from 0 to 254.", valueName: "number"))
     var priority: UInt8?
     @Flag(inversion: .prefixedNo, help: "Whether it only hears.") var listenOnly: Bool?
@@ -119,7 +156,7 @@ struct ReadmitCommand: ParsableCommand {
                 channel: channel, member: member, priority: priority, isListenOnly: listenOnly)
             guard case .member(let line) = try await administration.ask(request) else { return }
             Console.say(
-                "\(line.name) (\(line.id)) is a member, "
+                "\(line.fullName) (\(line.id)) is a member, "
                     + (line.isListenOnly ? "and listens" : "with priority \(line.priority)"))
         }
     }

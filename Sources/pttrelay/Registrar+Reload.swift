@@ -31,6 +31,10 @@ extension Registrar {
     /// - Returns: What has changed, a sentence each.
     /// - Throws: what is wrong with a name, or with the records.
     func reload(channels names: [String], floors: Floors) async throws -> [String] {
+        try await inTurn { try await $0.takeOver(names, floors) }
+    }
+
+    private func takeOver(_ names: [String], _ floors: Floors) async throws -> [String] {
         guard let (server, wanted) = try reloaded(channels: names, floors: floors) else { return [] }
         var changes: [String] = []
         for var channel in wanted {

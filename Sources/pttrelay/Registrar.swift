@@ -13,16 +13,16 @@ actor Registrar {
     nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
     /// Holds the state directory for as long as it writes to it.
-    private let state: RelayState
-    private var store: RelayStore { state.store }
-    private var pin: PublicKeyPin { state.identity.pin }
-    private let logger: Logger
-    private let clock: @Sendable () -> Int64
-    private var server: RelayServer?
+    let state: RelayState
+    var store: RelayStore { state.store }
+    var pin: PublicKeyPin { state.identity.pin }
+    let logger: Logger
+    let clock: @Sendable () -> Int64
+    private(set) var server: RelayServer?
     /// What the configuration says of the floors, by the channels' names.
-    private var floors = Floors()
+    private(set) var floors = Floors()
     /// The name and port in links.
-    private var address: (host: String, port: UInt16)?
+    private(set) var address: (host: String, port: UInt16)?
 
     /// - Parameters:
     ///   - host: The name or address of the relay in links; nil: that of its last start.
@@ -43,16 +43,55 @@ actor Registrar {
 
     deinit { loop.stop() }
 
-    /// From now on the relay runs, and hears of what changes.
-    func attach(_ server: RelayServer, host: String, port: UInt16, floors: Floors = Floors()) throws {
+    /// From now on it answers this relay's clients, and the relay hears of what changes. Before the relay is started: the first client
+    /// may come with the first packet.
+    func connect(_ server: RelayServer, floors: Floors = Floors()) {
         self.server = server
         self.floors = floors
+    }
+
+    /// The relay listens there, and serves these channels.
+    func started(host: String, port: UInt16, channels: [ChannelID]) throws {
         address = (host, port)
         try store.setLastStart(host: host, port: port)
+        try store.setServed(Set(channels))
     }
 
     /// The relay has ended.
-    func detach() { server = nil }
+    func disconnect() { server = nil }
+
+    // MARK: Turns
+
+    private var isBusy = false
+    private var waiting: [CheckedContinuation<Void, Never>] = []
+
+    /// Commands that wait for their turn.
+    var waitingCount: Int { waiting.count }
+
+    /// Waits until nobody else changes anything. What a command reads of the records and of the relay has to be so still when it
+    /// changes them, though it waits for the relay in between; enrolments, which wait for nothing, need no turn.
+    private func takeTurn() async throws {
+        guard isBusy else {
+            isBusy = true
+            return
+        }
+        guard waiting.count < AdministrationLimits.waitingCommands else {
+            throw RelayStateError(description: "too many commands come at once; try again")
+        }
+        await withCheckedContinuation { waiting.append($0) }
+    }
+
+    /// The next one's turn.
+    private func passTurn() {
+        if waiting.isEmpty { isBusy = false } else { waiting.removeFirst().resume() }
+    }
+
+    /// Does something of several steps while no command does.
+    func inTurn<T: Sendable>(_ body: @Sendable (isolated Registrar) async throws -> T) async throws -> T {
+        try await takeTurn()
+        defer { passTurn() }
+        return try await body(self)
+    }
 
     /// The relay, if it runs, and the channels that it is to serve, made if they are new: see `RelayState.channels(named:)`. From now on
     /// it has these floors.
@@ -61,6 +100,7 @@ actor Registrar {
     ) throws -> (server: RelayServer, channels: [RelayChannelConfiguration])? {
         guard let server else { return nil }
         let channels = try state.channels(named: names)
+        try store.setServed(Set(channels.map(\.id)))
         self.floors = floors
         return (server, channels)
     }
@@ -98,7 +138,7 @@ actor Registrar {
     /// Does what a command asks.
     func answer(_ request: AdministrationRequest) async -> AdministrationResponse {
         do {
-            return try await carryOut(request)
+            return try await inTurn { try await $0.carryOut(request) }
         } catch {
             return .failed("\(error)")
         }
@@ -113,166 +153,10 @@ actor Registrar {
         case .revoke(let name, let member, let keeps): try await revoke(name, member, keepingInvitation: keeps)
         case .withdraw(let name, let number):
             try withdraw(number, try store.channel(named: name))
+        case .revokeInvited(let name, let number): try await revokeInvited(name, number)
         case .readmit(let name, let member, let priority, let isListenOnly):
             try await readmit(name, member, priority, isListenOnly)
         }
-    }
-
-    private func invite(
-        _ name: String, _ terms: AdministrationRequest.Terms?, _ key: AdministrationRequest.MediaKeyOrigin?
-    ) async throws -> AdministrationResponse {
-        guard let address else {
-            throw RelayStateError(
-                description: "the relay was not started yet, so its address is not known; name it with --host")
-        }
-        let channel = key != nil ? try await endToEndChannel(name) : try store.channel(named: name)
-        let isFirst = try store.invitations(to: channel.id, limit: 1).isEmpty
-        if channel.isEndToEnd, key == nil || key == .first && !isFirst {
-            throw RelayStoreError.wrongKind(
-                """
-                the media key of '\(channel.name)' is in its earlier links, and the relay does not know it. Give one of them with \
-                --end-to-end --like LINK, so that the new member hears the others; or --end-to-end --new-key to begin another key, \
-                after which everybody needs a new link
-                """)
-        }
-        var number: Int64?
-        var expiresAt: Int64?
-        let token: InvitationToken
-        if terms == nil, let standing = try store.standingToken(of: channel.id) {
-            token = standing
-        } else {
-            let terms = terms ?? .init(priority: 0, isListenOnly: false)
-            token = InvitationToken()
-            let now = clock()
-            expiresAt = terms.lifetime.map { now.addingReportingOverflow($0).partialValue }
-            number = try store.invite(
-                to: channel.id, token: token,
-                terms: InvitationTerms(
-                    expiresAt: expiresAt, uses: terms.uses, priority: terms.priority, isListenOnly: terms.isListenOnly),
-                now: now)
-        }
-        let link = try InvitationLink(
-            host: address.host, port: address.port, channelName: channel.name, channel: channel.id, token: token,
-            pin: pin)
-        return .invitation(
-            .init(
-                link: link.text, isEndToEnd: channel.isEndToEnd, members: try store.memberCount(of: channel.id),
-                number: number, expiresAt: expiresAt))
-    }
-
-    /// The channel, made and served at once if there is none.
-    private func endToEndChannel(_ text: String) async throws -> ChannelRecord {
-        if let found = try store.channels().first(where: { $0.name.text == text }) {
-            guard found.isEndToEnd else {
-                throw RelayStoreError.wrongKind(
-                    "the media key of '\(found.name)' comes from the relay, and a channel stays as it was made; "
-                        + "name a new channel: pttrelay invite NAME --end-to-end")
-            }
-            return found
-        }
-        guard let name = DisplayName(text) else { throw RelayStateError.badChannelName(text) }
-        let channel = try store.addChannel(name, isEndToEnd: true, isAdded: true, now: clock())
-        var configuration = channel.configuration(token: nil)
-        configuration.rules = floors.rules(of: channel.name)
-        configuration.retention = floors.retention(of: channel.name)
-        if let server, await !server.serve(configuration) {
-            throw RelayStateError(
-                description: "the channel is made, but the relay serves as many as it can; restart it with fewer others"
-            )
-        }
-        return channel
-    }
-
-    private func invitations(_ name: String) throws -> AdministrationResponse {
-        let now = clock()
-        let found = try store.invitations(
-            to: try store.channel(named: name).id, limit: AdministrationLimits.invitationsPerResponse)
-        return .invitations(
-            found.map {
-                .init(
-                    number: $0.number, isStanding: $0.standingToken != nil, isOpen: $0.isOpen(at: now),
-                    isWithdrawn: $0.withdrawnAt != nil, used: $0.used, uses: $0.terms.uses,
-                    expiresAt: $0.terms.expiresAt, priority: $0.terms.priority, isListenOnly: $0.terms.isListenOnly,
-                    madeAt: $0.madeAt)
-            })
-    }
-
-    private func channels() async throws -> [AdministrationResponse.ChannelLine] {
-        var lines: [AdministrationResponse.ChannelLine] = []
-        let now = clock()
-        for channel in try store.channels() {
-            let open = try store.openInvitationCount(of: channel.id, now: now)
-            lines.append(
-                .init(
-                    name: channel.name.text, id: channel.id.description,
-                    members: try store.memberCount(of: channel.id),
-                    connected: await server?.connectedMembers(of: channel.id)?.count, openInvitations: open,
-                    isEndToEnd: channel.isEndToEnd))
-        }
-        return lines
-    }
-
-    private func members(_ name: String, _ after: String?) async throws -> AdministrationResponse {
-        let channel = try store.channel(named: name)
-        let start = after.flatMap { Hexadecimal.decode($0) }.flatMap { MemberID(bytes: $0) }
-        let limit = AdministrationLimits.membersPerResponse
-        let found = try store.members(of: channel.id, after: start, limit: limit)
-        let connected = await server?.connectedMembers(of: channel.id)
-        return .members(
-            found.map { $0.line(connected) }, next: found.count < limit ? nil : found.last?.id.description)
-    }
-
-    private func revoke(
-        _ name: String, _ text: String, keepingInvitation: Bool
-    ) async throws -> AdministrationResponse {
-        let channel = try store.channel(named: name)
-        let member = try store.member(text, of: channel.id)
-        let outcome: Revocation
-        do throws(RelayStoreError) {
-            outcome = try store.revoke(
-                member.id, from: channel.id, keepingInvitation: keepingInvitation, now: clock())
-        } catch {
-            // Whoever has to go goes, whatever the disk says.
-            guard let server else { throw error }
-            await server.revoke(member.id, from: channel.id)
-            throw RelayStateError(
-                description: "\(member.name) is out, but only until the relay is started again: \(error)")
-        }
-        await server?.revoke(member.id, from: channel.id)
-        return .removed(
-            member.line(nil),
-            .init(
-                hasWithdrawnInvitation: outcome.hasWithdrawnInvitation,
-                hasNewStandingInvitation: outcome.hasNewStandingInvitation, wasRevoked: outcome.wasRevoked,
-                isEndToEnd: channel.isEndToEnd))
-    }
-
-    private func withdraw(_ number: Int64, _ channel: ChannelRecord) throws -> AdministrationResponse {
-        try store.withdraw(number, of: channel.id, now: clock())
-        return .done
-    }
-
-    private func readmit(
-        _ name: String, _ text: String, _ priority: UInt8?, _ isListenOnly: Bool?
-    ) async throws -> AdministrationResponse {
-        let channel = try store.channel(named: name)
-        let member = try store.readmit(
-            try store.member(text, of: channel.id).id, to: channel.id, priority: priority, isListenOnly: isListenOnly)
-        await server?.readmit(member.id, to: channel.id, as: member.membership)
-        return .member(member.line(nil))
-    }
-}
-
-extension MemberRecord {
-    /// What the relay's rules have to know.
-    var membership: RelayMembership {
-        RelayMembership(priority: priority, isListenOnly: isListenOnly, isRevoked: revokedAt != nil)
-    }
-
-    fileprivate func line(_ connected: Set<MemberID>?) -> AdministrationResponse.MemberLine {
-        .init(
-            id: id.description, name: name.text, isConnected: connected.map { $0.contains(id) }, invitation: invitation,
-            priority: priority, isListenOnly: isListenOnly, enrolledAt: enrolledAt, revokedAt: revokedAt)
     }
 }
 

@@ -62,7 +62,7 @@ struct RelaySettings {
         var result = RelaySettings()
         if let relay = root.table("relay") {
             result.listen = relay.optional("listen", listenAddress) ?? nil
-            result.host = relay.optional("host", .string(lengthMax: 253))
+            result.host = relay.optional("host", host) ?? nil
             result.state = relay.optional("state", .string)
             result.timers = FloorSettings.timers(relay)
             result.ending.drainTime = relay.value(
@@ -113,6 +113,18 @@ struct RelaySettings {
                 throw SettingRefusal("\"\(text)\" is no address with a port", "write \(ListenAddress.expected)")
             }
             return address
+        }
+    }
+
+    /// As links can have it; `RelayOptions.validate` says the same of `--host`.
+    private static var host: SettingType<String?> {
+        SettingType<String>.string(lengthMax: 512).map(placeholder: nil) { text throws(SettingRefusal) in
+            guard InvitationLink.isHost(text) else {
+                throw SettingRefusal(
+                    "\"\(text)\" is neither a name nor an address",
+                    "write one as links have it, such as \"relay.example\" or \"2001:db8::1\", without a port")
+            }
+            return text
         }
     }
 

@@ -53,14 +53,29 @@ struct RelayState {
         let (identity, notices) = try Identity.loadOrCreate(at: directory + identityFile, commonName: "pttrelay")
         for notice in notices { logger.notice("\(notice)") }
         let keys = try transportKeys(directory + transportFile)
-        return try RelayState(identity: identity, keys: keys, directory: directory, lock: lock, logger: logger)
+        return try RelayState(
+            identity: identity, keys: keys, store: try records(directory, settingDamageAside: true, logger),
+            directory: directory, lock: lock, logger: logger)
     }
 
-    /// The state that an earlier start left in `directory`.
+    /// The state that an earlier start left in `directory`. Records that are damaged are refused, and left as they are.
     static func existing(_ directory: String, logger: Logger) throws -> RelayState {
         let identity = try existingIdentity(directory)
+        let lock = try Lock(directory)
         return try RelayState(
-            identity: identity, keys: nil, directory: directory, lock: try Lock(directory), logger: logger)
+            identity: identity, keys: nil, store: try records(directory, settingDamageAside: false, logger),
+            directory: directory, lock: lock, logger: logger)
+    }
+
+    /// The records in `directory`, all of which can be read.
+    private static func records(
+        _ directory: String, settingDamageAside: Bool, _ logger: Logger
+    ) throws(RelayStoreError) -> RelayStore {
+        let (store, notice) = try RelayStore.open(
+            path: directory + "/" + RelayStore.fileName, settingDamageAside: settingDamageAside)
+        if let notice { logger.error("\(notice)") }
+        try store.check()
+        return store
     }
 
     /// The relay's key that an earlier start made.
@@ -72,15 +87,13 @@ struct RelayState {
     }
 
     private init(
-        identity: Identity, keys: RelayTransportKeys?, directory: String, lock: Lock, logger: Logger
+        identity: Identity, keys: RelayTransportKeys?, store: RelayStore, directory: String, lock: Lock, logger: Logger
     ) throws {
         self.identity = identity
         self.directory = directory
         self.lock = lock
+        self.store = store
         transportKeys = keys
-        let notice: String?
-        (store, notice) = try RelayStore.open(path: directory + "/" + RelayStore.fileName)
-        if let notice { logger.error("\(notice)") }
         try takeOver(logger)
     }
 
@@ -92,7 +105,8 @@ struct RelayState {
         let (known, host, port) = try SettingsFile.read(path: path, Self.read)
         let names = Set(try store.channels().map(\.name))
         for channel in known where !names.contains(channel.name) {
-            try store.addChannel(channel.name, id: channel.id, token: channel.token, now: Int64(time(nil)))
+            try store.addChannel(
+                channel.name, id: channel.id, token: channel.token, isServed: true, now: Int64(time(nil)))
         }
         if let host, let port, try store.lastStart() == nil { try store.setLastStart(host: host, port: port) }
         guard rename(path, path + ".taken-over") == 0 else { throw Self.failure("rename", path) }
@@ -102,8 +116,8 @@ struct RelayState {
 
     // MARK: Channels
 
-    /// The channels to serve: those of the names, made if they are new, and those that commands have added; without names,
-    /// every known one.
+    /// The channels to serve: those of the names, made if they are new, or without names those that were served last; and those that
+    /// commands have added. What the operator has left out since is served only when it is named again.
     func channels(named names: [String]) throws -> [RelayChannelConfiguration] {
         var known = try store.channels()
         var result: [ChannelRecord] = []
@@ -117,7 +131,7 @@ struct RelayState {
             }
         }
         known.removeAll { channel in result.contains { $0.id == channel.id } }
-        result += known.filter { names.isEmpty || $0.isAdded }
+        result += known.filter { names.isEmpty && $0.isServed || $0.isAdded }
         guard !result.isEmpty else {
             throw RelayStateError(
                 description: "there is no channel to serve; name one: pttrelay run --channel Team")

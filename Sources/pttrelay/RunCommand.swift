@@ -21,7 +21,7 @@ struct RunCommand: ParsableCommand {
         discussion: """
             The first start makes the relay's key and an invitation for each channel. Every start prints these standing invitations on \
             standard output, then "ready". Whoever has one may join and talk; 'pttrelay invite' makes narrower ones. Without --channel \
-            and without channels in the configuration, the channels of the last start are served.
+            and without channels in the configuration, the channels that were served last are served again.
             """)
 
     @OptionGroup var relay: RelayOptions
@@ -80,31 +80,28 @@ struct RunCommand: ParsableCommand {
         }
         for link in parts.links { Console.say(link.text) }
         let readiness = Readiness(waitingFor: (parts.pushes == nil ? 0 : 1) + (parts.operatorPage == nil ? 0 : 1))
-        // They end in the reverse order: the operator sees that the relay waits for the end of what is said.
-        var services: [ServiceGroupConfiguration.ServiceConfiguration] = []
-        if let page = parts.operatorPage {
-            let endpoint = OperatorEndpoint(
+        let page = parts.operatorPage.map { page in
+            OperatorEndpoint(
                 configuration: page, source: .init(parts.server), logger: logger,
                 onListening: { port in
                     logger.info("the operator's page is served", metadata: ["port": "\(port)"])
                     readiness.listens()
                 })
-            services.append(.init(service: endpoint))
         }
         let ending = CurrentEnding(parts.settings.ending)
-        let relayService = RelayService(server: parts.server, ending: ending)
-        services.append(.init(service: relayService, successTerminationBehavior: .gracefullyShutdownGroup))
         let pushes = try parts.pushes.map { try self.pushes($0, to: parts.server, readiness, logger) }
-        if let pushes { services.append(.init(service: pushes)) }
         let path = relay.config
         let reloader = Reloader(
             started: parts.settings, channels: channels, allHaveQueues: hasFloorQueue, registrar: parts.registrar,
             pushes: pushes, ending: ending, logger: logger, read: { try RelayOptions.settings(at: path) })
         let (hangUps, hangUp) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
-        services.append(.init(service: ReloadService(hangUps: hangUps, reloader: reloader)))
+        let services = RelayServices(
+            administration: AdministrationService(administration: parts.administration, registrar: parts.registrar),
+            page: page, pushes: pushes, reload: ReloadService(hangUps: hangUps, reloader: reloader),
+            relay: RelayService(server: parts.server, ending: ending))
         let group = ServiceGroup(
             configuration: .init(
-                services: services,
+                services: services.all,
                 logger: Logger(label: "pttrelay.services") {
                     LineLogHandler(label: $0, level: .error, format: parts.settings.logFormat)
                 }))
@@ -116,8 +113,6 @@ struct RunCommand: ParsableCommand {
             }
             try await group.run()
             try await loop.run { signals.cancel() }
-            await parts.administration.stop()
-            await parts.registrar.detach()
         } catch let error as PushEndpointError {
             Console.complain("pttrelay: \(error)")
             throw ExitCode.failure
@@ -177,9 +172,10 @@ struct RunCommand: ParsableCommand {
         let registrar = try Registrar(state: state, logger: Logger(label: "pttrelay.members"))
         configuration.enrol = { registrar.enrol($0, $1) }
         let server = try RelayServer(configuration: configuration, logger: logger)
+        await registrar.connect(server, floors: floors)
         let port = try await server.start()
         let host = relay.host ?? settings.host ?? listen.invitationHost
-        try await registrar.attach(server, host: host, port: port, floors: floors)
+        try await registrar.started(host: host, port: port, channels: channels.map(\.id))
         let links = try channels.compactMap { try state.standingInvitation($0, host: host, port: port) }
         let administration = try await AdministrationServer(directory: directory, registrar: registrar, logger: logger)
         return Parts(

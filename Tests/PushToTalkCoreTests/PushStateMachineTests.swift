@@ -293,6 +293,13 @@ import Testing
             #expect(throws: PushPayload.Invalid.notAnObject, "\(bad)") { try PushPayload(validating: bad) }
         }
         #expect(throws: PushPayload.Invalid.notAnObject) { try PushPayload(validating: [0x7B, 0xFF, 0x7D]) }
+        for bad in ["{\"a\":\"\0\"}", "{\"a\":1}\0", "{\"a\0\":1}", "\0{}", "{\"aps\":{},\0\"b\":2}"] {
+            #expect(throws: PushPayload.Invalid.notAnObject, "\(bad.debugDescription)") {
+                try PushPayload(validating: bad)
+            }
+        }
+        // Written as JSON writes it, there is none in the text.
+        #expect((try? PushPayload(validating: #"{"a":"\u0000"}"#)) != nil)
         let big = "{\"a\":\"\(String(repeating: "x", count: 4_096))\"}"
         #expect(throws: PushPayload.Invalid.tooLarge(byteCount: 4_104)) { try PushPayload(validating: big) }
         #expect(throws: PushPayload.Invalid.self) {

@@ -163,6 +163,76 @@ func device(_ number: Int) -> MemberID {
         }
     }
 
+    @Test func `a member is meant by the name it is connected by, too, and by no name that could be another's`() throws
+    {
+        let standing = try #require(try store.standingToken(of: channel.id))
+        for (number, name) in [(1, "Ada"), (2, "Bob"), (3, "Cleo")] {
+            _ = try store.enrol(device(number), named: DisplayName(name)!, with: standing, in: channel.id, now: 100)
+        }
+        let connected = [device(1): DisplayName("Eve")!, device(3): DisplayName("Bob")!]
+        #expect(try store.member("Eve", of: channel.id, connected: connected).id == device(1))
+        #expect(try store.member("Ada", of: channel.id, connected: connected).id == device(1))
+        #expect(try store.member("Cleo", of: channel.id, connected: connected).id == device(3))
+        // One was enrolled by that name, another one uses it now.
+        let error = #expect(throws: RelayStoreError.self) {
+            try store.member("Bob", of: channel.id, connected: connected)
+        }
+        guard case .unknownMember("Bob", let candidates) = error else { return #expect(Bool(false), "\(error!)") }
+        #expect(Set(candidates) == ["Bob (\(device(2)))", "Cleo, now Bob (\(device(3)))"])
+        #expect(try store.member("Bob", of: channel.id, connected: [device(2): DisplayName("Bob")!]).id == device(2))
+        // Who calls itself by the identifier of another is not meant by it.
+        let id = device(2).description
+        let posing = [device(1): DisplayName(id)!, device(3): DisplayName(String(id.prefix(8)))!]
+        #expect(try store.member(id, of: channel.id, connected: posing).id == device(2))
+        #expect(throws: RelayStoreError.self) {
+            try store.member(String(id.prefix(8)), of: channel.id, connected: posing)
+        }
+        let stranger = [device(9): DisplayName("Zoe")!]
+        #expect(throws: RelayStoreError.self) { try store.member("Zoe", of: channel.id, connected: stranger) }
+    }
+
+    @Test func `an invitation is withdrawn with all who came by it, once or later, and with nobody else`() throws {
+        let standing = try #require(try store.standingToken(of: channel.id))
+        let token = InvitationToken()
+        let number = try store.invite(to: channel.id, token: token, terms: .init(), now: 100)
+        for device in 1...3 { _ = try enrol(device, token) }
+        _ = try enrol(4, standing)
+        _ = try store.revoke(device(2), from: channel.id, keepingInvitation: true, now: 150)
+        let outcome = try store.revokeMembers(invitedBy: number, to: channel.id, now: 200)
+        #expect(Set(outcome.members) == [device(1), device(3)])
+        #expect(outcome.hasWithdrawnInvitation && !outcome.hasNewStandingInvitation)
+        #expect(try enrol(1, standing) == .refused(.revoked) && enrol(5, token) == .refused(.withdrawn))
+        #expect(isMember(try enrol(4, standing)))
+        #expect(try store.members(of: channel.id, limit: 10).compactMap(\.revokedAt).sorted() == [150, 200, 200])
+        // Again, after the invitation is gone: who was let in again is out again.
+        _ = try store.readmit(device(1), to: channel.id)
+        #expect(try store.members(invitedBy: number, to: channel.id) == [device(1)])
+        let again = try store.revokeMembers(invitedBy: number, to: channel.id, now: 300)
+        #expect(again.members == [device(1)] && !again.hasWithdrawnInvitation)
+        let all = try store.revokeMembers(invitedBy: 1, to: channel.id, now: 300)
+        #expect(all.members == [device(4)] && all.hasNewStandingInvitation)
+        #expect(try store.standingToken(of: channel.id) != standing)
+        let other = try store.addChannel(DisplayName("Other")!, now: 100)
+        for (number, channel) in [(number, other.id), (99, channel.id)] {
+            #expect(throws: RelayStoreError.unknownInvitation(number)) {
+                try store.revokeMembers(invitedBy: number, to: channel, now: 300)
+            }
+        }
+    }
+
+    @Test func `channels that are served are marked, and in a file of an earlier version all are`() throws {
+        let other = try store.addChannel(DisplayName("Other")!, now: 100)
+        #expect(try store.channels().map(\.isServed) == [false, false])
+        try store.setServed([channel.id, other.id])
+        try store.setServed([other.id])
+        #expect(try RelayStore.open(path: folder.file).0.channels().filter(\.isServed).map(\.id) == [other.id])
+        try store.database.writeWithoutTransaction { db in
+            try db.execute(
+                sql: "ALTER TABLE channel DROP COLUMN served; DELETE FROM grdb_migrations WHERE identifier = '2'")
+        }
+        #expect(try RelayStore.open(path: folder.file).0.channels().map(\.isServed) == [true, true])
+    }
+
     @Test func `members are listed in pages, all of them once`() throws {
         let standing = try #require(try store.standingToken(of: channel.id))
         for number in 1...25 { _ = try enrol(number, standing) }

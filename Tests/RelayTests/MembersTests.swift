@@ -138,6 +138,24 @@ import Testing
         #expect(core.memberCount(of: channel.id) == 1)
     }
 
+    @Test mutating func `several members are removed at once, with one new key for those who stay`() {
+        join(alice, 1)
+        let epoch = welcome(join(bob, 2), to: bob)!.mediaKey!.epoch
+        join(bobAgain, 3)
+        #expect(core.connectedMembers(of: channel.id)?[member(3)]?.text == "Somebody")
+        let actions = core.handle(.revokeAll([member(2), member(3), member(9)], from: channel.id), at: now)
+        #expect(closed(actions, bob) == .revoked && closed(actions, bobAgain) == .revoked)
+        let keys = sent(actions, to: alice).compactMap { if case .mediaKey(let key) = $0 { key.epoch } else { nil } }
+        #expect(keys == [epoch + 1])
+        #expect(core.connectedMembers(of: channel.id)?.keys.sorted { $0.description < $1.description } == [member(1)])
+        let later = ConnectionID(number: 4)
+        for number in [2, 3, 9] as [UInt8] {
+            #expect(refusal(join(later, number), to: later) == .revoked)
+            _ = core.handle(.disconnected(later), at: now)
+        }
+        #expect(core.handle(.revokeAll([], from: channel.id), at: now).isEmpty)
+    }
+
     @Test mutating func `a removed member that holds the floor loses it, and the next one is granted it`() {
         join(alice, 1)
         let epoch = welcome(join(bob, 2), to: bob)!.mediaKey!.epoch

@@ -1,4 +1,5 @@
 // What pttrelay.toml says about the floor of a channel, and about what is kept of its bursts.
+import RelayClient
 import RelayProtocol
 import RelayServer
 import Settings
@@ -30,6 +31,17 @@ import Testing
         #expect(settings.timers.retryAfter == .seconds(10))
     }
 
+    @Test func `the relay ends a burst without sound before its listeners do, and not for a gap that it survives`()
+        throws
+    {
+        #expect(try read("[relay]\nmedia-time-limit = \"3s\"").timers.mediaTimeout == .seconds(3))
+        #expect(try read("[relay]\nmedia-time-limit = \"5s\"").timers.mediaTimeout == .seconds(5))
+        #expect(FloorSettings.mediaTimeRange.upperBound < DownlinkStateMachine.silenceTimeout)
+        #expect(DownlinkStateMachine.silenceTimeout == .seconds(6), "the message says so")
+        #expect(FloorSettings.mediaTimeRange.lowerBound > .seconds(2))
+        #expect(FloorSettings.mediaTimeRange.contains(FloorControlStateMachine.Timers().mediaTimeout))
+    }
+
     @Test func `what is kept of a channel's bursts is as it says`() throws {
         let settings = try read(
             "[limits]\nkeep-megabytes = 8\n[[channel]]\nname = \"A\"\n"
@@ -52,7 +64,9 @@ import Testing
         ("[[channel]]\nname = \"A\"\nmode = \"duplex\"", "full-duplex"),
         ("[[channel]]\nname = \"A\"\npreemption-step = 0", "preemption-step"),
         ("[[channel]]\nname = \"A\"\npreemption-step = 255", "preemption-step"),
-        ("[relay]\nmedia-time-limit = \"1s\"", "media-time-limit"),
+        ("[relay]\nmedia-time-limit = \"1s\"", "media-time-limit: \"1s\" is too short"),
+        ("[relay]\nmedia-time-limit = \"5.001s\"", "listeners take a burst for over after 6s"),
+        ("[relay]\nmedia-time-limit = \"1min\"", "is too long"),
     ])
     func `a mistake is told where it is`(text: String, words: String) {
         let error = #expect(throws: SettingsError.self) { _ = try read(text) }

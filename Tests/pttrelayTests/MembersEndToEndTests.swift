@@ -30,11 +30,15 @@ final class StateFolder: Sendable {
     }
 }
 
-private func quiet(_ label: String) -> Logger { Logger(label: label) { _ in SwiftLogNoOpLogHandler() } }
+func quiet(_ label: String) -> Logger { Logger(label: label) { _ in SwiftLogNoOpLogHandler() } }
 
 /// A relay as `pttrelay run` puts it together, with the channel "Team".
 enum RunningRelay {
-    static func start(_ folder: StateFolder, clock: @escaping @Sendable () -> Int64) async throws -> Parts {
+    /// - Parameter meanwhile: Called when the relay listens, and nothing else does.
+    static func start(
+        _ folder: StateFolder, clock: @escaping @Sendable () -> Int64,
+        meanwhile: (ChannelID, UInt16) async throws -> Void = { _, _ in }
+    ) async throws -> Parts {
         let state = try RelayState.open(folder.path, logger: quiet("state"))
         let channels = try state.channels(named: ["Team"])
         var configuration = RelayServerConfiguration(
@@ -44,15 +48,20 @@ enum RunningRelay {
         let registrar = try Registrar(state: state, logger: quiet("members"), clock: clock)
         configuration.enrol = { registrar.enrol($0, $1) }
         let server = try RelayServer(configuration: configuration, logger: quiet("relay"))
+        await registrar.connect(server)
         let port = try await server.start()
-        try await registrar.attach(server, host: "127.0.0.1", port: port)
+        try await meanwhile(channels[0].id, port)
+        try await registrar.started(host: "127.0.0.1", port: port, channels: channels.map(\.id))
         let administration = try await AdministrationServer(
             directory: folder.path, registrar: registrar, logger: quiet("commands"))
-        return Parts(folder: folder, server: server, registrar: registrar, administration: administration)
+        return Parts(
+            folder: folder, records: state.store, server: server, registrar: registrar,
+            administration: administration)
     }
 
     struct Parts {
         let folder: StateFolder
+        let records: RelayStore
         let server: RelayServer
         let registrar: Registrar
         let administration: AdministrationServer
@@ -96,14 +105,14 @@ enum RunningRelay {
 
         func stop() async {
             await administration.stop()
-            await registrar.detach()
+            await registrar.disconnect()
             await server.stop()
         }
     }
 }
 
 /// A device: a key, and a client of it.
-private final class Device: Sendable {
+final class Device: Sendable {
     let client: RelayClient
     let loop: EventLoop
     let id: MemberID
@@ -181,7 +190,7 @@ private final class Device: Sendable {
         for link in [once, standing] {
             #expect(try await Device("Ada", link, identity: key).refusal().contains("removed"))
         }
-        #expect(await relay.server.connectedMembers(of: once.channel) == [bob.id])
+        #expect(await relay.server.connectedMembers(of: once.channel) == [bob.id: DisplayName("Bob")!])
 
         // Let in again by its key alone.
         _ = try await relay.ask(.readmit(channel: "Team", member: ada.id.description, priority: 3, isListenOnly: nil))
@@ -281,112 +290,5 @@ private final class Device: Sendable {
             }
             return String(decoding: text, as: UTF8.self)
         }
-    }
-}
-
-@Suite struct MemberStateTests {
-    @Test func `the channels of an earlier version are taken over with their links, once`() throws {
-        let folder = try StateFolder()
-        let id = ChannelID()
-        let token = InvitationToken()
-        let text = """
-            [last-start]
-            host = "relay.example"
-            port = 5000
-
-            [[channel]]
-            name = "Yard \\"2\\""
-            id = "\(id)"
-            token = "\(Base64URL.encode(token.bytes))"
-            """
-        let file = fopen(folder.path + "/channels.toml", "w")
-        fputs(text, file)
-        fclose(file)
-        for _ in 0..<2 {
-            let state = try RelayState.open(folder.path, logger: quiet("state"))
-            let channels = try state.channels(named: [])
-            #expect(channels.map(\.id) == [id] && channels.map(\.name.text) == ["Yard \"2\""])
-            let link = try state.standingInvitation(channels[0], host: try #require(try state.host()), port: 5_000)
-            #expect(link?.token == token && link?.host == "relay.example")
-        }
-        #expect(access(folder.path + "/channels.toml", F_OK) != 0)
-        #expect(access(folder.path + "/channels.toml.taken-over", F_OK) == 0)
-    }
-
-    @Test func `who only looks at the state changes no file that the relay's user has to read`() throws {
-        let folder = try StateFolder()
-        do { _ = try RelayState.open(folder.path, logger: quiet("state")) }
-        let path = folder.path + "/transport.key"
-        let old = timeval(tv_sec: time(nil) - 30 * 86_400, tv_usec: 0)
-        #expect(utimes(path, [old, old]) == 0)
-        let state = try RelayState.existing(folder.path, logger: quiet("state"))
-        #expect(state.transportKeys == nil)
-        var status = stat()
-        #expect(stat(path, &status) == 0 && status.st_mtim.tv_sec == old.tv_sec)
-        if geteuid() == 0 {
-            // Root makes the records for the user whose directory it is.
-            let other = try StateFolder()
-            #expect(chown(other.path, 12_345, 12_345) == 0)
-            _ = try RelayStore.open(path: other.path + "/relay.sqlite")
-            #expect(stat(other.path + "/relay.sqlite", &status) == 0 && status.st_uid == 12_345)
-            #expect(stat(other.path + "/relay.sqlite-wal", &status) != 0 || status.st_uid == 12_345)
-        }
-    }
-
-    @Test func `channels that commands added are served beside those that are named`() throws {
-        let folder = try StateFolder()
-        let state = try RelayState.open(folder.path, logger: quiet("state"))
-        #expect(throws: RelayStateError.self) { try state.channels(named: []) }
-        #expect(throws: RelayStateError.self) { try state.channels(named: ["\u{7}"]) }
-        let named = try state.channels(named: ["A", "B", "A"])
-        #expect(named.map(\.name.text) == ["A", "B"])
-        try state.store.addChannel(DisplayName("Secret")!, isEndToEnd: true, isAdded: true, now: 1)
-        let served = try state.channels(named: ["B"])
-        #expect(served.map(\.name.text) == ["B", "Secret"] && served.map(\.isEndToEnd) == [false, true])
-        #expect(served[0].id == named[1].id)
-        #expect(try state.channels(named: []).count == 3)
-    }
-}
-
-@Suite struct InvitationCommandTests {
-    @Test func `a QR code has its three finders, and each module is half a sign`() throws {
-        let code = try #require(QRCode("ptt://relay.example:4433/Team?channel=x"))
-        let finder = ["1111111", "1000001", "1011101", "1011101", "1011101", "1000001", "1111111"]
-        for (row, column) in [(0, 0), (0, code.size - 7), (code.size - 7, 0)] {
-            for (line, pattern) in finder.enumerated() {
-                let found = (0..<7).map { code.isDark[(row + line) * code.size + column + $0] ? "1" : "0" }.joined()
-                #expect(found == pattern)
-            }
-        }
-        // Drawn and read back.
-        let lines = code.lines
-        #expect(lines.count == (code.size + 2 * QRCode.margin + 1) / 2)
-        var drawn: [Bool] = []
-        for row in 0..<code.size {
-            let line = Array(lines[(row + QRCode.margin) / 2].dropFirst("\u{1B}[97;40m".count))
-            for column in 0..<code.size {
-                let sign = line[column + QRCode.margin]
-                drawn.append(!((row + QRCode.margin) % 2 == 0 ? "█▀" : "█▄").contains(sign))
-            }
-        }
-        #expect(drawn == code.isDark)
-        #expect(QRCode(String(repeating: "x", count: 5_000)) == nil)
-    }
-
-    @Test func `times of invitations are read with their units`() {
-        #expect(InviteCommand.lifetime("30min") == 1_800)
-        #expect(InviteCommand.lifetime("24h") == 86_400)
-        #expect(InviteCommand.lifetime("7d") == 604_800)
-        #expect(InviteCommand.lifetime("2w") == 1_209_600)
-        for text in [
-            "", "7", "d", "0h", "-1h", "9999d", "99999999999999999999h", "9000000000000000000d", "1m", "1 h", "½h",
-        ] {
-            #expect(InviteCommand.lifetime(text) == nil, "\(text)")
-        }
-    }
-
-    @Test func `rows are printed in columns, and names cannot reach the terminal`() {
-        #expect(table([["A", "B"], ["long", ""], ["\u{1B}[2J", "x"]]) == ["A     B", "long", "\u{FFFD}[2J  x"])
-        #expect(timeText(0).hasPrefix("19"))
     }
 }

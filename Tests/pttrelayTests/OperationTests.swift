@@ -52,6 +52,20 @@ import Testing
         }
     }
 
+    @Test func `the host is one that a link can have`() throws {
+        for host in ["relay.example", "192.0.2.7", "2001:db8::1", "fe80::1%eth0", "a_b-c~d"] {
+            #expect(try read("[relay]\nhost = \"\(host)\"").host == host)
+            #expect(InvitationLink.isHost(host))
+        }
+        for host in [
+            "relay.example:4433", "[2001:db8::1]", "ptt://relay.example", "relay example", "relay/x", "réseau.example",
+            "a@b", String(repeating: "a", count: 254), "1::2::3", "",
+        ] {
+            let error = #expect(throws: SettingsError.self, "\(host)") { _ = try read("[relay]\nhost = \"\(host)\"") }
+            #expect(error?.problems.map(\.description).joined().contains("host") == true)
+        }
+    }
+
     @Test func `the log is text unless it is asked for as JSON`() throws {
         #expect(try read("").logFormat == .text)
         #expect(try read("[relay]\nlog-format = \"json\"").logFormat == .json)
@@ -167,6 +181,8 @@ import Testing
         #expect(lines.all.contains { $0.contains("[limits]") && $0.contains("started again") })
         #expect(lines.all.contains { $0.contains("[operator]") })
         #expect(lines.all.contains { $0.contains("'Yard' is served until") })
+        // It is not, when the relay is started without a name.
+        #expect(try await relay.registrar.state.channels(named: []).map(\.name.text) == ["Team"])
         await relay.stop()
     }
 

@@ -106,7 +106,9 @@ let configurationFuzzers: [Fuzzer] = [
         expect(
             retention.bursts <= RelayProtocolLimits.keptBurstsMaximum && retention.isOn == (retention.time > .zero),
             "little is kept, and for a time")
-        expect(timers.mediaTimeout >= .seconds(3) && timers.talkTimeLimit >= .seconds(5), "a burst has its time")
+        expect(
+            FloorSettings.mediaTimeRange.contains(timers.mediaTimeout) && timers.talkTimeLimit >= .seconds(5),
+            "a burst has its time")
     },
     Fuzzer(
         name: "profile", maximum: 8_192, seeds: { ProfileLibrary.shippedFiles.map { $0.bytes } }

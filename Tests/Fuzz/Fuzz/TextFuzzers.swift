@@ -71,7 +71,8 @@ let textFuzzers: [Fuzzer] = [
                     channel: "Team", terms: .init(lifetime: 60, uses: 1, priority: 3, isListenOnly: true), key: .first),
                 .channels, .members(channel: "Team", after: "00"),
                 .revoke(channel: "Team", member: "00", keepsInvitation: true),
-                .withdraw(channel: "Team", invitation: 1),
+                .withdraw(channel: "Team", invitation: 1), .revokeInvited(channel: "Team", invitation: 2),
+                .invite(channel: "Crew", terms: nil, key: .earlierLink(channel: ChannelID().description, pin: "")),
                 .readmit(channel: "Team", member: "00", priority: 1, isListenOnly: false),
             ]
             return requests.compactMap { try? Array(JSONEncoder().encode($0)) }

@@ -1,0 +1,50 @@
+// Rows of the tables, read with care: they may have been damaged, or written by somebody else.
+import GRDB
+
+/// A row has a value that this program does not write.
+struct DamagedRow: Error, CustomStringConvertible {
+    let table: String
+    let column: String
+
+    var description: String { "a row of its table '\(table)' has a '\(column)' that means nothing" }
+}
+
+/// One row of a table. A value that cannot be one is told, neither guessed nor left out.
+struct KeptRow {
+    private let table: String
+    private let row: Row
+
+    init(_ row: Row, of table: String) {
+        self.row = row
+        self.table = table
+    }
+
+    /// The value of a column as it is.
+    func value<T: DatabaseValueConvertible>(_ column: String) throws(DamagedRow) -> T {
+        do {
+            return try row.decode(T.self, forColumn: column)
+        } catch {
+            throw DamagedRow(table: table, column: column)
+        }
+    }
+
+    /// What `read` makes of the value of a column; nil: it is damaged.
+    func value<Kept: DatabaseValueConvertible, T>(_ column: String, _ read: (Kept) -> T?) throws(DamagedRow) -> T {
+        guard let value = read(try value(column)) else { throw DamagedRow(table: table, column: column) }
+        return value
+    }
+
+    /// The same for a column that may be empty.
+    func optional<Kept: DatabaseValueConvertible, T>(
+        _ column: String, _ read: (Kept) -> T?
+    ) throws(DamagedRow) -> T? {
+        guard let kept: Kept = try (value(column) as Kept?) else { return nil }
+        guard let value = read(kept) else { throw DamagedRow(table: table, column: column) }
+        return value
+    }
+
+    /// Yes or no.
+    func flag(_ column: String) throws(DamagedRow) -> Bool {
+        try value(column) { (number: Int64) in number == 0 ? false : number == 1 ? true : nil }
+    }
+}

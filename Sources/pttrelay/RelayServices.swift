@@ -1,0 +1,37 @@
+// What runs beside a relay, and the order in which it ends.
+import RelayHTTP
+import ServiceLifecycle
+
+/// The services of a relay. A service group ends them from behind: the relay first, which waits for the end of what is said, while
+/// health, metrics and the operator's commands are still served; then who brings pushes, and the page and the commands last.
+struct RelayServices {
+    /// Takes commands; see `AdministrationService`.
+    let administration: any Service
+    /// The operator's page.
+    let page: (any Service)?
+    /// Takes pushes: turned away by a relay that goes down.
+    let pushes: (any Service)?
+    /// Reads the configuration again.
+    let reload: any Service
+    /// See `RelayService`.
+    let relay: any Service
+
+    /// In the order that they are started.
+    var all: [ServiceGroupConfiguration.ServiceConfiguration] {
+        [administration, page, pushes, reload].compactMap(\.self).map { .init(service: $0) }
+            + [.init(service: relay, successTerminationBehavior: .gracefullyShutdownGroup)]
+    }
+}
+
+/// The socket for commands, and who carries them out, in the form of the service group.
+struct AdministrationService: Service {
+    let administration: AdministrationServer
+    let registrar: Registrar
+
+    func run() async {
+        // Cancelled or told to end: either way it does.
+        try? await gracefulShutdown()
+        await administration.stop()
+        await registrar.disconnect()
+    }
+}
