@@ -33,19 +33,28 @@ extension RelayCore {
                 of: request.burst, from: request.first, byteLimit: limits.burstAnswerBytes,
                 countLimit: RelayProtocolLimits.repairPacketsMaximum)
         else { return refuseBursts(request.id, .notKept, to: id) }
-        let count = packets.reduce(0) { $0 + $1.count }
+        // Without what no answer can carry, so that only what is given counts.
+        let answer = RepairStream.encode(burst: request.id, packets: packets, isWhole: isWhole)
         var bytes =
             member.burstBytes
             ?? MessageBucket(depth: limits.burstBytes, perSecond: limits.burstBytesPerSecond, at: now)
-        let isTaken = bytes.take(count, at: now) && burstBytes.take(count, at: now)
+        // Of neither, when one of them does not have it.
+        let isTaken = bytes.holds(answer.count, at: now) && burstBytes.take(answer.count, at: now)
+        if isTaken { _ = bytes.take(answer.count, at: now) }
         member.burstBytes = bytes
         channels[number].members[id] = member
         guard isTaken else { return refuseForNow(request.id, to: id) }
         counters.burstsAnswered += 1
         counters.packetsReplayed += packets.count
-        return [
-            .answerBurst(id, request.id, RepairStream.encode(burst: request.id, packets: packets, isWhole: isWhole))
-        ]
+        return [.answerBurst(id, request.id, answer)]
+    }
+
+    /// An answer of so many bytes could not be sent: the connection has not taken those before it. It costs its member nothing.
+    mutating func burstNotTaken(_ request: BurstRequestID, bytes count: Int, by id: ConnectionID) -> [Action] {
+        guard case .member(let number) = connections[id]?.state else { return [] }
+        channels[number].members[id]?.burstBytes?.giveBack(count)
+        burstBytes.giveBack(count)
+        return refuseForNow(request, to: id)
     }
 
     /// What is said to a request that is not the connection's next, or comes too soon; nil: it may be answered.
@@ -67,7 +76,7 @@ extension RelayCore {
     }
 
     /// It may be asked for again in a moment.
-    mutating func refuseForNow(_ request: BurstRequestID, to id: ConnectionID) -> [Action] {
+    private mutating func refuseForNow(_ request: BurstRequestID, to id: ConnectionID) -> [Action] {
         refuseBursts(request, .tooMuch, retryAfter: limits.burstRetryTime, to: id)
     }
 
