@@ -33,20 +33,21 @@ extension RelayCore {
                 of: request.burst, from: request.first, byteLimit: limits.burstAnswerBytes,
                 countLimit: RelayProtocolLimits.repairPacketsMaximum)
         else { return refuseBursts(request.id, .notKept, to: id) }
-        // Without what no answer can carry, so that only what is given counts.
-        let answer = RepairStream.encode(burst: request.id, packets: packets, isWhole: isWhole)
+        let count = RepairStream.burstByteCount(packets: packets, isWhole: isWhole)
         var bytes =
             member.burstBytes
             ?? MessageBucket(depth: limits.burstBytes, perSecond: limits.burstBytesPerSecond, at: now)
         // Of neither, when one of them does not have it.
-        let isTaken = bytes.holds(answer.count, at: now) && burstBytes.take(answer.count, at: now)
-        if isTaken { _ = bytes.take(answer.count, at: now) }
+        let isTaken = bytes.holds(count, at: now) && burstBytes.take(count, at: now)
+        if isTaken { _ = bytes.take(count, at: now) }
         member.burstBytes = bytes
         channels[number].members[id] = member
         guard isTaken else { return refuseForNow(request.id, to: id) }
         counters.burstsAnswered += 1
         counters.packetsReplayed += packets.count
-        return [.answerBurst(id, request.id, answer)]
+        return [
+            .answerBurst(id, request.id, RepairStream.encode(burst: request.id, packets: packets, isWhole: isWhole))
+        ]
     }
 
     /// An answer of so many bytes could not be sent: the connection has not taken those before it. It costs its member nothing.

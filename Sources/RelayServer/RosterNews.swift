@@ -184,6 +184,8 @@ extension RelayCore {
     /// Whether a newcomer may be told of everybody now and, if all of them change until its handshake is complete, once more then.
     func isToldTwice(channel number: Int) -> Bool {
         let bytes = channels[number].members.values.reduce(0) { $0 + $1.announcement.count }
-        return 2 * bytes <= limits.controlBacklog - RelayLimits.otherControlBytes || bytes <= RelayLimits.otherControlBytes
+        // Of a small crowd there is never too much.
+        let room = max(limits.controlBacklog - RelayLimits.otherControlBytes, 2 * RelayLimits.otherControlBytes)
+        return 2 * bytes <= room
     }
 }

@@ -64,7 +64,8 @@ import Testing
     private func key(_ epoch: UInt16, _ number: UInt32) -> UInt64 { UInt64(epoch) << 48 | UInt64(number) }
 
     /// Asks under a key of `epoch`, that in force by default; with the actions, what the burst is sealed with.
-    private mutating func ask(_ id: ConnectionID, epoch: UInt16? = nil) -> (actions: [RelayCore.Action], keyID: UInt64) {
+    private mutating func ask(_ id: ConnectionID, epoch: UInt16? = nil) -> (actions: [RelayCore.Action], keyID: UInt64)
+    {
         requests += 1
         let keyID = key(epoch ?? (channel.isEndToEnd ? 0 : core.channels[0].mediaKey.epoch), requests)
         let request = ClientMessage.FloorRequest(requestID: FloorRequestID(rawValue: requests), keyID: keyID)

@@ -95,7 +95,8 @@ private typealias Machine = FloorControlStateMachine
         #expect(ask(request(2)) == [.retryLater(request(2), after: .seconds(30))])
     }
 
-    @Test mutating func `a burst that was given back, or was silent for too long, is over, and the next one is whole`() {
+    @Test mutating func `a burst that was given back, or was silent for too long, is over, and the next one is whole`()
+    {
         _ = ask(request(1))
         talk(request(1), seconds: 8)
         _ = machine.handle(.release(ssrc: SSRC(rawValue: 1), requestID: .first, lastSequence: 79), at: now)
