@@ -22,9 +22,10 @@ import Testing
 
     private init(isEndToEnd: Bool, limits: RelayLimits = RelayLimits(), members: [UInt8]? = nil) {
         channel.isEndToEnd = isEndToEnd
+        let id = channel.id
         let roster = members.map { numbers in
             RelayRoster(memberships: [
-                channel.id: Dictionary(uniqueKeysWithValues: numbers.map { (Self.member($0), RelayMembership()) })
+                id: Dictionary(uniqueKeysWithValues: numbers.map { (Self.member($0), RelayMembership()) })
             ])
         }
         core = RelayCore(
@@ -83,7 +84,7 @@ import Testing
 
     private mutating func say(_ id: ConnectionID, _ keyID: UInt64, _ sequence: UInt16) -> RelayCore.MediaDecision {
         let header = MediaPacketHeader(
-            ssrc: welcomes[id]!.ssrc, sequence: sequence, marker: sequence == 0, keyID: keyID)
+            ssrc: welcomes[id]!.ssrc, sequence: sequence, marker: true, keyID: keyID)
         return core.media(header, bytes: [UInt8](repeating: 0, count: 50), from: id, at: now).0
     }
 
