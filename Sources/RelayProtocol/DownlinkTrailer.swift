@@ -9,7 +9,7 @@ public enum DownlinkError: Error, Hashable, Sendable, CustomStringConvertible {
     case replayed(counter: UInt32)
     /// The packet does not come from this connection's relay, or was changed.
     case notAuthentic
-    /// All 2^32 counters are used; the connection needs a new key.
+    /// All counters are used, 2^32 of them at most; the connection needs a new key.
     case exhausted
     /// A lower layer failed.
     case cryptography(CryptographyError)
@@ -30,6 +30,8 @@ public enum DownlinkError: Error, Hashable, Sendable, CustomStringConvertible {
 public enum DownlinkTrailer {
     /// 4 bytes of counter and 12 of MAC.
     public static let byteCount = counterByteCount + tagByteCount
+    /// The packets that one key has counters for; none may be used twice.
+    public static let counters = UInt64(UInt32.max) + 1
     static let counterByteCount = 4
     static let tagByteCount = 12
 
@@ -50,23 +52,33 @@ public enum DownlinkTrailer {
 public final class DownlinkSealer {
     private let mac: GMAC
     private var counter: UInt64
+    private let end: UInt64
 
-    /// Trailers under `key`, counting from 0.
-    public convenience init(key: DownlinkKey) throws(CryptographyError) {
-        try self.init(key: key, firstCounter: 0)
+    /// Trailers under `key` for at most `maximum` packets, counting from 0.
+    public convenience init(
+        key: DownlinkKey, maximum: UInt64 = DownlinkTrailer.counters
+    ) throws(CryptographyError) {
+        try self.init(key: key, firstCounter: 0, maximum: maximum)
     }
 
-    init(key: DownlinkKey, firstCounter: UInt64) throws(CryptographyError) {
+    init(
+        key: DownlinkKey, firstCounter: UInt64, maximum: UInt64 = DownlinkTrailer.counters
+    ) throws(CryptographyError) {
         mac = try GMAC(key: key.bytes)
         counter = firstCounter
+        end = min(maximum, DownlinkTrailer.counters)
     }
+
+    /// Whether all counters are used: nothing more is sealed.
+    public var isExhausted: Bool { counter >= end }
 
     /// Writes the trailer of `packet` to the first 16 bytes of `trailer`, with the next counter.
     public func seal(
         _ packet: UnsafeRawBufferPointer, trailer: UnsafeMutableRawBufferPointer
     ) throws(DownlinkError) {
         precondition(trailer.count >= DownlinkTrailer.byteCount)
-        guard let number = UInt32(exactly: counter) else { throw .exhausted }
+        guard counter < end else { throw .exhausted }
+        let number = UInt32(truncatingIfNeeded: counter)
         let tag = try DownlinkTrailer.tag(mac, packet, number)
         trailer.storeBytes(of: number.bigEndian, as: UInt32.self)
         trailer.storeBytes(of: tag.0, toByteOffset: DownlinkTrailer.counterByteCount, as: UInt64.self)

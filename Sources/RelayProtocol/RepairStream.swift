@@ -13,6 +13,13 @@ public enum RepairStream {
         write([0, 0, 0, 0] + id.rawValue.bigEndianBytes, packets) + (isWhole ? [0, 0] : [])
     }
 
+    /// The size of the answer to a `BurstRequest`.
+    public static func burstByteCount(packets: [[UInt8]], isWhole: Bool) -> Int {
+        packets.reduce(isWhole ? 10 : 8) { sum, packet in
+            RelayProtocolLimits.repairPacketByteCounts.contains(packet.count) ? sum + 2 + packet.count : sum
+        }
+    }
+
     private static func write(_ head: [UInt8], _ packets: [[UInt8]]) -> [UInt8] {
         var bytes = [UInt8]()
         bytes.reserveCapacity(packets.reduce(head.count + 2) { $0 + 2 + $1.count })

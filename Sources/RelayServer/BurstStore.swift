@@ -45,7 +45,7 @@ public struct BurstStore: Sendable {
         /// When the newest packet came; not always the last of them.
         public fileprivate(set) var newestAt: Instant
         fileprivate var extender = SequenceExtender()
-        fileprivate var packets: [Packet] = []
+        fileprivate(set) var packets: [Packet] = []
         /// Those before it are gone; they are taken out of the array now and then, for it costs a walk.
         fileprivate var first = 0
         fileprivate var byteCount = 0

@@ -7,7 +7,7 @@ extension FloorControlStateMachine {
     public struct Timers: Sendable, Equatable {
         /// T1: the floor is freed after this long without RTP from its holder.
         public var mediaTimeout: Duration = .seconds(5)
-        /// T2: a burst may last this long from its first RTP packet.
+        /// T2: a burst may last this long from its first RTP packet, also over a lost connection of its talker.
         public var talkTimeLimit: Duration = .seconds(60)
         /// T3: media is accepted for at most this long after a release or a revocation.
         public var releaseGrace: Duration = .seconds(2)
@@ -15,7 +15,7 @@ extension FloorControlStateMachine {
         public var reorderGrace: Duration = .seconds(1)
         /// T3 where somebody more important waits: media is accepted for at most this long after that.
         public var preemptionGrace: Duration = .milliseconds(500)
-        /// T9: a member whose burst was too long may not ask again for this long; zero: at once.
+        /// T9: a member whose burst was too long may not ask again for this long, on whichever connection; zero: at once.
         public var retryAfter: Duration = .zero
         /// The timers of the design: 5 s, 60 s, 2 s, 1 s, 0.5 s and none.
         public init() {}
@@ -23,8 +23,10 @@ extension FloorControlStateMachine {
 
     /// A wish to talk.
     public struct Request: Sendable, Hashable {
-        /// Who asks.
+        /// Who asks, by the source of this connection.
         public var ssrc: SSRC
+        /// Who that is on every connection.
+        public var member: MemberID
         /// The asker's number of this request; an answer repeats it.
         public var requestID: FloorRequestID
         /// The SFrame key id under which the burst will be sealed.
@@ -34,11 +36,13 @@ extension FloorControlStateMachine {
         /// Whether it may wait until the floor is free, where there is a queue.
         public var mayQueue: Bool
 
-        /// A request of `ssrc`.
+        /// A request of `member`, whose source is `ssrc`.
         public init(
-            ssrc: SSRC, requestID: FloorRequestID, keyID: UInt64, priority: UInt8 = 0, mayQueue: Bool = false
+            ssrc: SSRC, member: MemberID, requestID: FloorRequestID, keyID: UInt64, priority: UInt8 = 0,
+            mayQueue: Bool = false
         ) {
             self.ssrc = ssrc
+            self.member = member
             self.requestID = requestID
             self.keyID = keyID
             self.priority = priority

@@ -19,8 +19,8 @@ public struct FloorControlStateMachine: Sendable {
     var talkers: [Talker] = []
     /// Those who asked and are to be granted: without a queue only until bursts have ended that are ending.
     private var queue = FloorQueue()
-    /// T9: until when who talked too long may not ask.
-    private var barred: [SSRC: Instant] = [:]
+    /// T9, and T2 of bursts that a lost connection cut off.
+    private var talkTimes = TalkTimeRecord()
 
     /// An idle floor.
     public init(timers: Timers = Timers(), rules: FloorRules = FloorRules()) {
@@ -85,8 +85,9 @@ public struct FloorControlStateMachine: Sendable {
 
     private mutating func handle(_ request: Request, at now: Instant) -> [Action] {
         if isUnderWay(request) { return answerAgain(request, at: now) }
-        barred = barred.filter { $0.value > now }
-        if let until = barred[request.ssrc], !request.isEmergency { return [.retryLater(request, after: until - now)] }
+        if let until = talkTimes.barredUntil(request.member, at: now), !request.isEmergency {
+            return [.retryLater(request, after: until - now)]
+        }
         var actions: [Action] = []
         // One request for each member: a newer one takes the place of the older.
         if let older = queue.remove(where: { $0.ssrc == request.ssrc }), let holder {
@@ -104,7 +105,7 @@ public struct FloorControlStateMachine: Sendable {
         if let talker = talkers.first(where: { $0.request == request }) {
             guard talker.ending == nil else { return [] }
             let used = talker.firstMediaAt.map { now - $0 } ?? .zero
-            return [.grant(request, talkTime: max(.zero, timers.talkTimeLimit - used))]
+            return [.grant(request, talkTime: max(.zero, talker.talkTime - used))]
         }
         return queue.toldPosition(of: request).map { [.queued(request, position: $0)] } ?? []
     }
@@ -114,8 +115,10 @@ public struct FloorControlStateMachine: Sendable {
         let adopted = adoptRules()
         var actions = adopted.actions
         while talkers.count < rules.talkersMaximum, let next = nextToGrant() {
-            talkers.append(Talker(next, at: now))
-            actions += [.grant(next, talkTime: timers.talkTimeLimit), .taken(next)]
+            let used = next.isEmergency ? .zero : talkTimes.resume(next.member, at: now)
+            let talker = Talker(next, talkTime: max(.zero, timers.talkTimeLimit - used), at: now)
+            talkers.append(talker)
+            actions += [.grant(next, talkTime: talker.talkTime), .taken(next)]
         }
         actions += preempt(at: now)
         guard let holder else { return actions }
@@ -226,13 +229,28 @@ public struct FloorControlStateMachine: Sendable {
     }
 
     private mutating func left(_ ssrc: SSRC, at now: Instant) -> [Action] {
-        barred[ssrc] = nil
         let waited = queue.remove(where: { $0.ssrc == ssrc }) != nil
         guard let index = talkers.firstIndex(where: { $0.request.ssrc == ssrc }) else {
             return waited ? advance(at: now) : []
         }
         let reason = talkers[index].ending?.reason
+        if reason == nil { noteInterruption(of: talkers[index], at: now) }
         return [end(index, reason == .released ? .released : .left)] + advance(at: now)
+    }
+
+    /// Who comes back at once goes on with the same burst: T2 does not begin anew, and T9 holds when it was over.
+    private mutating func noteInterruption(of talker: Talker, at now: Instant) {
+        let used = timers.talkTimeLimit - talker.talkTime + (talker.firstMediaAt.map { now - $0 } ?? .zero)
+        if used >= timers.talkTimeLimit {
+            talkedTooLong(talker.request.member, at: now)
+        } else if used > .zero {
+            talkTimes.interrupt(talker.request.member, used: used, until: now + timers.mediaTimeout, at: now)
+        }
+    }
+
+    private mutating func talkedTooLong(_ member: MemberID, at now: Instant) {
+        guard timers.retryAfter > .zero else { return }
+        talkTimes.bar(member, until: now + timers.retryAfter, at: now)
     }
 
     private mutating func silenced(_ ssrc: SSRC, at now: Instant) -> [Action] {
@@ -250,9 +268,9 @@ public struct FloorControlStateMachine: Sendable {
         for index in talkers.indices.reversed() where talkers[index].deadline(timers) <= now {
             if let ending = talkers[index].ending {
                 actions.append(end(index, ending.reason))
-            } else if let first = talkers[index].firstMediaAt, first + timers.talkTimeLimit <= now {
+            } else if let end = talkers[index].talkTimeEnd, end <= now {
                 actions.append(revoke(index, .talkTimeLimit, grace: timers.releaseGrace, at: now))
-                if timers.retryAfter > .zero { barred[talkers[index].request.ssrc] = now + timers.retryAfter }
+                talkedTooLong(talkers[index].request.member, at: now)
             } else {
                 actions.append(.revoke(talkers[index].request, .noMedia))
                 actions.append(end(index, .revoked(.noMedia)))

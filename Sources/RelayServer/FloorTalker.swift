@@ -16,6 +16,8 @@ extension FloorControlStateMachine {
 
         let request: Request
         let grantedAt: Instant
+        /// T2, less what was said of the burst on a connection that was lost.
+        let talkTime: Duration
         var firstMediaAt: Instant?
         var lastMediaAt: Instant?
         var sequences = SequenceRecord()
@@ -23,16 +25,20 @@ extension FloorControlStateMachine {
         var firstSequence: UInt16?
         var ending: Ending?
 
-        init(_ request: Request, at now: Instant) {
+        init(_ request: Request, talkTime: Duration, at now: Instant) {
             self.request = request
+            self.talkTime = talkTime
             grantedAt = now
         }
+
+        /// When T2 is over; nil: nothing was said yet.
+        var talkTimeEnd: Instant? { firstMediaAt.map { $0 + talkTime } }
 
         /// When something is to be done about it, at the latest.
         func deadline(_ timers: Timers) -> Instant {
             if let ending { return ending.deadline }
             let silence = (lastMediaAt ?? grantedAt) + timers.mediaTimeout
-            return firstMediaAt.map { min(silence, $0 + timers.talkTimeLimit) } ?? silence
+            return talkTimeEnd.map { min(silence, $0) } ?? silence
         }
 
         /// Whether everything from the first packet to `last` has come.

@@ -21,10 +21,18 @@ struct MessageBucket: Sendable, Equatable {
 
     /// Takes `count` messages' worth; false when they come too fast.
     mutating func take(_ count: Int = 1, at now: Instant) -> Bool {
-        tokens = min(depth, tokens + Double((now - filledAt).nanoseconds) / 1e9 * perSecond)
-        filledAt = now
-        guard tokens >= Double(count) else { return false }
+        guard holds(count, at: now) else { return false }
         tokens -= Double(count)
         return true
     }
+
+    /// Whether `take` of so many would succeed.
+    mutating func holds(_ count: Int, at now: Instant) -> Bool {
+        tokens = min(depth, tokens + Double((now - filledAt).nanoseconds) / 1e9 * perSecond)
+        filledAt = now
+        return tokens >= Double(count)
+    }
+
+    /// What was taken was not used.
+    mutating func giveBack(_ count: Int) { tokens = min(depth, tokens + Double(count)) }
 }

@@ -73,8 +73,8 @@ struct RelayChannel: Sendable {
     static let actionsPerSilentListener = 2
 
     var configuration: RelayChannelConfiguration
-    private(set) var mediaKey: MediaKey
-    private var previousEpoch: (epoch: UInt16, until: Instant)?
+    /// What its bursts are sealed with, unless that is its members' own.
+    var keys: ChannelMediaKeys
     var floor: FloorControlStateMachine
     var members: [ConnectionID: Member] = [:]
     var connectionOfMember: [MemberID: ConnectionID] = [:]
@@ -83,7 +83,7 @@ struct RelayChannel: Sendable {
     /// What was said last.
     var store: BurstStore
     /// Who came and went, and is not told of yet.
-    var news = RosterNews()
+    var news: RosterNews
     private(set) var nextReportCheck = Instant.zero
     /// Who was granted the floor, kept apart from `floor` to check it.
     var speakers: [Speaker] = []
@@ -94,11 +94,12 @@ struct RelayChannel: Sendable {
 
     init(
         configuration: RelayChannelConfiguration, mediaKey: MediaKey, timers: FloorControlStateMachine.Timers,
-        store: BurstStore.Limits = .init()
+        limits: RelayLimits
     ) {
-        self.store = BurstStore(limits: Self.limits(store, configuration))
+        store = BurstStore(limits: Self.limits(limits.burstStore, configuration))
+        news = RosterNews(limits: limits)
         self.configuration = configuration
-        self.mediaKey = mediaKey
+        keys = ChannelMediaKeys(mediaKey)
         floor = FloorControlStateMachine(timers: timers, rules: configuration.rules)
     }
 
@@ -120,6 +121,9 @@ struct RelayChannel: Sendable {
 
     var name: DisplayName { configuration.name }
 
+    /// The media key in force.
+    var mediaKey: MediaKey { keys.present }
+
     /// The media key, unless it is its members' own.
     var offeredMediaKey: MediaKey? { configuration.isEndToEnd ? nil : mediaKey }
 
@@ -136,7 +140,7 @@ struct RelayChannel: Sendable {
         floor = FloorControlStateMachine(timers: floor.timers, rules: floor.rules)
         speakers = []
         store.removeAll()
-        news = RosterNews()
+        news.forget()
         closesAt = nil
     }
 
@@ -150,16 +154,24 @@ struct RelayChannel: Sendable {
 
     // MARK: Epochs
 
-    func allows(epoch: UInt16, at now: Instant) -> Bool {
+    func allows(epoch: UInt16, limits: RelayLimits, at now: Instant) -> Bool {
         if configuration.isEndToEnd { return epoch == InvitationLink.mediaKeyEpoch }
-        if epoch == mediaKey.epoch { return true }
-        guard let previousEpoch else { return false }
-        return previousEpoch.epoch == epoch && now < previousEpoch.until
+        return keys.allows(epoch, maximum: limits.burstsPerEarlierMediaKey, at: now)
     }
 
-    mutating func renew(_ key: MediaKey, keepingPrevious time: Duration, at now: Instant) {
-        previousEpoch = (mediaKey.epoch, now + time)
-        mediaKey = key
+    /// The epochs of the bursts that go on, and of those who wait.
+    var epochsInUse: Set<UInt16> { Set((floor.holders + floor.waiting).map { UInt16($0.keyID >> 48) }) }
+
+    /// What a newcomer is told beside the present key: those that go on under an earlier one it hears to their end if it could have that
+    /// key before. Then the present one again, which the newcomer's own bursts are sealed with.
+    func earlierKeys(for member: MemberID) -> MessageSeries? {
+        guard !configuration.isEndToEnd else { return nil }
+        let epochs = Set(floorsTaken(for: member).map { UInt16($0.keyID >> 48) })
+        let earlier = keys.earlierKeys(of: epochs, for: member)
+        guard !earlier.isEmpty else { return nil }
+        var series = MessageSeries()
+        for key in earlier + [mediaKey] { series.append(ServerMessage.mediaKey(key).framed()) }
+        return series
     }
 
     // MARK: Reception reports

@@ -75,6 +75,17 @@ public struct RelayLimits: Sendable, Hashable {
     var controlBacklog: Int { max(controlBacklogBytes, membersPerChannel * Self.announcementBytes) }
     /// Of a member, in the message that tells of it: its identifier, its name, its source and all lengths.
     private static let announcementBytes = 192
+    /// The longest of them.
+    static let announcementBytesMaximum = 164
+    /// Of what may wait for one connection, the part of all that does not tell of members.
+    static let otherControlBytes = 16 * 1_024
+    /// News of members that a channel tells at once: what a newcomer that has taken nothing yet of its welcome has room for.
+    var rosterNewsBytes: Int {
+        let welcome = membersPerChannel * Self.announcementBytesMaximum
+        return max(4_096, controlBacklog - welcome - Self.otherControlBytes)
+    }
+    /// Bytes of such news each second in the long run.
+    public var rosterNewsPerSecond = 64 * 1_024
     /// Requests for lost packets that a member may send at once, and each second in the long run.
     public var repairBurst = 16
     /// See `repairBurst`.
@@ -87,6 +98,8 @@ public struct RelayLimits: Sendable, Hashable {
     public var repairBytesMinimum = 512
     /// Answers that may be on their way to one member.
     public var repairAnswers = 8
+    /// Bytes of them that it has not taken yet; of answers to requests for bursts too.
+    public var answerBytes = 256 * 1_024
     /// What is kept of each channel's last bursts…
     public var burstStore = BurstStore.Limits()
     /// …and of those of all channels together, in bytes of memory.
@@ -113,6 +126,13 @@ public struct RelayLimits: Sendable, Hashable {
     public var reportTimeout: Duration = .seconds(10)
     /// Listeners keep, and the relay grants, the epoch before the current one for this long.
     public var previousEpochTime: Duration = .seconds(10)
+    /// Bursts that are granted under one media key before the relay makes another: their key ids have 48 random bits, of which no two
+    /// are to be equal.
+    public var burstsPerMediaKey = 65_000
+    /// More of them are not granted under a key that is not in force any more; those who wait already are.
+    var burstsPerEarlierMediaKey: Int { burstsPerMediaKey + 400 }
+    /// Packets of media to one connection; then it is closed, since the counter of their trailers must not start again.
+    public var downlinkPackets = DownlinkTrailer.counters
     /// Live push tokens of one member.
     public var pushTokensPerMember = 8
     /// Live push tokens of the relay; beyond them, the one that was not connected for longest dies.

@@ -33,11 +33,13 @@ extension RelayCore {
                 of: request.burst, from: request.first, byteLimit: limits.burstAnswerBytes,
                 countLimit: RelayProtocolLimits.repairPacketsMaximum)
         else { return refuseBursts(request.id, .notKept, to: id) }
-        let count = packets.reduce(0) { $0 + $1.count }
+        let count = RepairStream.burstByteCount(packets: packets, isWhole: isWhole)
         var bytes =
             member.burstBytes
             ?? MessageBucket(depth: limits.burstBytes, perSecond: limits.burstBytesPerSecond, at: now)
-        let isTaken = bytes.take(count, at: now) && burstBytes.take(count, at: now)
+        // Of neither, when one of them does not have it.
+        let isTaken = bytes.holds(count, at: now) && burstBytes.take(count, at: now)
+        if isTaken { _ = bytes.take(count, at: now) }
         member.burstBytes = bytes
         channels[number].members[id] = member
         guard isTaken else { return refuseForNow(request.id, to: id) }
@@ -46,6 +48,14 @@ extension RelayCore {
         return [
             .answerBurst(id, request.id, RepairStream.encode(burst: request.id, packets: packets, isWhole: isWhole))
         ]
+    }
+
+    /// An answer of so many bytes could not be sent: the connection has not taken those before it. It costs its member nothing.
+    mutating func burstNotTaken(_ request: BurstRequestID, bytes count: Int, by id: ConnectionID) -> [Action] {
+        guard case .member(let number) = connections[id]?.state else { return [] }
+        channels[number].members[id]?.burstBytes?.giveBack(count)
+        burstBytes.giveBack(count)
+        return refuseForNow(request, to: id)
     }
 
     /// What is said to a request that is not the connection's next, or comes too soon; nil: it may be answered.
@@ -67,7 +77,7 @@ extension RelayCore {
     }
 
     /// It may be asked for again in a moment.
-    mutating func refuseForNow(_ request: BurstRequestID, to id: ConnectionID) -> [Action] {
+    private mutating func refuseForNow(_ request: BurstRequestID, to id: ConnectionID) -> [Action] {
         refuseBursts(request, .tooMuch, retryAfter: limits.burstRetryTime, to: id)
     }
 

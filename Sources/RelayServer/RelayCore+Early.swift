@@ -30,9 +30,10 @@ extension RelayCore {
     mutating func greet(
         _ join: ClientMessage.Join, _ id: ConnectionID, _ memberID: MemberID, at now: Instant
     ) -> [Action] {
-        // A refusal is noted and counted, and a push-only client replaces an older one: both can wait for the handshake.
+        // A refusal is noted and counted, and a push-only client replaces an older one: both can wait for the handshake. So does who
+        // has so much to be told of others that it must not come twice.
         guard case .success(let number) = opens(join, memberID), !join.isPushOnly,
-            hasRoom(for: memberID, channel: number)
+            hasRoom(for: memberID, channel: number), isToldTwice(channel: number)
         else {
             connections[id]?.state = .greeted(.deferred(join))
             return []

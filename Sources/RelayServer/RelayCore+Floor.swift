@@ -7,12 +7,19 @@ extension RelayCore {
     /// come behind its end.
     static let reminderInterval: Duration = .seconds(2)
 
+    /// Whoever asks is there and hears: media that had stopped for want of reports come again, also when the floor is another's.
     mutating func floorRequest(
+        _ request: ClientMessage.FloorRequest, from id: ConnectionID, channel number: Int, at now: Instant
+    ) -> [Action] {
+        channels[number].reported(id, number: number, at: now) + ask(request, from: id, channel: number, at: now)
+    }
+
+    private mutating func ask(
         _ request: ClientMessage.FloorRequest, from id: ConnectionID, channel number: Int, at now: Instant
     ) -> [Action] {
         guard var member = channels[number].members[id] else { return [] }
         let wish = FloorControlStateMachine.Request(
-            ssrc: member.ssrc, requestID: request.requestID, keyID: request.keyID,
+            ssrc: member.ssrc, member: member.id, requestID: request.requestID, keyID: request.keyID,
             priority: member.effectivePriority(of: request.priority), mayQueue: request.mayQueue)
         if !channels[number].floor.isUnderWay(wish) {
             guard request.requestID > member.lastRequestID else {
@@ -29,7 +36,7 @@ extension RelayCore {
             guard !member.isListenOnly else {
                 return deny(wish, .receiveOnly, "this member may only listen", channel: number)
             }
-            guard channels[number].allows(epoch: UInt16(request.keyID >> 48), at: now), isFresh else {
+            guard channels[number].allows(epoch: UInt16(request.keyID >> 48), limits: limits, at: now), isFresh else {
                 let phrase = isFresh ? "the key id is of another epoch" : "the key id was used before"
                 // It takes the place of an older one all the same.
                 return apply(.withdrawn(ssrc: member.ssrc), channel: number, at: now)
@@ -90,16 +97,14 @@ extension RelayCore {
     ) -> [Action] {
         let name = channels[number].name
         switch action {
-        case .grant(let request, let talkTime): return grant(request, talkTime, channel: number)
+        case .grant(let request, let talkTime): return grant(request, talkTime, channel: number, at: now)
         case .taken(let request):
             guard let member = channels[number].member(of: request.ssrc) else { return [] }
             let others = channels[number].everyone.filter { $0 != member.connection }
             guard !others.isEmpty else { return [] }
             let taken = ServerMessage.FloorTaken(
                 talker: member.id, ssrc: request.ssrc, keyID: request.keyID, priority: request.priority)
-            // Its name comes before its voice.
-            let news = channels[number].news.concerns(member.id) ? tellNews(channel: number, at: now) : []
-            return news + [.send(.floorTaken(taken), to: others)]
+            return introduce(member, channel: number, at: now) + [.send(.floorTaken(taken), to: others)]
         case .deny(let request, let holder):
             let talker = channels[number].member(of: holder)?.name.text ?? "another member"
             let isFull = channels[number].floor.rules.talkersMaximum > 1
@@ -122,6 +127,7 @@ extension RelayCore {
             let note = Action.note(.burstEnded(channel: name, burst))
             channels[number].counters.note(burst)
             channels[number].noteIdle(of: ssrc)
+            channels[number].keys.forgetUnused(inUse: channels[number].epochsInUse, at: now)
             changeStore(number) { $0.end(ssrc, at: now) }
             if channels[number].closesAt != nil { channels[number].closesAt = now + Self.farewellTime }
             if let id = channels[number].member(of: ssrc)?.connection {
@@ -166,17 +172,18 @@ extension RelayCore {
     }
 
     private mutating func grant(
-        _ request: FloorControlStateMachine.Request, _ talkTime: Duration, channel number: Int
+        _ request: FloorControlStateMachine.Request, _ talkTime: Duration, channel number: Int, at now: Instant
     ) -> [Action] {
         channels[number].noteSpeaker(request.ssrc)
         guard let member = channels[number].member(of: request.ssrc) else { return [] }
         channels[number].members[member.connection]?.nextReminder = nil
         // Asked again, it is the same one.
-        var loss: [Action] = []
+        var further: [Action] = []
         if member.grantedRequest != request.requestID {
             channels[number].members[member.connection]?.grantedRequest = request.requestID
             channels[number].counters.grants += 1
-            loss = tellLossOfLastBurst(to: member.connection, channel: number)
+            further = tellLossOfLastBurst(to: member.connection, channel: number)
+            further += countBurst(request.keyID, channel: number, at: now)
         }
         let granted = ServerMessage.FloorGranted(
             requestID: request.requestID, duration: talkTime, priority: request.priority)
@@ -184,7 +191,7 @@ extension RelayCore {
             .send(.floorGranted(granted), to: [member.connection]),
             .note(
                 .floorGranted(channel: channels[number].name, member: member.id, requestID: request.requestID)),
-        ] + loss
+        ] + further
     }
 
     private mutating func revoke(

@@ -119,8 +119,12 @@ extension RelayCore {
             channelName: channel.name, members: first, floor: nil, memberID: member.id,
             talkTimeLimit: channel.floor.timers.talkTimeLimit)
         channel.tellFloor(in: &welcome, to: member)
-        let welcomed = Action.send(.welcome(welcome), to: [member.connection])
-        return further.count == 0 ? [welcomed] : [welcomed, .sendSeries(further, to: [.init(member.connection)])]
+        var actions = [Action.send(.welcome(welcome), to: [member.connection])]
+        if let keys = channel.earlierKeys(for: member.id) {
+            actions.append(.sendSeries(keys, to: [.init(member.connection)]))
+        }
+        if further.count > 0 { actions.append(.sendSeries(further, to: [.init(member.connection)])) }
+        return actions
     }
 
     mutating func refuse(

@@ -70,10 +70,19 @@ extension RelayCore {
     mutating func renewMediaKey(of id: ChannelID, at now: Instant) -> [Action] {
         guard let number = channelNumbers[id], !channels[number].configuration.isEndToEnd else { return [] }
         let key = Self.mediaKey(epoch: channels[number].mediaKey.epoch &+ 1, &random)
-        channels[number].renew(key, keepingPrevious: limits.previousEpochTime, at: now)
+        channels[number].keys.renew(
+            key, keepingPrevious: limits.previousEpochTime, inUse: channels[number].epochsInUse,
+            connected: channels[number].connectionOfMember, roster: roster.members(of: id), at: now)
         let note = Action.note(.mediaKeyRenewed(channel: channels[number].name, epoch: key.epoch))
         let everyone = channels[number].everyone
         return everyone.isEmpty ? [note] : [.send(.mediaKey(key), to: everyone), note]
+    }
+
+    /// A burst was granted: after so many under one key the next ones get another.
+    mutating func countBurst(_ keyID: UInt64, channel number: Int, at now: Instant) -> [Action] {
+        channels[number].keys.noteBurst(UInt16(keyID >> 48))
+        guard channels[number].keys.bursts >= limits.burstsPerMediaKey else { return [] }
+        return renewMediaKey(of: channels[number].configuration.id, at: now)
     }
 
     mutating func freshSource() -> SSRC {

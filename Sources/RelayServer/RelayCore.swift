@@ -85,7 +85,7 @@ public struct RelayCore: Sendable {
         channelNumbers[configuration.id] = channels.count
         let key = Self.mediaKey(epoch: UInt16.random(in: 0...UInt16.max, using: &random), &random)
         channels.append(
-            RelayChannel(configuration: configuration, mediaKey: key, timers: timers, store: limits.burstStore))
+            RelayChannel(configuration: configuration, mediaKey: key, timers: timers, limits: limits))
     }
 
     /// When `.deadline` must be delivered, at the latest; `nil` while nothing is under way.

@@ -9,7 +9,7 @@ extension RelayEngine {
     /// are asked, so of these the answer is what they were at the last time.
     private var tallies: [RelayWorkerTally] {
         workers.map { worker in
-            if let orders = worker.orders { orders.post(.count) } else { worker.count() }
+            if let orders = worker.orders { orders.post(.count, mayBeLost: true) } else { worker.count() }
             return worker.tally.withLock { $0 }
         }
     }

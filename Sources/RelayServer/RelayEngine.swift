@@ -149,8 +149,17 @@ final class RelayEngine: @unchecked Sendable {
     private func order(_ order: RelayWorkerOrder, of number: Int) {
         let worker = workers[number]
         guard let orders = worker.orders else { return worker.carryOut(order) }
-        if !orders.post(order, mayBeLost: order.mayBeLost) {
-            worker.tally.withLock { $0.mediaDropped += 1 }
+        if !orders.post(order, mayBeLost: order.mayBeLost) { lost(order, of: worker) }
+    }
+
+    /// Too much waits for a worker: what is left out is counted, and who asked for it is told.
+    private func lost(_ order: RelayWorkerOrder, of worker: RelayWorker) {
+        switch order {
+        case .forward: worker.tally.withLock { $0.mediaDropped += 1 }
+        case .answerRepair: worker.tally.withLock { $0.repairsRefused += 1 }
+        case .answerBurst(let id, let request, let bytes):
+            carryOut(core.burstNotTaken(request, bytes: bytes.count, by: id), at: .now)
+        case .send, .sendSeries, .close, .startMedia, .stopMedia, .count: break
         }
     }
 
@@ -187,7 +196,9 @@ final class RelayEngine: @unchecked Sendable {
         case .event(let event): handle(event)
         case .media(let header, let packet, let id, let arrived):
             media(header, packet, from: id, arrived: arrived)
-        case .burstNotTaken(let id, let request): carryOut(core.refuseForNow(request, to: id), at: .now)
+        case .repairRequest(let request, let id): handle(.message(id, request))
+        case .burstNotTaken(let id, let request, let bytes):
+            carryOut(core.burstNotTaken(request, bytes: bytes, by: id), at: .now)
         case .malformedMedia(let id):
             core.countMalformedMedia()
             log.dropped(.malformed, from: id, at: .now)

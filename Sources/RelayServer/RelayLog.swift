@@ -16,6 +16,7 @@ final class RelayLog {
         case slowPeer
         case unknownMessage
         case noSealer
+        case exhausted
         case pushTokenRefused
     }
 
@@ -49,6 +50,10 @@ final class RelayLog {
 
     func noSealer(_ id: ConnectionID) {
         fault(.noSealer, "no media to a connection: its key cannot be used", ["connection": "\(id)"])
+    }
+
+    func exhausted(_ id: ConnectionID) {
+        fault(.exhausted, "connection closed: it got as many packets as one key counts", ["connection": "\(id)"])
     }
 
     func moved(_ id: ConnectionID, to address: SocketAddress) {

@@ -13,8 +13,25 @@ final class RelayPeer {
     private(set) var sealer: DownlinkSealer?
     private var backlog: [[UInt8]] = []
     private var backlogBytes = 0
-    /// What is left to be written of the answers to repair requests, by their streams.
-    private var answers: [Int64: [UInt8]] = [:]
+    /// What is to be written of the answers to requests for packets, by their streams.
+    private var answers: [Int64: Answer] = [:]
+
+    /// An answer, and how much of it is written.
+    private struct Answer {
+        private var bytes: [UInt8]
+        private var written = 0
+        init(_ bytes: [UInt8]) { self.bytes = bytes }
+        var left: Int { bytes.count - written }
+        var rest: ArraySlice<UInt8> { bytes[written...] }
+
+        /// What is written goes once it is more than the rest: a copy of that for every piece would cost the square of it.
+        mutating func note(written count: Int) {
+            written += count
+            guard written > left else { return }
+            bytes = Array(rest)
+            written = 0
+        }
+    }
 
     init(id: ConnectionID, connection: QUICConnection) {
         self.id = id
@@ -27,9 +44,9 @@ final class RelayPeer {
         connection.delegate = nil
     }
 
-    /// Makes the trailers' key ready, once: its counter must never start again. False when that fails.
-    func makeSealer(_ key: DownlinkKey) -> Bool {
-        if sealer == nil { sealer = try? DownlinkSealer(key: key) }
+    /// Makes the trailers' key ready for at most `maximum` packets, once: its counter must never start again. False when that fails.
+    func makeSealer(_ key: DownlinkKey, maximum: UInt64) -> Bool {
+        if sealer == nil { sealer = try? DownlinkSealer(key: key, maximum: maximum) }
         return sealer != nil
     }
 
@@ -46,24 +63,23 @@ final class RelayPeer {
     /// Sends `bytes` on a stream of their own; false when too many, or too many bytes, are under way. An answer finds room while nothing
     /// else waits, whatever its size.
     func answer(_ bytes: [UInt8], limit: Int, byteLimit: Int) -> Bool {
-        let waiting = answers.values.reduce(0) { $0 + $1.count }
+        let waiting = answers.values.reduce(0) { $0 + $1.left }
         guard answers.count < limit, waiting == 0 || waiting + bytes.count <= byteLimit,
             let stream = try? connection.openStream()
         else { return false }
-        answers[stream.id] = bytes
+        answers[stream.id] = Answer(bytes)
         continueAnswer(on: stream)
         return true
     }
 
     /// Writes as much of an answer as there is room for.
     func continueAnswer(on stream: QUICStream) {
-        guard let rest = answers[stream.id], !rest.isEmpty else { return }
-        let piece = rest.prefix(stream.availableCapacity)
-        guard !piece.isEmpty, (try? stream.write(Array(piece), finish: piece.count == rest.count)) != nil else {
+        guard let answer = answers[stream.id], answer.left > 0 else { return }
+        let piece = answer.rest.prefix(stream.availableCapacity)
+        guard !piece.isEmpty, (try? stream.write(Array(piece), finish: piece.count == answer.left)) != nil else {
             return
         }
-        // A copy, so that what has been written is not kept with the rest.
-        answers[stream.id] = Array(rest.dropFirst(piece.count))
+        answers[stream.id]?.note(written: piece.count)
     }
 
     /// The stream is over; the client has ended its side too.
@@ -90,6 +106,9 @@ final class ListenerGroup {
     /// What makes their trailers, in the order of `recipients`. Held by `peers`: counting references for every packet would
     /// cost as much as the trailer.
     private var sealers: [Unmanaged<DownlinkSealer>] = []
+    /// Those whose last counter has been used.
+    private var exhausted: [Int] = []
+    private var identifiers: [ConnectionID] = []
     private var numbers: [ConnectionID: Int] = [:]
     private var isPrepared = true
 
@@ -112,6 +131,7 @@ final class ListenerGroup {
             let ready = peers.filter { $0.sealer != nil }
             recipients.connections = ready.map(\.connection)
             sealers = ready.compactMap { $0.sealer.map(Unmanaged.passUnretained) }
+            identifiers = ready.map(\.id)
             numbers = [:]
             for (number, peer) in ready.enumerated() { numbers[peer.id] = number }
         }
@@ -121,6 +141,19 @@ final class ListenerGroup {
     /// Writes the trailer of `packet` for recipient `number`.
     func seal(_ packet: UnsafeRawBufferPointer, for number: Int, into trailer: UnsafeMutableRawBufferPointer) {
         // A trailer that cannot be made stays as it is; the listener drops the packet by its MAC.
-        try? sealers[number]._withUnsafeGuaranteedRef { try $0.seal(packet, trailer: trailer) }
+        let isExhausted = sealers[number]._withUnsafeGuaranteedRef { sealer in
+            try? sealer.seal(packet, trailer: trailer)
+            return sealer.isExhausted
+        }
+        if isExhausted { exhausted.append(number) }
+    }
+
+    /// Takes out those who can be sent nothing more on their connections.
+    func removeExhausted() -> [ConnectionID] {
+        guard !exhausted.isEmpty else { return [] }
+        let ids = exhausted.map { identifiers[$0] }
+        exhausted = []
+        for id in ids { remove(id) }
+        return ids
     }
 }

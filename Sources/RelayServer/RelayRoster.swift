@@ -71,6 +71,9 @@ public struct RelayRoster: Sendable {
 
     subscript(channel: ChannelID, member: MemberID) -> RelayMembership? { memberships[channel]?[member] }
 
+    /// Who is written down for a channel, those who were removed among them.
+    func members(of channel: ChannelID) -> [MemberID: RelayMembership] { memberships[channel] ?? [:] }
+
     /// A member was enrolled. One who was removed in the meantime stays out.
     mutating func admit(_ member: MemberID, to channel: ChannelID, as membership: RelayMembership) {
         guard self[channel, member]?.isRevoked != true else { return }

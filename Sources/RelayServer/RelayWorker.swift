@@ -32,7 +32,7 @@ final class RelayWorker: @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - number: Which one of the relay's it is, from 0.
-    ///   - report: Takes what the rules have to know; false when it was lost, which only media may be.
+    ///   - report: Takes what the rules have to know; false when it was lost, which only what came in datagrams may be.
     init(
         _ number: Int, endpoint: QUICEndpoint, numbers: ConnectionNumbers, orders: Mailbox<RelayWorkerOrder>? = nil,
         limits: RelayLimits, logger: Logger, report: @escaping (RelayWorkerReport) -> Bool
@@ -94,7 +94,7 @@ final class RelayWorker: @unchecked Sendable {
             // Channels may be added while it runs.
             while groups.count <= channel { groups.append(ListenerGroup()) }
             guard let peer = peers[id] else { return }
-            guard peer.makeSealer(key) else {
+            guard peer.makeSealer(key, maximum: limits.downlinkPackets) else {
                 log.noSealer(id)
                 return
             }
@@ -105,12 +105,12 @@ final class RelayWorker: @unchecked Sendable {
         case .forward(let packet, let channel, let talker, let arrived):
             packet.withUnsafeBytes { forward($0, channel: channel, except: talker, arrived: arrived) }
         case .answerRepair(let id, let bytes):
-            if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.controlBacklog) == false {
+            if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.answerBytes) == false {
                 tally.withLock { $0.repairsRefused += 1 }
             }
         case .answerBurst(let id, let request, let bytes):
-            if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.controlBacklog) == false {
-                _ = report(.burstNotTaken(id, request))
+            if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.answerBytes) == false {
+                _ = report(.burstNotTaken(id, request, bytes: bytes.count))
             }
         case .count: count()
         }
@@ -138,6 +138,11 @@ final class RelayWorker: @unchecked Sendable {
             tally.packetsOut += result.sent
             tally.packetsNotSent += result.failed
         }
+        for id in group.removeExhausted() {
+            log.exhausted(id)
+            peers[id]?.connection.close(
+                code: RelayCloseCode.internalError.rawValue, reason: "this connection's packets are all counted")
+        }
     }
 
     // MARK: Reports
@@ -146,7 +151,9 @@ final class RelayWorker: @unchecked Sendable {
 
     private func receiveMedia(_ datagram: [UInt8], from peer: RelayPeer) {
         if let request = RepairDatagram.request(in: datagram, limit: limits.datagramBytes) {
-            return tell(.message(peer.id, request))
+            // When it is lost, the same one comes on the control stream.
+            _ = report(.repairRequest(request, from: peer.id))
+            return
         }
         let header = datagram.withUnsafeBytes { packet in
             packet.count <= limits.datagramBytes ? MediaPacketHeader(parsing: packet) : nil

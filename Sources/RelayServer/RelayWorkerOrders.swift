@@ -25,8 +25,14 @@ enum RelayWorkerOrder: Sendable {
     /// Count connections and packets for whoever asks next.
     case count
 
-    /// Whether it comes too late when it has to wait, so that it is better lost.
-    var mayBeLost: Bool { if case .forward = self { true } else { false } }
+    /// Whether it is better lost than kept when too much waits already: packets come too late then, those that were asked for are
+    /// asked for again, and who wants a count asks again. What changes who is a member, who talks and who listens is never lost.
+    var mayBeLost: Bool {
+        switch self {
+        case .forward, .answerRepair, .answerBurst, .count: true
+        case .send, .sendSeries, .close, .startMedia, .stopMedia: false
+        }
+    }
 }
 
 /// What a worker's connections do.
@@ -35,13 +41,21 @@ enum RelayWorkerReport: Sendable {
     case event(RelayCore.Event)
     /// A media packet, read at `arrived`.
     case media(MediaPacketHeader, [UInt8], from: ConnectionID, arrived: Instant)
-    /// The answer to a request for a burst cannot be sent now.
-    case burstNotTaken(ConnectionID, BurstRequestID)
+    /// A request for lost packets that came in a datagram.
+    case repairRequest(ClientMessage, from: ConnectionID)
+    /// The answer of so many bytes to a request for a burst cannot be sent now.
+    case burstNotTaken(ConnectionID, BurstRequestID, bytes: Int)
     /// A media packet that cannot be read.
     case malformedMedia(from: ConnectionID)
 
-    /// Whether it comes too late when it has to wait, so that it is better lost.
-    var mayBeLost: Bool { if case .media = self { true } else { false } }
+    /// Whether it is better lost than kept when too much waits already: what came in datagrams, which no window of the transport
+    /// holds back and whose senders count on losses.
+    var mayBeLost: Bool {
+        switch self {
+        case .media, .repairRequest, .malformedMedia: true
+        case .event, .burstNotTaken: false
+        }
+    }
 }
 
 /// Numbers the connections of all workers in the order they come, so that each number tells whose it is.
@@ -67,7 +81,7 @@ struct RelayWorkerTally: Sendable {
     var packetsNotSent = 0
     var strayPackets = 0
     var repairsRefused = 0
-    /// Media packets that could not wait for the rules.
+    /// Media packets that could not wait for the rules, or for the worker.
     var mediaDropped = 0
     var forwarding = LatencyHistogram()
     var connections = 0

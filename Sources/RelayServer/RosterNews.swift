@@ -5,7 +5,8 @@ import RelayProtocol
 /// What the members of one channel are still to be told of each other.
 ///
 /// When thousands come back at once, telling each of them of each other one costs as many writes as the square of their number. So
-/// beyond a few in `window`, they are kept until its end, and told together.
+/// beyond a few in `window`, they are kept until its end, and told together. No more is told than a client may have waiting for it that
+/// has just been told of everybody (`RelayLimits.rosterNewsBytes`): the rest comes as fast as a slow one takes it.
 struct RosterNews: Sendable, Equatable {
     /// Somebody has come or gone.
     struct Change: Sendable, Equatable {
@@ -24,6 +25,19 @@ struct RosterNews: Sendable, Equatable {
     private var windowEnds = Instant.zero
     private var toldInWindow = 0
     private var isBusy = false
+    /// Bytes that may be told.
+    private var budget: MessageBucket
+    /// More changes than this are not kept.
+    private let changesMaximum: Int
+
+    init(limits: RelayLimits = RelayLimits()) {
+        budget = MessageBucket(depth: limits.rosterNewsBytes, perSecond: limits.rosterNewsPerSecond, at: .zero)
+        // Everybody who is there has come, everybody before has gone, and some come and go.
+        changesMaximum = 4 * limits.membersPerChannel
+    }
+
+    /// Of whom there is something that is not told yet.
+    var waiting: Set<MemberID> { Set(kept.map(\.member)) }
 
     /// When `take` must be called, at the latest.
     var nextDeadline: Instant? { kept.isEmpty ? nil : windowEnds }
@@ -48,12 +62,26 @@ struct RosterNews: Sendable, Equatable {
     /// Whether there is something that is not told yet of `member`.
     func concerns(_ member: MemberID) -> Bool { kept.contains { $0.member == member } }
 
-    /// What is to be told now; the next window begins.
+    /// What is to be told now, in order; the rest waits for the end of the window that begins.
     mutating func take(at now: Instant) -> [Change] {
-        defer { kept = [] }
         windowEnds = now + Self.window
         toldInWindow = 0
-        return kept
+        var count = 0
+        while count < kept.count,
+            kept.count - count > changesMaximum || budget.take(kept[count].frame.count, at: now)
+        {
+            count += 1
+        }
+        defer { kept.removeFirst(count) }
+        return Array(kept.prefix(count))
+    }
+
+    /// Nobody is there to be told.
+    mutating func forget() { kept = [] }
+
+    /// What is not told yet of `member`, to be told before the rest.
+    mutating func take(of member: MemberID) -> Change? {
+        kept.firstIndex { $0.member == member }.map { kept.remove(at: $0) }
     }
 }
 
@@ -125,6 +153,7 @@ extension RelayCore {
     mutating func tellNews(channel number: Int, at now: Instant) -> [Action] {
         let news = channels[number].news.take(at: now)
         guard !news.isEmpty else { return [] }
+        let waiting = channels[number].news.waiting
         var series = MessageSeries()
         var known: [MemberID: Int] = [:]
         for change in news {
@@ -132,10 +161,31 @@ extension RelayCore {
             known[change.member] = series.count
         }
         let recipients = channels[number].members.values.compactMap { member -> MessageSeries.Recipient? in
+            // It came after all of these.
+            guard !waiting.contains(member.id) else { return nil }
             let first = known[member.id] ?? 0
             return first < series.count ? .init(member.connection, from: first) : nil
         }
         guard !recipients.isEmpty else { return [] }
         return [.sendSeries(series, to: recipients.sorted { $0.connection < $1.connection })]
+    }
+
+    /// A member is about to be heard: its name comes before its voice, whatever else is new.
+    mutating func introduce(_ member: RelayChannel.Member, channel number: Int, at now: Instant) -> [Action] {
+        guard channels[number].news.concerns(member.id) else { return [] }
+        let actions = tellNews(channel: number, at: now)
+        guard let change = channels[number].news.take(of: member.id) else { return actions }
+        var series = MessageSeries()
+        series.append(change.frame)
+        let others = channels[number].everyone.filter { $0 != member.connection }
+        return actions + [.sendSeries(series, to: others.map { .init($0) })]
+    }
+
+    /// Whether a newcomer may be told of everybody now and, if all of them change until its handshake is complete, once more then.
+    func isToldTwice(channel number: Int) -> Bool {
+        let bytes = channels[number].members.values.reduce(0) { $0 + $1.announcement.count }
+        // Of a small crowd there is never too much.
+        let room = max(limits.controlBacklog - RelayLimits.otherControlBytes, 2 * RelayLimits.otherControlBytes)
+        return 2 * bytes <= room
     }
 }

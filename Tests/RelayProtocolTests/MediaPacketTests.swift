@@ -108,5 +108,14 @@ import Testing
         for _ in 0..<2 {
             #expect(throws: DownlinkError.exhausted) { try sealer.seal([0x80]) }
         }
+        #expect(sealer.isExhausted)
+        let few = try DownlinkSealer(key: DownlinkKey(), maximum: 2)
+        for number in 0..<2 as Range<UInt8> {
+            #expect(!few.isExhausted)
+            #expect(try few.seal([0x80])[4] == number)
+        }
+        #expect(few.isExhausted)
+        #expect(throws: DownlinkError.exhausted) { try few.seal([0x80]) }
+        #expect(try DownlinkSealer(key: DownlinkKey(), maximum: 0).isExhausted)
     }
 }

@@ -7,6 +7,18 @@ import Testing
 
 typealias FloorRequest = FloorControlStateMachine.Request
 
+extension FloorRequest {
+    /// A request of a member with one connection, whose source tells who it is.
+    init(ssrc: SSRC, requestID: FloorRequestID, keyID: UInt64, priority: UInt8 = 0, mayQueue: Bool = false) {
+        let number = withUnsafeBytes(of: ssrc.rawValue.bigEndian) { [UInt8]($0) }
+        guard let member = MemberID(bytes: [UInt8](repeating: 0, count: 12) + number) else {
+            preconditionFailure("a member has 16 bytes")
+        }
+        self.init(
+            ssrc: ssrc, member: member, requestID: requestID, keyID: keyID, priority: priority, mayQueue: mayQueue)
+    }
+}
+
 /// The floor as its members see it.
 struct FloorModel {
     private(set) var rules: FloorRules

@@ -251,6 +251,76 @@ import Testing
         test.say(10)
     }
 
+    @Test func `only what is given is charged, to the member and to all`() throws {
+        var test = Self { _, limits in
+            limits.burstAnswerBytes = 8_000
+            limits.burstBytes = 17_000
+            limits.burstBytesPerSecond = 1
+            limits.burstBytesOfAll = 9_000
+            limits.burstBytesOfAllPerSecond = 9_000
+            limits.burstRequestBurst = 100
+        }
+        let burst = test.say(100)
+        // All of what there is for all, and then nothing: the member is not charged for that.
+        #expect(try test.fetch(burst.name).get().packets.count == 100)
+        for _ in 0..<10 { #expect(test.refusal(of: burst.name) == .tooMuch) }
+        test.now = test.now + .seconds(1)
+        #expect(try test.fetch(burst.name).get().packets.count == 100)
+        // Now the member has had its part, and all have not.
+        test.now = test.now + .seconds(1)
+        for _ in 0..<10 { #expect(test.refusal(of: burst.name) == .tooMuch) }
+        #expect(try test.fetch(burst.name, by: test.alice).get().packets.count == 100)
+    }
+
+    @Test func `an answer that its connection could not take is given back`() throws {
+        var test = Self { _, limits in
+            limits.burstBytes = 5_000
+            limits.burstBytesPerSecond = 1
+        }
+        let burst = test.say(50)
+        var request = BurstRequestID(rawValue: 0)
+        for _ in 0..<4 {
+            let count = RepairStream.encode(burst: request, packets: burst.packets, isWhole: true).count
+            #expect(RepairStream.burstByteCount(packets: burst.packets, isWhole: true) == count)
+            #expect(try test.fetch(burst.name).get().packets.count == 50)
+            request = BurstRequestID(rawValue: test.lastRequest)
+            let told = test.core.burstNotTaken(request, bytes: count, by: test.bob)
+            guard case .send(.burstRefused(let refused), to: [test.bob])? = told.first else {
+                return #expect(Bool(false), "\(told)")
+            }
+            #expect(refused.id == request && refused.cause == .tooMuch)
+        }
+        #expect(try test.fetch(burst.name).get().packets.count == 50)
+        #expect(test.refusal(of: burst.name) == .tooMuch)
+    }
+
+    @Test func `a long beginning is not copied for each of its packets, also while it is handed out`() {
+        var test = Self { _, limits in
+            limits.burstRequestBurst = 1_000_000
+            limits.messageBurst = 1_000_000
+            limits.mediaBurst = 1_000_000
+        }
+        let key = test.say(1, ends: false).name.keyID
+        var moves = 0
+        var place: UnsafeRawPointer?
+        for _ in 0..<10_000 {
+            test.sequence &+= 1
+            let packet = test.packet(test.sequence, key)
+            let header = packet.withUnsafeBytes { MediaPacketHeader(parsing: $0) }!
+            _ = test.core.media(header, bytes: packet, from: test.alice, at: test.now)
+            test.now = test.now + .milliseconds(10)
+            let name = BurstName(ssrc: test.ssrc[test.alice]!, keyID: key)
+            if case .failure(let refusal) = test.fetch(name, from: test.sequence &- 9) {
+                #expect(refusal.cause == .tooMuch)
+            }
+            let now = test.core.channels[0].store.current[0].packets.withUnsafeBytes { $0.baseAddress }
+            if now != place { moves += 1 }
+            place = now
+        }
+        // It moves when it outgrows its place, each time into one of twice the size; a copy for each would be ten thousand.
+        #expect(moves < 40, "\(moves)")
+    }
+
     @Test func `all channels together keep no more than they may, and the oldest goes first`() throws {
         var test = Self { _, limits in limits.keptBytes = 60_000 }
         let first = test.say(200)
