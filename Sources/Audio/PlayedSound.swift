@@ -31,6 +31,9 @@ public final class PlayedSound: Sendable {
     /// A path on which nothing has been played yet.
     public init() {}
 
+    /// Whether the last block that was played was handed on. From any thread.
+    var isHandedOn: Bool { heardBy.load(ordering: .relaxed) != 0 }
+
     // MARK: The speaker's thread
 
     /// `playbackBlock` samples were given to the speaker, where they are heard from `heardAt` on.

@@ -100,7 +100,9 @@ import Testing
     }
 
     /// A speaker that writes `ahead` samples before they are heard, a microphone that asks for frames of 10 ms when they are full.
-    private func run(_ alignment: inout EchoAlignment, ahead: Int64, frames: ClosedRange<Int64>) -> (late: Int, news: Int) {
+    private func run(
+        _ alignment: inout EchoAlignment, ahead: Int64, frames: ClosedRange<Int64>
+    ) -> (late: Int, news: Int) {
         var (late, news) = (0, 0)
         for frame in frames {
             // Written until the frame is full: what is heard up to `ahead` after it.
