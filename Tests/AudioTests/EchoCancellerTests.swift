@@ -46,10 +46,9 @@ import Testing
         delay: Int, suppressesNoise: Bool
     ) throws {
         let speaker = farEnd(seconds: 6)
-        let path = EchoPath(delay: delay)
         var generator = SeededGenerator(seed: 41)
-        let microphone = speaker.indices.map {
-            path.echo(of: speaker, at: $0) + .random(in: -0.0005...0.0005, using: &generator)
+        let microphone = EchoPath(delay: delay).echo(of: speaker).map {
+            $0 + .random(in: -0.0005...0.0005, using: &generator)
         }
         let (output, cost) = try sent(microphone, while: speaker, suppressesNoise: suppressesNoise)
         let loss = (0..<6).map { second in
@@ -62,8 +61,7 @@ import Testing
 
     @Test func whoSpeaksHereComesThroughWhileTheOtherSpeaksToo() throws {
         let speaker = farEnd(seconds: 7)
-        let path = EchoPath(delay: 480)
-        var microphone = speaker.indices.map { path.echo(of: speaker, at: $0) }
+        var microphone = EchoPath(delay: 480).echo(of: speaker)
         let place = 3 * 48_000
         for index in voice.indices { microphone[place + index] += 2 * voice[index] }
         let (output, _) = try sent(microphone, while: speaker)
@@ -79,10 +77,8 @@ import Testing
     /// 50 parts per million between the cards: the filter runs after the echo, and less of it goes.
     @Test func clocksThatDriftCostSomeOfIt() throws {
         let speaker = farEnd(seconds: 6)
-        let path = EchoPath(delay: 480)
-        let microphone = speaker.indices.map { index in
-            path.echo(of: speaker, at: index + Int((Double(index) * 50e-6).rounded()))
-        }
+        let echo = EchoPath(delay: 480).echo(of: speaker)
+        let microphone = echo.indices.map { echo[min(echo.count - 1, $0 + Int((Double($0) * 50e-6).rounded()))] }
         let (output, _) = try sent(microphone, while: speaker)
         let loss = decibels(power(microphone[96_000...]) / power(output[96_000...]))
         print("echo with 50 ppm of drift: quieter by \(loss) dB")
@@ -149,6 +145,14 @@ import Testing
 
     /// A speaker and a microphone in one room, in real time, and nobody in it: what is sent is what is left of the other's voice.
     @Test func whatTheFarEndSaysDoesNotComeBackToIt() throws {
+        // A machine that was halted lets the speaker run dry, and the room is learnt anew: then it is said again.
+        var loss = 0.0
+        for _ in 1...3 where loss <= 15 { loss = try lossThroughTheWorkers() }
+        #expect(loss > 15)
+    }
+
+    /// By how many decibels what is sent is below what the microphone hears.
+    private func lossThroughTheWorkers() throws -> Double {
         let room = Room(path: EchoPath(delay: 480, taps: 24))
         let played = PlayedSound()
         var configuration = PlaybackConfiguration()
@@ -192,10 +196,10 @@ import Testing
         try #require(frames.count >= 550 && heard.count >= 264_000)
         let sent = frames[250..<550].reduce(0) { $0 + pow(10, Double($1.level) / 10) } / 300
         let echo = power(heard[120_000..<264_000])
-        print("through the workers: the echo at \(decibels(echo)) dBFS is sent at \(decibels(sent)) dBFS")
+        print("through the workers: the echo at \(decibels(echo)) dBFS is sent at \(decibels(sent)) dBFS,",
+            "\(room.underruns) underruns")
         #expect(decibels(echo) > -40)
-        // A machine that was halted lets the speaker run dry, and the room is learnt anew.
-        if room.underruns == 0 { #expect(decibels(echo / sent) > 15) }
+        return decibels(echo / sent)
     }
 
     private func packets(of samples: [Float]) throws -> [[UInt8]] {

@@ -21,6 +21,23 @@ struct EchoPath {
         taps = made.map { (delay + $0.0, 0.5 * $0.1 / norm) }
     }
 
+    /// What is heard of what was played, sample by sample. By pointers, for a debug build's sake.
+    func echo(of played: [Float]) -> [Float] {
+        var heard = [Float](repeating: 0, count: played.count)
+        played.withUnsafeBufferPointer { played in
+            heard.withUnsafeMutableBufferPointer { heard in
+                for (offset, strength) in taps {
+                    var index = offset
+                    while index < played.count {
+                        heard[index] += strength * played[index - offset]
+                        index += 1
+                    }
+                }
+            }
+        }
+        return heard
+    }
+
     /// What is heard at `index` of what was played.
     func echo(of played: [Float], at index: Int) -> Float {
         var sum: Float = 0
