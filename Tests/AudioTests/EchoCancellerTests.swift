@@ -196,7 +196,8 @@ import Testing
         try #require(frames.count >= 550 && heard.count >= 264_000)
         let sent = frames[250..<550].reduce(0) { $0 + pow(10, Double($1.level) / 10) } / 300
         let echo = power(heard[120_000..<264_000])
-        print("through the workers: the echo at \(decibels(echo)) dBFS is sent at \(decibels(sent)) dBFS,",
+        print(
+            "through the workers: the echo at \(decibels(echo)) dBFS is sent at \(decibels(sent)) dBFS,",
             "\(room.underruns) underruns")
         #expect(decibels(echo) > -40)
         return decibels(echo / sent)
