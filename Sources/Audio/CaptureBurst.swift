@@ -84,6 +84,7 @@ final class CaptureBurst {
         let burst = machine.burst
         machine.ended(deviceOpen: deviceOpen)
         precondition(!machine.isRunning)
+        framer.end()
         putEnd(of: burst, reason)
     }
 
@@ -100,15 +101,15 @@ final class CaptureBurst {
             guard let early = hear(samples, count, first: first, at: now) else { return .goesOn }
             dropped = early
         }
+        let begin = first + CaptureStateMachine.duration(Int64(dropped))
         if let began = machine.firstSampleAt {
             if isBroken { bridgeGap(from: began, to: first) }
         } else {
-            let begin = first + CaptureStateMachine.duration(Int64(dropped))
             machine.began(at: begin)
             announce(begin)
         }
         let taken = machine.take(count - dropped)
-        framer.append(samples + dropped, taken, in: machine) { put($0) }
+        framer.append(samples + dropped, taken, at: begin, in: machine) { put($0) }
         guard machine.isComplete else { return .goesOn }
         finish()
         return .isComplete

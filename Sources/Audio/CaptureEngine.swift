@@ -32,7 +32,8 @@ public final class CaptureEngine: Sendable {
         self.device = device
         self.logger = logger
         let framer = try SpeechFramer(
-            configuration.opus, gain: configuration.gain, suppressesNoise: configuration.suppressesNoise)
+            configuration.opus, gain: configuration.gain, suppressesNoise: configuration.suppressesNoise,
+            echoOf: configuration.echoOf)
         do throws(AudioFault) {
             let source = try makeCaptureSource(device, period: configuration.period)
             worker = try CaptureWorker(

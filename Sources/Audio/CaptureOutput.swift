@@ -13,8 +13,11 @@ public struct CaptureConfiguration: Sendable {
     public var gain = MicrophoneGain.automatic
     /// Whether steady noise is made quieter, which costs 5 ms of delay.
     public var suppressesNoise = false
+    /// What the speaker beside the microphone plays (`PlaybackConfiguration.played`), which is taken out of what is captured; nil:
+    /// echoes are sent. It costs 5 ms of delay, the same as `suppressesNoise`.
+    public var echoOf: PlayedSound?
 
-    /// 2.5 ms periods, Opus as `OpusSettings()`, Bluetooth microphones waited for, automatic gain, noise left as it is.
+    /// 2.5 ms periods, Opus as `OpusSettings()`, Bluetooth microphones waited for, automatic gain, noise and echoes left as they are.
     public init() {}
 }
 

@@ -24,6 +24,8 @@ public struct PlaybackConfiguration: Sendable {
     public var recordingKeepsTime = true
     /// The tones' loudness, 0…1.
     public var toneVolume: Float = 0.25
+    /// Where the microphone learns what is played (`CaptureConfiguration.echoOf`); nil: nowhere.
+    public var played: PlayedSound?
 
     /// 2.5 ms periods, 7.5 ms queued, device kept open.
     public init() {}

@@ -16,6 +16,9 @@ final class PlaybackWorker: @unchecked Sendable {
     private let sink: any PlaybackSink
     private let sound: PlaybackSound
     private let closeWhenIdle: Bool
+    private let played: PlayedSound?
+    /// Whether what is written next is heard right after what was written before.
+    private var isContinued = false
     private let block: UnsafeMutablePointer<Float>
     private var recovery = DeviceRecovery()
     private var isOpen = false
@@ -30,6 +33,7 @@ final class PlaybackWorker: @unchecked Sendable {
         rings = try PlaybackRings()
         sound = PlaybackSound(rings, speech: speech, toneVolume: configuration.toneVolume)
         closeWhenIdle = configuration.closeWhenIdle
+        played = configuration.played
         recordingOrigin = sink.recordingOrigin
         block = .allocate(capacity: playbackBlock)
         block.initialize(repeating: 0, count: playbackBlock)
@@ -105,6 +109,7 @@ final class PlaybackWorker: @unchecked Sendable {
             return
         }
         underrunsSeen = sink.underruns
+        isContinued = false
         sound.deviceStarts()
         lastWriteAt = .now
         stall.moved(at: lastWriteAt)
@@ -122,8 +127,12 @@ final class PlaybackWorker: @unchecked Sendable {
             }
             takeCommands()
             // What is written now is heard after what the device holds.
-            sound.render(into: block, delay: sink.delay, shortfall: sink.shortfall, at: .now)
+            let delay = sink.delay
+            let now = Instant.now
+            sound.render(into: block, delay: delay, shortfall: sink.shortfall, at: now)
             try sink.write(block)
+            played?.add(block, heardAt: now + delay, isContinued: isContinued)
+            isContinued = true
         } catch {
             failed(error)
             return
@@ -143,6 +152,7 @@ final class PlaybackWorker: @unchecked Sendable {
     /// As soon as the device runs again: what is heard from then on is of another clock.
     private func countUnderruns() {
         guard sink.underruns != underrunsSeen else { return }
+        isContinued = false
         sound.ranEmpty(sink.underruns - underrunsSeen)
         underrunsSeen = sink.underruns
         sound.publish()

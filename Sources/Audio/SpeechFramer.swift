@@ -33,18 +33,30 @@ final class SpeechFramer {
     private let expectedLoss: Atomic<Int>
     private var lossSeen = 0
     private var gain: GainControl?
+    private let canceller: EchoCanceller?
     private let suppressor: NoiseSuppressor?
     private let pending: UnsafeMutablePointer<Float>
     private var pendingCount = 0
     private var position: Int64 = 0
     private var isFirst = true
+    /// Whether samples of the frame that is being collected were lost.
+    private var hasGap = false
 
+    /// - Parameter played: What the speaker plays, whose echo is taken out.
     init(
-        _ settings: OpusSettings, gain: MicrophoneGain = .off, suppressesNoise: Bool = false
+        _ settings: OpusSettings, gain: MicrophoneGain = .off, suppressesNoise: Bool = false,
+        echoOf played: PlayedSound? = nil
     ) throws(AudioError) {
         self.gain = gain.control
-        do throws(AudioFault) { suppressor = suppressesNoise ? try NoiseSuppressor() : nil } catch {
-            throw .device("the noise suppression", operation: "make its state", code: error.code)
+        do throws(AudioFault) {
+            let canceller = try played.map { played throws(AudioFault) in try EchoCanceller(played) }
+            self.canceller = canceller
+            suppressor =
+                suppressesNoise || canceller != nil
+                ? try NoiseSuppressor(suppressesNoise: suppressesNoise, echo: canceller) : nil
+        } catch {
+            throw .device(
+                "the noise suppression or echo cancellation", operation: "make its state", code: error.code)
         }
         encoder = try OpusEncoder(settings)
         protection = LossProtection(settings)
@@ -69,13 +81,21 @@ final class SpeechFramer {
         position = 0
         isFirst = true
         encoder.reset()
+        hasGap = false
+        canceller?.begin()
         suppressor?.begin()
     }
 
-    /// Takes samples of the burst that `machine` is in; every frame that is full goes to `put`.
+    /// The burst is over, and the microphone stands still.
+    func end() { canceller?.end() }
+
+    /// Takes samples of the burst that `machine` is in, the first of which was at the microphone at `instant`; every frame that is
+    /// full goes to `put`.
     func append(
-        _ samples: UnsafePointer<Float>, _ count: Int, in machine: CaptureStateMachine, _ put: (Frame) -> Void
+        _ samples: UnsafePointer<Float>, _ count: Int, at instant: Instant, in machine: CaptureStateMachine,
+        _ put: (Frame) -> Void
     ) {
+        canceller?.stamp(at: instant, offset: pendingCount)
         var taken = 0
         while taken < count {
             let part = min(count - taken, frameSamples - pendingCount)
@@ -97,8 +117,10 @@ final class SpeechFramer {
     }
 
     private func appendSilence(_ count: Int, in machine: CaptureStateMachine, _ put: (Frame) -> Void) {
+        guard count > 0 else { return }
         memset(pending + pendingCount, 0, count * MemoryLayout<Float>.stride)
         pendingCount += count
+        hasGap = true
         if pendingCount == frameSamples { put(encode(in: machine, isLast: false)) }
     }
 
@@ -115,10 +137,11 @@ final class SpeechFramer {
     }
 
     private func encode(in machine: CaptureStateMachine, isLast: Bool) -> Frame {
+        let began = Instant.now
+        cancelEcho()
         if let end = machine.endPosition, position + Int64(pendingCount) > end - CaptureStateMachine.fade {
             for index in 0..<pendingCount { pending[index] *= machine.gain(at: position + Int64(index)) }
         }
-        let began = Instant.now
         suppressor?.process(pending, count: frameSamples)
         gain?.process(pending, count: frameSamples)
         let loss = expectedLoss.load(ordering: .relaxed)
@@ -134,6 +157,18 @@ final class SpeechFramer {
         position += Int64(frameSamples)
         if length > 0 { isFirst = false }
         return frame
+    }
+
+    /// Only of what was captured: silence that was put in has no echo, and would get one.
+    private func cancelEcho() {
+        guard let canceller, pendingCount > 0 else { return }
+        if hasGap {
+            canceller.interrupt()
+            hasGap = false
+            return
+        }
+        canceller.process(pending, count: frameSamples)
+        memset(pending + pendingCount, 0, (frameSamples - pendingCount) * MemoryLayout<Float>.stride)
     }
 
     /// The mean power of `samples` in dBFS.

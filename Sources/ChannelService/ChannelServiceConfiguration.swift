@@ -23,12 +23,15 @@ public struct ChannelServiceConfiguration: Sendable {
     public var keepsDevicesOpen: Bool
     /// Whether the tones are heard.
     public var playsTones: Bool
+    /// Whether what the speaker plays is taken out of own speech.
+    public var cancelsEcho: Bool
 
-    /// The given devices, and the defaults of the design: 200 ms of tail, 60 s of talk, devices kept open, tones on.
+    /// The given devices, and the defaults of the design: 200 ms of tail, 60 s of talk, devices kept open, tones on, echoes left as they are.
     public init(
         microphone: AudioDevice, speaker: AudioDevice, rules: ChannelManagerStateMachine.Configuration = .init(),
         tail: Duration = CaptureEngine.tailDefault, capture: CaptureConfiguration = .init(),
-        playback: PlaybackConfiguration = .init(), keepsDevicesOpen: Bool = true, playsTones: Bool = true
+        playback: PlaybackConfiguration = .init(), keepsDevicesOpen: Bool = true, playsTones: Bool = true,
+        cancelsEcho: Bool = false
     ) {
         self.microphone = microphone
         self.speaker = speaker
@@ -38,5 +41,6 @@ public struct ChannelServiceConfiguration: Sendable {
         self.playback = playback
         self.keepsDevicesOpen = keepsDevicesOpen
         self.playsTones = playsTones
+        self.cancelsEcho = cancelsEcho
     }
 }

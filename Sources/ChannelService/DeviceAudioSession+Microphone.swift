@@ -58,8 +58,9 @@ extension DeviceAudioSession {
 
     func openMicrophone() throws(AudioError) -> CaptureEngine {
         if let microphone { return microphone }
-        let engine = try CaptureEngine(
-            device: configuration.microphone, configuration: configuration.capture, logger: logger)
+        var capture = configuration.capture
+        capture.echoOf = played
+        let engine = try CaptureEngine(device: configuration.microphone, configuration: capture, logger: logger)
         microphoneWatch = try watch(engine.descriptor, of: engine.device) { [weak self, weak engine] in
             engine?.drain { self?.received($0) }
         }

@@ -79,6 +79,7 @@ extension DeviceAudioSession {
     func openSpeaker() throws(AudioError) -> PlaybackEngine {
         if let speaker { return speaker }
         var playback = configuration.playback
+        playback.played = played
         if !configuration.keepsDevicesOpen { playback.closeWhenIdle = true }
         let engine = try PlaybackEngine(device: configuration.speaker, configuration: playback, logger: logger)
         speakerWatch = try watch(engine.descriptor, of: engine.device) { [weak self, weak engine] in

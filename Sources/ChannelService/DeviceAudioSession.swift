@@ -17,6 +17,8 @@ final class DeviceAudioSession: AudioSession {
     let configuration: ChannelServiceConfiguration
     let loop: EventLoop
     let logger: Logger
+    /// By which the microphone learns what the speaker plays; nil: echoes are sent.
+    let played: PlayedSound?
     var microphone: CaptureEngine?
     var microphoneWatch: EventLoop.Watch?
     var speaker: PlaybackEngine?
@@ -51,6 +53,7 @@ final class DeviceAudioSession: AudioSession {
         self.configuration = configuration
         self.loop = loop
         self.logger = logger
+        played = configuration.cancelsEcho ? PlayedSound() : nil
     }
 
     func prepare(for media: MediaOwner?) {

@@ -9,6 +9,7 @@ extension Configuration {
         capture.microphoneStart = audio.value("microphone-start", Self.microphoneStart, default: .automatic)
         capture.gain = audio.value("gain", Self.gain, default: .automatic)
         capture.suppressesNoise = audio.value("noise-suppression", .boolean, default: false)
+        cancelsEcho = audio.value("echo-cancellation", .boolean, default: false)
         releaseTail = audio.value("release-tail", .duration(in: .zero ... .seconds(2)), default: releaseTail)
         tones = audio.value("tones", .boolean, default: true)
     }

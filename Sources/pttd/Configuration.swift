@@ -31,6 +31,7 @@ struct Configuration {
     var microphone = AudioDevice.alsa("default")
     var speaker = AudioDevice.alsa("default")
     var capture = CaptureConfiguration()
+    var cancelsEcho = false
     var releaseTail = Duration.milliseconds(200)
     var tones = true
     /// What the administrator allows.

@@ -129,7 +129,8 @@ actor Daemon {
         rules.talkTimeLimit = configuration.talkTimeLimit
         return ChannelServiceConfiguration(
             microphone: configuration.microphone, speaker: configuration.speaker, rules: rules,
-            tail: configuration.releaseTail, capture: configuration.capture, playsTones: configuration.tones)
+            tail: configuration.releaseTail, capture: configuration.capture, playsTones: configuration.tones,
+            cancelsEcho: configuration.cancelsEcho)
     }
 
     private func busAddress(_ bus: Configuration.Bus) -> DBusAddress {

@@ -3,7 +3,8 @@
 //
 //   AudioProbe loop MICROPHONE SPEAKER HOLD_MS [BURSTS] [GAP_MS]   the microphone's frames are the speaker's packets
 //   AudioProbe allocations MICROPHONE SPEAKER FRAMES               allocations on the two threads within so many frames, which all
-//                                                                  voices of the speaker play at once; a line "interrupted"
+//                                                                  voices of the speaker play at once while their echo is
+//                                                                  cancelled; a line "interrupted"
 //                                                                  when a device was brought back meanwhile, and then again
 //   AudioProbe press MICROPHONE SPEAKER                            on standard input: 1 presses, 0 releases, t plays a tone,
 //                                                                  q ends
@@ -61,9 +62,15 @@ final class Loop {
     /// On how many voices each frame is played.
     var voices = 1
 
-    init(_ microphoneText: String, _ speakerText: String, logger: Logger) throws {
-        microphone = try CaptureEngine(device: AudioDevice(microphoneText), logger: logger)
-        speaker = try PlaybackEngine(device: AudioDevice(speakerText), logger: logger)
+    init(_ microphoneText: String, _ speakerText: String, cancelsEcho: Bool = false, logger: Logger) throws {
+        var (capture, playback) = (CaptureConfiguration(), PlaybackConfiguration())
+        if cancelsEcho {
+            let played = PlayedSound()
+            capture.echoOf = played
+            playback.played = played
+        }
+        microphone = try CaptureEngine(device: AudioDevice(microphoneText), configuration: capture, logger: logger)
+        speaker = try PlaybackEngine(device: AudioDevice(speakerText), configuration: playback, logger: logger)
     }
 
     /// Times that a device had to be brought back, or was stopped and is set running anew by what comes next.
@@ -212,7 +219,7 @@ do {
         loop.speaker.close()
         print("statistics \(loop.microphone.statistics) \(loop.speaker.statistics)")
     case "allocations" where arguments.count >= 5:
-        let loop = try Loop(arguments[2], arguments[3], logger: logger)
+        let loop = try Loop(arguments[2], arguments[3], cancelsEcho: true, logger: logger)
         let wanted = Int(arguments[4]) ?? 500
         loop.voices = PlaybackEngine.voicesMax
         loop.microphone.prepare()

@@ -1,6 +1,5 @@
 // The service with the real engines of `Audio`: WAV files as microphone and speaker, and devices that are not there.
 
-import Audio
 import FoundationEssentials
 import Glibc
 import MonotonicTime
@@ -8,7 +7,13 @@ import PushToTalkCore
 import Reactor
 import Testing
 
+@testable import Audio
 @testable import ChannelService
+
+extension ChannelService {
+    /// Whether the microphone learns what the speaker plays; nil: there is no way to.
+    fileprivate var isPlayedHandedOn: Bool? { (audio as? DeviceAudioSession)?.played?.isHandedOn }
+}
 
 @Suite struct DeviceAudioTests {
     let channel = ServiceUnderTest.channel
@@ -76,6 +81,26 @@ import Testing
         let tones = try readWAV(directory.file("a.wav"))
         #expect(tones.contains { abs($0) > 0.05 }, "no tone was heard")
         return shareHeard(of: said, in: heard)
+    }
+
+    /// The tone of a press is played while the microphone runs: with the setting it is handed on, without there is no path.
+    @Test(arguments: [false, true]) func theMicrophoneLearnsWhatTheSpeakerPlaysIfEchoesAreCancelled(
+        cancelsEcho: Bool
+    ) async throws {
+        let directory = try TemporaryDirectory()
+        try writeWAV(chirp(seconds: 2), to: directory.file("speech.wav"))
+        let talker = try ServiceUnderTest(
+            ChannelServiceConfiguration(
+                microphone: .wav(path: directory.file("speech.wav")), speaker: .wav(path: directory.file("a.wav")),
+                cancelsEcho: cancelsEcho))
+        try await talker.start()
+        #expect(await talker.service.isPlayedHandedOn == (cancelsEcho ? false : nil))
+        try await talker.begin()
+        if cancelsEcho { #expect(await eventually { await talker.service.isPlayedHandedOn == true }) }
+        #expect(await eventually { talker.frames.count >= 20 })
+        try await talker.stop()
+        #expect(await talker.waitFor { $0 == .notice(.transmissionAudioFinished(erased: false)) })
+        await talker.finish()
     }
 
     @Test func messagesThatComeWhileOnePlaysAreHeardOneAfterTheOther() async throws {

@@ -30,7 +30,7 @@ import Testing
         #expect(configuration.microphone == .alsa("default"))
         #expect(configuration.releaseTail == .milliseconds(200))
         #expect(configuration.capture.microphoneStart == .automatic && configuration.capture.gain == .automatic)
-        #expect(!configuration.capture.suppressesNoise)
+        #expect(!configuration.capture.suppressesNoise && !configuration.cancelsEcho)
         #expect(configuration.talkTimeLimit == .seconds(60))
         #expect(configuration.tones)
         #expect(configuration.policy == JoinPolicy())
@@ -56,6 +56,7 @@ import Testing
             microphone-start = "when-heard"
             gain = "-6 dB"
             noise-suppression = true
+            echo-cancellation = true
             speaker = "wav:/tmp/heard.wav"
             release-tail = "350ms"
             tones = false
@@ -87,7 +88,7 @@ import Testing
         #expect(configuration.releaseTail == .milliseconds(350))
         #expect(configuration.capture.microphoneStart == .whenHeard)
         #expect(configuration.capture.gain == .fixed(decibels: -6))
-        #expect(configuration.capture.suppressesNoise)
+        #expect(configuration.capture.suppressesNoise && configuration.cancelsEcho)
         #expect(!configuration.tones)
         #expect(!configuration.policy.allowsJoining)
         #expect(configuration.policy.applications == ["com.example.*", "org.talk"])
