@@ -16,6 +16,9 @@ import Testing
     private var told: [RelayLinkEvent] = []
     private var fetches: [(id: BurstRequestID, first: UInt16?)] = []
 
+    private var reports: [ClientMessage.ReceptionReport] = []
+    private var asked: [ClientMessage.RepairRequest] = []
+
     init() { machine.offersLateEntry = true }
 
     /// Does what is said, as the client does.
@@ -31,7 +34,8 @@ import Testing
             case .conclude(let ssrc): carryOut(machine.handle(.conclude(ssrc), at: now))
             case .retry(let packets):
                 for packet in packets { live(UInt16(packet.bytes[0]) << 8 | UInt16(packet.bytes[1])) }
-            case .report, .ask: break
+            case .report(let report): reports.append(report)
+            case .ask(let request): asked.append(request)
             }
         }
     }
@@ -123,6 +127,46 @@ import Testing
         }
         #expect(heard == (0..<4_000 as Range<UInt16>).map { first &+ $0 })
         #expect(fetches.count == 6)
+    }
+
+    @Test mutating func `what is left out of a long beginning is skipped, and neither reported as lost nor asked for`() {
+        // Two minutes late: the first of them is fetched, and the other left out.
+        let said: UInt16 = 12_000
+        join()
+        live(said)
+        let first = UInt16(LateEntry.packetsMaximum)
+        var next: UInt16 = 0
+        while next < first {
+            answer(next..<min(next + 600, first), isWhole: false)
+            next += 600
+        }
+        live(said + 1)
+        // One is really lost.
+        live(said + 3)
+        #expect(heard == Array(0..<first) + [said, said + 1, said + 3])
+        now = now + .seconds(3)
+        handle(.deadline)
+        handle(.floorIdle(ssrc: burst.ssrc, lastSequence: said + 3))
+        while ended.isEmpty, let due = machine.nextDeadline {
+            now = max(now, due)
+            handle(.deadline)
+        }
+        #expect(ended.map(\.lost) == [1])
+        #expect(ended.map(\.skipped) == [Int(said - first)])
+        #expect(!reports.isEmpty && reports.allSatisfy { $0.lost <= 1 }, "\(reports.map(\.lost))")
+        let wanted = Set(asked.flatMap(\.ranges))
+        #expect(wanted == [SequenceRange(first: said + 2, last: said + 2)])
+    }
+
+    @Test mutating func `a beginning that is given up in the middle is skipped from there on`() {
+        join()
+        live(300)
+        answer(0..<100, isWhole: false)
+        handle(.fetchRefused(.init(id: fetches.last!.id, cause: .notKept)))
+        #expect(heard == Array(0..<100) + [300])
+        handle(.floorIdle(ssrc: burst.ssrc, lastSequence: 300))
+        #expect(ended.map(\.lost) == [0] && ended.map(\.skipped) == [200])
+        #expect(asked.isEmpty)
     }
 
     @Test mutating func `when nothing comes of it the burst is heard from where it is`() {
