@@ -130,14 +130,17 @@ struct ReceptionStateMachine: Sendable {
             }
             return []
         }
+        let hasRoom = packetsQueued < Self.packetsQueuedMax
         switch state {
         case .receiving(var burst):
             let actions: [Action]
+            // It is not to be in two places while it grows: each packet would copy all that wait.
+            state = .idle
             if packet.isLate { burst.beginLate(at: now) }
             if burst.waitingCount == 0, !packet.isLate {
                 burst.passed(packet, at: now)
                 actions = [.play(packet)]
-            } else if packetsQueued < Self.packetsQueuedMax {
+            } else if hasRoom {
                 burst.append(packet, at: now)
                 actions = []
             } else {
@@ -148,12 +151,9 @@ struct ReceptionStateMachine: Sendable {
             return packet.isLate ? actions + catchUp(at: now) : actions
         case .draining: return [.play(packet)]
         case .waiting(var burst):
-            if packetsQueued < Self.packetsQueuedMax {
-                burst.append(packet, at: now)
-                state = .waiting(burst)
-            } else {
-                packetsDropped += 1
-            }
+            state = .idle
+            if hasRoom { burst.append(packet, at: now) } else { packetsDropped += 1 }
+            state = .waiting(burst)
             return []
         case .idle:
             packetsDropped += 1
@@ -208,6 +208,7 @@ struct ReceptionStateMachine: Sendable {
     /// Hands over what is due of a burst that waited; the speaker holds only so much at once.
     mutating func catchUp(at now: Instant) -> [Action] {
         guard case .receiving(var burst) = state else { return [] }
+        state = .idle
         let due = burst.takeDue(at: now)
         state = .receiving(burst)
         return due.map { .play($0) } + drainIfAllIsHandedOver(at: now)
