@@ -39,6 +39,8 @@ struct ListeningStateMachine: Sendable {
 
     /// Whether others are heard while this device records. Otherwise whoever is heard ends that, also its last words.
     var hearsWhileRecording = false
+    /// Packets that the speaker holds: what waits is handed to it only while it has room.
+    var speakerHolds = 0
 
     /// Packets that were dropped.
     var packetsDropped: Int { voices.reduce(strays) { $0 + $1.reception.packetsDropped } }
@@ -126,6 +128,7 @@ struct ListeningStateMachine: Sendable {
 
     private mutating func pass(_ event: ReceptionStateMachine.Event, to voice: Int, at now: Instant) -> [Action] {
         var actions: [Action] = []
+        voices[voice].reception.speakerHolds = speakerHolds
         for action in voices[voice].reception.handle(event, at: now) {
             switch action {
             case .setParticipant(let participant): actions += hear(participant, on: voice)

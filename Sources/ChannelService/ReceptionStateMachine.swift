@@ -30,6 +30,9 @@ struct ReceptionStateMachine: Sendable {
     static let burstsQueuedMax = 8
     /// Packets of bursts that wait or are being caught up with: a minute of 10 ms frames. Further ones are dropped.
     static let packetsQueuedMax = 6_000
+    /// So many packets may wait at the speaker, which drops what is beyond twice of that; further ones wait here. It plays speech that it
+    /// cannot shorten more slowly than a late one is handed over. 5 s of packets of 20 ms, which is less than `drainLimit`.
+    static let speakerHoldsMax = 256
 
     var state = State.idle
     /// Bursts that wait, the oldest first.
@@ -39,6 +42,8 @@ struct ReceptionStateMachine: Sendable {
     /// Packets that were dropped: they came outside of a burst, behind an own transmission, or found no place.
     var packetsDropped = 0
 
+    /// Packets that the speaker holds, as of a moment ago.
+    var speakerHolds = 0
     /// When the first packet of the burst whose turn it is was handed to the speaker.
     var playedSince: Instant?
     /// Whether a message is being heard again.
@@ -209,7 +214,7 @@ struct ReceptionStateMachine: Sendable {
     mutating func catchUp(at now: Instant) -> [Action] {
         guard case .receiving(var burst) = state else { return [] }
         state = .idle
-        let due = burst.takeDue(at: now)
+        let due = burst.takeDue(at: now, room: Self.speakerHoldsMax - speakerHolds)
         state = .receiving(burst)
         return due.map { .play($0) } + drainIfAllIsHandedOver(at: now)
     }
