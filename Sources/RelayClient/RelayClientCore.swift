@@ -229,8 +229,8 @@ public struct RelayClientCore {
         }
         do throws(CryptographyError) {
             session = try MediaSession(
-                ssrc: welcome.ssrc, downlinkKey: welcome.downlinkKey, mediaKey: mediaKey, earlierKey: keyring.newest,
-                at: now)
+                ssrc: welcome.ssrc, downlinkKey: welcome.downlinkKey, mediaKey: mediaKey,
+                earlierKeys: keyring.latest, at: now)
         } catch {
             return steer(.connectionEnded(.system("\(error)")), at: now)
         }
