@@ -15,11 +15,18 @@ struct HeardBurst: Sendable {
         var isLate = false
     }
 
+    /// How a burst is over at the relay whose beginning is still fetched: looked at behind what is held.
+    enum HeldEnding: Sendable, Equatable {
+        /// With this packet.
+        case through(UInt16)
+        /// With whatever came last.
+        case unknown
+    }
+
     let announcement: Announcement
     /// While its beginning is fetched.
     var late: LateEntry?
-    /// The last number that came of the floor's being idle while the beginning was fetched: it is looked at behind that.
-    var heldEnding: UInt16?
+    var heldEnding: HeldEnding?
     private(set) var hasBegun = false
     private(set) var sequences = SequenceRecord()
     /// Those of them that had to be asked for.

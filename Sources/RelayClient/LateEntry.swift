@@ -109,7 +109,7 @@ struct LateEntry: Sendable {
     mutating func refused(_ refusal: ServerMessage.BurstRefused, at now: Instant) {
         guard awaits(refusal.id) else { return }
         if refusal.cause == .tooMuch {
-            failed(retryAt: now + max(refusal.retryAfter, .milliseconds(100)))
+            failed(retryAt: BurstQueries.retry(after: refusal, at: now))
         } else {
             giveUp()
         }

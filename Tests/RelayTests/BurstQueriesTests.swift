@@ -73,6 +73,16 @@ import Testing
         #expect(asks == BurstQueries.retriesMaximum + 1)
     }
 
+    @Test mutating func `what a relay puts off for an hour is asked again after five seconds`() {
+        _ = ask(1)
+        let refusal = ServerMessage.BurstRefused(
+            id: BurstRequestID(rawValue: 1), cause: .tooMuch, retryAfter: .seconds(3_600))
+        #expect(queries.handle(.refused(refusal), at: now).isEmpty)
+        #expect(queries.nextDeadline == now + BurstQueries.retryMaximum)
+        now = now + BurstQueries.retryMaximum
+        #expect(queries.handle(.deadline, at: now) == [.ask(question, burst, first: nil)])
+    }
+
     @Test mutating func `a long burst comes whole from a relay that puts off each piece of it`() {
         _ = ask(1)
         let pieces = 2 * BurstQueries.retriesMaximum

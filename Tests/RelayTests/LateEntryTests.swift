@@ -114,6 +114,23 @@ import Testing
         #expect(machine.nextDeadline == nil)
     }
 
+    @Test mutating func `what was fetched and held of a burst is heard though nobody says where it ended`() {
+        join()
+        for sequence in 50..<60 as Range<UInt16> { live(sequence) }
+        answer(0..<20, isWhole: false)
+        handle(.floorIdle(ssrc: burst.ssrc, lastSequence: nil))
+        #expect(told.last == .floorIdle && ended.isEmpty)
+        answer(20..<60, isWhole: true)
+        #expect(heard == Array(0..<60) && ended.map(\.received) == [60])
+        #expect(machine.nextDeadline == nil)
+    }
+
+    @Test mutating func `a relay that puts off for long is asked again after five seconds`() {
+        join()
+        handle(.fetchRefused(.init(id: fetches[0].id, cause: .tooMuch, retryAfter: .seconds(3_600))))
+        #expect(machine.nextDeadline == now + .seconds(5))
+    }
+
     @Test mutating func `a longer beginning than repair could bring is fetched over the wrap, and opened in order`() {
         // 40 s of packets of 10 ms, of which the last 10 come meanwhile.
         join()
