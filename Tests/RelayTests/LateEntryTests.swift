@@ -146,7 +146,8 @@ import Testing
         #expect(fetches.count == 6)
     }
 
-    @Test mutating func `what is left out of a long beginning is skipped, and neither reported as lost nor asked for`() {
+    @Test mutating func `what is left out of a long beginning is skipped, and neither reported as lost nor asked for`()
+    {
         // Two minutes late: the first of them is fetched, and the other left out.
         let said: UInt16 = 12_000
         join()
