@@ -104,6 +104,8 @@ struct JitterBufferStateMachine {
 
     /// Whether there is nothing to play and nothing to wait for.
     var isIdle: Bool { !current.isActive }
+    /// Packets that wait.
+    var heldCount: Int { store.count - store.freeCount }
     /// The number of the burst that is played or waited for.
     var burst: UInt32 { current.isActive ? current.number : 0 }
     /// The present target.

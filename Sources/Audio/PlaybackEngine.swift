@@ -79,6 +79,8 @@ public struct PlaybackStatistics: Sendable, Equatable, BitwiseCopyable {
     public var targetMilliseconds = 0
     /// How much faster the talker's sound card runs than the speaker's, in parts per million, as far as it is corrected.
     public var driftPartsPerMillion = 0
+    /// Packets that wait in the jitter buffers at present.
+    public var held = 0
 }
 
 /// What comes out of a `PlaybackEngine`, in order.
@@ -203,6 +205,10 @@ public final class PlaybackEngine: Sendable {
 
     /// Counts since the engine was made. From any thread.
     public var statistics: PlaybackStatistics { worker.rings.statistics }
+
+    /// Packets that wait in the jitter buffers of all voices, as of the last block; each takes `JitterBufferStateMachine.slotCount` at
+    /// most, and drops what is more. From any thread.
+    public var packetsHeld: Int { worker.rings.packetsHeld }
 
     /// The engine's thread, for who can give it real-time priority.
     public var realTimeThread: RealTimeThreadInfo { thread.information }

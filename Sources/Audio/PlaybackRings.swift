@@ -84,6 +84,8 @@ final class PlaybackRings: Sendable {
         return counts
     }
 
+    var packetsHeld: Int { published.packetsHeld }
+
     // MARK: The owner's side
 
     func enqueue(_ packet: ReceivedPacket, voice: UInt8) -> Bool {

@@ -19,6 +19,10 @@ final class PublishedStatistics: Sendable {
     private let awaited = Atomic<Int>(0)
     private let drift = Atomic<Int>(0)
     private let target = Atomic<Int>(0)
+    private let held = Atomic<Int>(0)
+
+    /// `PlaybackStatistics.held` alone.
+    var packetsHeld: Int { held.load(ordering: .relaxed) }
 
     func store(_ counts: PlaybackStatistics) {
         received.store(counts.received, ordering: .relaxed)
@@ -37,6 +41,7 @@ final class PublishedStatistics: Sendable {
         drift.store(counts.driftPartsPerMillion, ordering: .relaxed)
         underruns.store(counts.underruns, ordering: .relaxed)
         target.store(counts.targetMilliseconds, ordering: .relaxed)
+        held.store(counts.held, ordering: .relaxed)
     }
 
     func load() -> PlaybackStatistics {
@@ -57,6 +62,7 @@ final class PublishedStatistics: Sendable {
         counts.driftPartsPerMillion = drift.load(ordering: .relaxed)
         counts.underruns = underruns.load(ordering: .relaxed)
         counts.targetMilliseconds = target.load(ordering: .relaxed)
+        counts.held = packetsHeld
         return counts
     }
 }
@@ -78,9 +84,10 @@ extension PlaybackStatistics {
         expandedSamples += other.expandedSamples
         awaitedGaps += other.awaitedGaps
         underruns += other.underruns
+        held += other.held
     }
 
-    /// What has been counted since `start`. Target and drift are no counts.
+    /// What has been counted since `start`. Target, drift and what is held are no counts.
     func since(_ start: PlaybackStatistics) -> PlaybackStatistics {
         var counts = self
         counts.received -= start.received

@@ -22,18 +22,28 @@ enum PulsePlugin {
             return nil
         }
         defer { snd_config_delete(root) }
-        guard snd_config_make_compound(&pcms, "pcm", 0) >= 0, let pcms, snd_config_add(root, pcms) >= 0,
-            snd_config_set_id(definition, Self.ownName) >= 0, snd_config_add(pcms, definition) >= 0
-        else {
+        guard snd_config_make_compound(&pcms, "pcm", 0) >= 0, let pcms, add(pcms, to: root) else {
             snd_config_delete(definition)
             return nil
         }
+        guard snd_config_set_id(definition, Self.ownName) >= 0 else {
+            snd_config_delete(definition)
+            return nil
+        }
+        guard add(definition, to: pcms) else { return nil }
         var opened: OpaquePointer?
         let result = snd_pcm_open_lconf(&opened, Self.ownName, SND_PCM_STREAM_PLAYBACK, SND_PCM_NONBLOCK, root)
         return result >= 0 ? opened : nil
     }
 
     private static let ownName = "speaker"
+
+    /// Makes a part of the configuration belong to another, which is deleted with it; what cannot, is deleted at once.
+    private static func add(_ part: OpaquePointer, to whole: OpaquePointer) -> Bool {
+        guard snd_config_add(whole, part) < 0 else { return true }
+        snd_config_delete(part)
+        return false
+    }
 
     /// A copy of what `name` is defined as, with the setting added; the caller deletes it.
     private static func definition(of name: String, in shared: OpaquePointer) -> OpaquePointer? {
@@ -45,8 +55,7 @@ enum PulsePlugin {
         var setting: OpaquePointer?
         guard snd_config_search(found, "type", &type) >= 0, snd_config_get_string(type, &text) >= 0, let text,
             String(cString: text) == "pulse", snd_config_search(found, "handle_underrun", &known) < 0,
-            snd_config_imake_integer(&setting, "handle_underrun", 0) >= 0, let setting,
-            snd_config_add(found, setting) >= 0
+            snd_config_imake_integer(&setting, "handle_underrun", 0) >= 0, let setting, add(setting, to: found)
         else {
             snd_config_delete(found)
             return nil

@@ -40,6 +40,7 @@ final class SpeechRenderer {
         var counts = jitter.statistics
         counts.targetMilliseconds = Int(jitter.target.milliseconds.rounded(.up))
         counts.driftPartsPerMillion = Int(drift.partsPerMillion.rounded())
+        counts.held = jitter.heldCount
         return counts
     }
 

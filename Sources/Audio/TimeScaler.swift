@@ -27,8 +27,11 @@ final class TimeScaler {
     private static let far = 4_800
     /// So much more than asked for may be taken out or put in: a period is as long as it is.
     private static let tolerance = 96
-    /// Speech is played at most 1.25 times as fast (a fifth is taken out), and as much slower.
+    /// Speech is played at most 1.2 times as fast (a sixth is taken out), and as much slower…
     private static let shareMax: Float = 0.2
+    /// …and 1.25 times while it is more than 3 s behind, as after a late entry.
+    private static let shareWhenVeryFar: Float = 0.25
+    private static let veryFar = 144_000
     private static let budgetMax: Float = 1_200
     /// So much of each pause is kept: 120 ms, which is heard as one.
     static let pauseMin = 5_760
@@ -49,6 +52,8 @@ final class TimeScaler {
     private var quietPlayed = 0
     /// Samples that may be taken out of speech, or put in.
     private var budget: Float = 0
+    /// So many of those are earned with each sample that is played.
+    private var share = TimeScaler.shareMax
 
     init() {
         samples = .allocate(capacity: Self.capacity)
@@ -70,6 +75,7 @@ final class TimeScaler {
         end = position
         quietPlayed = 0
         budget = 0
+        share = Self.shareMax
     }
 
     /// Samples that were not played yet.
@@ -104,7 +110,7 @@ final class TimeScaler {
         let energy = Self.energy(samples + position, count)
         floor = min(max(energy, 1e-9), floor * (1 + 1e-5 * Float(count)))
         quietPlayed = energy < quietLimit ? quietPlayed + count : 0
-        budget = min(Self.budgetMax, budget + Self.shareMax * Float(count))
+        budget = min(Self.budgetMax, budget + share * Float(count))
         position += count
     }
 
@@ -116,6 +122,7 @@ final class TimeScaler {
     func shorten(by most: Int) -> Int {
         let start = samples + position
         let isQuiet = count > 0 && Self.energy(start, count) < quietLimit
+        share = most > Self.veryFar ? Self.shareWhenVeryFar : Self.shareMax
         if isQuiet, quietPlayed >= Self.pauseMin {
             let lag = min(most, count - Self.lagMin)
             guard lag > 0 else { return 0 }

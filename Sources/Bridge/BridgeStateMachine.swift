@@ -83,6 +83,7 @@ public struct BridgeStateMachine: Sendable {
     var floorOutlook: FloorOutlook {
         guard hasLink else { return .unknown }
         if isLinkComing, programStatus == .ready { return .reconnecting }
+        if outlook?.isListenOnly == true { return .listenOnly }
         guard isFloorTaken else { return .idle }
         // It is shared, or will be taken from who has it.
         if let outlook, isUrgent ? outlook.isOpenToEmergencies : outlook.isOpen { return .idle }

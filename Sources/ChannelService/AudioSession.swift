@@ -32,6 +32,8 @@ protocol AudioSession: AnyObject {
     func play(_ tone: ChannelTone)
     /// Plays a received packet on a voice, below `PlaybackEngine.voicesMax`. False: it was dropped.
     func play(_ packet: ReceivedPacket, voice: Int) -> Bool
+    /// Packets that were handed over and wait to be played, on all voices; as of a moment ago.
+    var packetsHeld: Int { get }
     /// The burst being played on a voice ends with this packet; `played` follows once it was heard.
     func endReception(lastSequence: UInt16, voice: Int)
     /// Drops received speech of a voice that was not heard yet; where no other voice plays, tones too.

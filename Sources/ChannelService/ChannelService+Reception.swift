@@ -31,6 +31,8 @@ extension ChannelService {
         }
         keep(event)
         if event == .cleared { for speech in listening.unheard(at: .now) { replays.cutOff(speech) } }
+        listening.hearsWhileRecording = machine.channel?.transmissionMode == .fullDuplex
+        listening.speakerHolds = audio.packetsHeld
         let before = event.isPacket ? nil : listening.participants
         for action in listening.handle(event, at: .now) {
             switch action {

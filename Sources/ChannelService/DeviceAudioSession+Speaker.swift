@@ -55,6 +55,8 @@ extension DeviceAudioSession {
         }
     }
 
+    var packetsHeld: Int { speaker?.packetsHeld ?? 0 }
+
     func endReception(lastSequence: UInt16, voice: Int) {
         // A burst that fell silent has been played already, and its end says nothing new.
         guard voicesPlaying.contains(voice), let speaker else {

@@ -31,9 +31,16 @@ struct ListeningStateMachine: Sendable {
     /// The voice whose participant the channel manager was told of.
     private var told: Int?
     private var beginnings: UInt64 = 0
-    /// Bursts that a press has cut off, and that go on: they are heard again after it.
-    private var cut: [(burst: TalkBurst, participant: PTParticipant)] = []
+    /// Bursts that a press has cut off, and that go on: the rest of them is heard after it. Nil: the one of who talks alone.
+    private var cut: [(burst: TalkBurst?, participant: PTParticipant)] = []
+    /// The own transmission is over, and its last words are still being recorded.
+    private var isOwnTailGoing = false
     private var strays = 0
+
+    /// Whether others are heard while this device records. Otherwise whoever is heard ends that, also its last words.
+    var hearsWhileRecording = false
+    /// Packets that the speaker holds: what waits is handed to it only while it has room.
+    var speakerHolds = 0
 
     /// Packets that were dropped.
     var packetsDropped: Int { voices.reduce(strays) { $0 + $1.reception.packetsDropped } }
@@ -78,8 +85,12 @@ struct ListeningStateMachine: Sendable {
         case .replayStopped: return pass(.replayStopped, to: 0, at: now)
         case .played(let voice): return pass(.played, to: voice, at: now)
         case .refused: return refused(at: now)
-        case .transmissionEnded: return transmissionEnded(isComplete: false, at: now)
-        case .ownSpeechComplete: return transmissionEnded(isComplete: true, at: now)
+        case .transmissionEnded:
+            isOwnTailGoing = true
+            return transmissionEnded(isComplete: false, at: now)
+        case .ownSpeechComplete:
+            isOwnTailGoing = false
+            return transmissionEnded(isComplete: true, at: now)
         case .cleared: return cleared(at: now)
         case .left:
             cut = []
@@ -95,9 +106,13 @@ struct ListeningStateMachine: Sendable {
     }
 
     private mutating func began(_ participant: PTParticipant, _ burst: TalkBurst?, at now: Instant) -> [Action] {
+        // One at a time: what was cut off is over, whether that was told or not.
+        cut.removeAll { $0.burst == burst }
         let voice = burst == nil ? 0 : voice(for: participant)
         voices[voice].burst = burst
-        return pass(.began(participant, burst), to: voice, at: now)
+        let actions = pass(.began(participant, burst), to: voice, at: now)
+        // Who talks beside others has not stopped this device: its last words are said whole, and theirs are heard behind them.
+        return burst != nil && isOwnTailGoing && !hearsWhileRecording ? refused(at: now) : actions
     }
 
     /// The voice for a burst that comes beside others.
@@ -113,6 +128,7 @@ struct ListeningStateMachine: Sendable {
 
     private mutating func pass(_ event: ReceptionStateMachine.Event, to voice: Int, at now: Instant) -> [Action] {
         var actions: [Action] = []
+        voices[voice].reception.speakerHolds = speakerHolds
         for action in voices[voice].reception.handle(event, at: now) {
             switch action {
             case .setParticipant(let participant): actions += hear(participant, on: voice)
@@ -146,7 +162,7 @@ struct ListeningStateMachine: Sendable {
     }
 
     /// Where one talks at a time the next one is heard as soon as this device talks no more; where others talk all the time, its own
-    /// last words come first.
+    /// last words come first. So they do before what a press has cut off and the relay did not grant: that may yet be granted.
     private mutating func transmissionEnded(isComplete: Bool, at now: Instant) -> [Action] {
         var actions: [Action] = []
         for voice in voices.indices where (voices[voice].burst != nil) == isComplete {
@@ -161,9 +177,8 @@ struct ListeningStateMachine: Sendable {
 
     private mutating func cleared(at now: Instant) -> [Action] {
         for voice in voices {
-            guard let burst = voice.burst, voice.reception.isComing, let who = voice.reception.newestParticipant
-            else { continue }
-            cut.append((burst, who))
+            guard voice.reception.isComing, let who = voice.reception.newestParticipant else { continue }
+            cut.append((voice.burst, who))
         }
         let actions = voices.indices.flatMap { pass(.cleared, to: $0, at: now) }
         for voice in voices.indices {

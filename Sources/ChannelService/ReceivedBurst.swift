@@ -13,6 +13,10 @@ struct ReceivedBurst: Equatable, Sendable {
     static let catchUpPace = (said: 6, heard: 5)
     /// The same for one that is replayed, which has nothing to catch up with.
     static let replayLead = Duration.milliseconds(200)
+    /// So long after the speaker had no room it is looked at again…
+    static let roomInterval = Duration.milliseconds(20)
+    /// …and after so long without room it gets what is due all the same: it has stopped, and says what it drops.
+    static let holdBackMax = Duration.seconds(10)
     /// The longest packet of Opus (RFC 6716): a later one counts as that long after the one before, whatever it says.
     private static let packetMax = Duration.milliseconds(120)
 
@@ -37,6 +41,13 @@ struct ReceivedBurst: Equatable, Sendable {
     private var handedOver = 0
     /// When its turn came.
     private var begunAt: Instant?
+    /// Since when the speaker has no room, and when to look again.
+    private struct HeldBack: Equatable, Sendable {
+        let since: Instant
+        let until: Instant
+    }
+
+    private var heldBack: HeldBack?
     /// Whether its beginning was fetched, so that the listener is behind the talker.
     private(set) var isLate = false
     /// The place of the next packet in the burst, and the timestamp of the one before.
@@ -98,7 +109,8 @@ struct ReceivedBurst: Equatable, Sendable {
     /// When `takeDue` has something to give; nil: nothing waits.
     var nextDue: Instant? {
         guard let begunAt, waitingCount > 0 else { return nil }
-        return begunAt + time(nextPosition) - ahead
+        let due = begunAt + time(nextPosition) - ahead
+        return heldBack.map { max(due, $0.until) } ?? due
     }
 
     /// How long after its turn came the place of a packet is heard.
@@ -108,10 +120,16 @@ struct ReceivedBurst: Equatable, Sendable {
 
     private var ahead: Duration { isReplay ? Self.replayLead : Self.lead }
 
-    /// The packets that are due at the speaker.
-    mutating func takeDue(at now: Instant) -> [ReceivedPacket] {
+    /// The packets that are due at the speaker, which has room for so many.
+    mutating func takeDue(at now: Instant, room: Int = .max) -> [ReceivedPacket] {
         var due: [ReceivedPacket] = []
         while let nextDue, nextDue <= now {
+            if due.count >= max(0, room), !holdsBackTooLong(at: now) {
+                // Whether there is some again is not known before the speaker has played.
+                let since = due.isEmpty ? heldBack?.since ?? now : now
+                heldBack = HeldBack(since: since, until: now + Self.roomInterval)
+                break
+            }
             var packet = waiting[handedOver]
             position = nextPosition
             // It comes to the speaker only now. As late as it really was, the jitter buffer would hurry after a talker whom it cannot
@@ -124,6 +142,7 @@ struct ReceivedBurst: Equatable, Sendable {
             handedOver += 1
             due.append(packet)
         }
+        if heldBack.map({ $0.until <= now }) ?? false { heldBack = nil }
         if handedOver == waiting.count {
             waiting = []
             handedOver = 0
@@ -132,6 +151,10 @@ struct ReceivedBurst: Equatable, Sendable {
             handedOver = 0
         }
         return due
+    }
+
+    private func holdsBackTooLong(at now: Instant) -> Bool {
+        heldBack.map { now - $0.since >= Self.holdBackMax } ?? false
     }
 
     private func isLater(_ packet: ReceivedPacket) -> Bool {

@@ -30,6 +30,9 @@ struct ReceptionStateMachine: Sendable {
     static let burstsQueuedMax = 8
     /// Packets of bursts that wait or are being caught up with: a minute of 10 ms frames. Further ones are dropped.
     static let packetsQueuedMax = 6_000
+    /// So many packets may wait at the speaker, which drops what is beyond twice of that; further ones wait here. It plays speech that it
+    /// cannot shorten more slowly than a late one is handed over. 5 s of packets of 20 ms, which is less than `drainLimit`.
+    static let speakerHoldsMax = 256
 
     var state = State.idle
     /// Bursts that wait, the oldest first.
@@ -39,6 +42,8 @@ struct ReceptionStateMachine: Sendable {
     /// Packets that were dropped: they came outside of a burst, behind an own transmission, or found no place.
     var packetsDropped = 0
 
+    /// Packets that the speaker holds, as of a moment ago.
+    var speakerHolds = 0
     /// When the first packet of the burst whose turn it is was handed to the speaker.
     var playedSince: Instant?
     /// Whether a message is being heard again.
@@ -130,14 +135,17 @@ struct ReceptionStateMachine: Sendable {
             }
             return []
         }
+        let hasRoom = packetsQueued < Self.packetsQueuedMax
         switch state {
         case .receiving(var burst):
             let actions: [Action]
+            // It is not to be in two places while it grows: each packet would copy all that wait.
+            state = .idle
             if packet.isLate { burst.beginLate(at: now) }
             if burst.waitingCount == 0, !packet.isLate {
                 burst.passed(packet, at: now)
                 actions = [.play(packet)]
-            } else if packetsQueued < Self.packetsQueuedMax {
+            } else if hasRoom {
                 burst.append(packet, at: now)
                 actions = []
             } else {
@@ -148,12 +156,9 @@ struct ReceptionStateMachine: Sendable {
             return packet.isLate ? actions + catchUp(at: now) : actions
         case .draining: return [.play(packet)]
         case .waiting(var burst):
-            if packetsQueued < Self.packetsQueuedMax {
-                burst.append(packet, at: now)
-                state = .waiting(burst)
-            } else {
-                packetsDropped += 1
-            }
+            state = .idle
+            if hasRoom { burst.append(packet, at: now) } else { packetsDropped += 1 }
+            state = .waiting(burst)
             return []
         case .idle:
             packetsDropped += 1
@@ -208,7 +213,8 @@ struct ReceptionStateMachine: Sendable {
     /// Hands over what is due of a burst that waited; the speaker holds only so much at once.
     mutating func catchUp(at now: Instant) -> [Action] {
         guard case .receiving(var burst) = state else { return [] }
-        let due = burst.takeDue(at: now)
+        state = .idle
+        let due = burst.takeDue(at: now, room: Self.speakerHoldsMax - speakerHolds)
         state = .receiving(burst)
         return due.map { .play($0) } + drainIfAllIsHandedOver(at: now)
     }

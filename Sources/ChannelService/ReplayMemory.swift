@@ -66,11 +66,11 @@ struct ReplayMemory: Equatable, Sendable {
     /// nothing.
     mutating func append(_ packet: ReceivedPacket, _ burst: TalkBurst? = nil) {
         guard var index = going(burst), !messages[index].isFull else { return }
-        let packets = messages[index].packets
-        let place = packets.placeBySequence(of: packet)
-        let before = place > 0 ? packets[place - 1] : nil
+        // Looked at where they are: with a second name for them, each packet would copy all of them.
+        let place = messages[index].packets.placeBySequence(of: packet)
+        let before = place > 0 ? messages[index].packets[place - 1] : nil
         guard before?.sequence != packet.sequence else { return }
-        let after = place < packets.count ? packets[place] : nil
+        let after = place < messages[index].packets.count ? messages[index].packets[place] : nil
         let step = Self.added(by: packet, between: before, and: after)
         while exceeds(adding: step, packet.payload.count) {
             guard index > 0 else {

@@ -95,6 +95,10 @@ extension ChannelManagerStateMachine {
             let explanation = "the channel is for listening only"
             return (PTChannelError(.transmissionNotAllowed, explanation: explanation), true)
         }
+        if floor == .listenOnly {
+            let explanation = "this device may only listen on the channel; ask its operator for an invitation to talk"
+            return (PTChannelError(.transmissionNotAllowed, explanation: explanation), true)
+        }
         if isProgramMissing {
             let explanation =
                 pushes.canStartProgram

@@ -11,6 +11,8 @@ public enum FloorOutlook: Hashable, Sendable {
     case idle
     /// Somebody has it, and a begin can wait until it is free.
     case queueable
+    /// This device may not talk on the channel, whoever has it: a begin would be denied.
+    case listenOnly
     /// The way to the others is lost and may be back in a moment. A begin is held for it by whoever carries it, who refuses it
     /// when it does not come; so it begins though the service is not ready.
     case reconnecting

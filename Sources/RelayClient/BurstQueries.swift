@@ -17,6 +17,12 @@ struct BurstQueries: Sendable {
     static let answerTime: Duration = .seconds(5)
     /// How often in a row a question is asked again that the relay has put off.
     static let retriesMaximum = 5
+    /// After so long it is asked again at the latest, whatever the relay says: nobody waits for longer to hear something.
+    static let retryMaximum: Duration = .seconds(5)
+    /// When to ask again what was put off.
+    static func retry(after refusal: ServerMessage.BurstRefused, at now: Instant) -> Instant {
+        now + min(max(refusal.retryAfter, .milliseconds(100)), retryMaximum)
+    }
     /// Of one burst: two minutes of packets of 10 ms…
     static let packetsMaximum = 12_000
     /// …and their bytes. What is beyond is left out.
@@ -147,7 +153,7 @@ struct BurstQueries: Sendable {
         if refusal.cause == .tooMuch, queries[index].retries < Self.retriesMaximum {
             queries[index].retries += 1
             queries[index].request = nil
-            queries[index].retryAt = now + max(refusal.retryAfter, .milliseconds(100))
+            queries[index].retryAt = Self.retry(after: refusal, at: now)
             return []
         }
         return answer(index, .failed(KeptBurstError(refusal)))

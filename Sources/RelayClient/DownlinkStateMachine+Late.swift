@@ -43,9 +43,10 @@ extension DownlinkStateMachine {
 
     /// What was held of a burst has been taken, and the floor has been idle for a while.
     mutating func conclude(_ ssrc: SSRC, at now: Instant) -> [Action] {
-        guard let index = bursts.firstIndex(where: { $0.ssrc == ssrc }), let last = bursts[index].heldEnding else {
+        guard let index = bursts.firstIndex(where: { $0.ssrc == ssrc }), let ending = bursts[index].heldEnding else {
             return []
         }
+        guard case .through(let last) = ending else { return end(index, .completed, at: now) + ask(at: now) }
         bursts[index].heldEnding = nil
         let time = bursts[index].next == nil ? Self.completionTime : Self.supersedingTime
         bursts[index].expect(through: last, until: now + time, at: now)

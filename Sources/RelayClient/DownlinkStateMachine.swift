@@ -240,13 +240,13 @@ public struct DownlinkStateMachine: Sendable {
             return released(by: nil)
         }
         let talker = bursts[index].talker
+        if bursts[index].isFetching {
+            bursts[index].heldEnding = lastSequence.map { .through($0) } ?? .unknown
+            return released(by: talker)
+        }
         guard let lastSequence else {
             let actions = end(index, .completed, at: now)
             return actions + released(by: talker)
-        }
-        if bursts[index].isFetching {
-            bursts[index].heldEnding = lastSequence
-            return released(by: talker)
         }
         bursts[index].expect(through: lastSequence, until: now + Self.completionTime, at: now)
         let actions = endIfDone(at: now)
@@ -259,7 +259,7 @@ public struct DownlinkStateMachine: Sendable {
         return talker.map { [.tell(.floorReleased(by: $0))] } ?? []
     }
 
-    private mutating func end(_ index: Int, _ reason: ReceptionEnd, at now: Instant) -> [Action] {
+    mutating func end(_ index: Int, _ reason: ReceptionEnd, at now: Instant) -> [Action] {
         let next = bursts[index].next
         let actions = close(index, reason)
         return next.map { actions + begin($0, at: now) } ?? actions

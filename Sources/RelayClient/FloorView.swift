@@ -12,11 +12,14 @@ public struct FloorView: Sendable {
         public var isOpen: Bool
         /// An emergency has.
         public var isOpenToEmergencies: Bool
+        /// This member may not talk at all, whoever talks or not.
+        public var isListenOnly: Bool
 
         /// An outlook.
-        public init(isOpen: Bool, isOpenToEmergencies: Bool) {
+        public init(isOpen: Bool, isOpenToEmergencies: Bool, isListenOnly: Bool = false) {
             self.isOpen = isOpen
             self.isOpenToEmergencies = isOpenToEmergencies
+            self.isListenOnly = isListenOnly
         }
     }
 
@@ -39,7 +42,9 @@ public struct FloorView: Sendable {
     /// What a request would meet now; `nil` where the relay has not said what it does.
     public var outlook: Outlook? {
         guard mode != .unspecified else { return nil }
-        return Outlook(isOpen: isOpen(to: priority), isOpenToEmergencies: isOpen(to: FloorPriority.emergency))
+        return Outlook(
+            isOpen: isOpen(to: priority), isOpenToEmergencies: isOpen(to: FloorPriority.emergency),
+            isListenOnly: rules.isListenOnly)
     }
 
     /// Somebody else has the floor.

@@ -15,11 +15,18 @@ struct HeardBurst: Sendable {
         var isLate = false
     }
 
+    /// How a burst is over at the relay whose beginning is still fetched: looked at behind what is held.
+    enum HeldEnding: Sendable, Equatable {
+        /// With this packet.
+        case through(UInt16)
+        /// With whatever came last.
+        case unknown
+    }
+
     let announcement: Announcement
     /// While its beginning is fetched.
     var late: LateEntry?
-    /// The last number that came of the floor's being idle while the beginning was fetched: it is looked at behind that.
-    var heldEnding: UInt16?
+    var heldEnding: HeldEnding?
     private(set) var hasBegun = false
     private(set) var sequences = SequenceRecord()
     /// Those of them that had to be asked for.
@@ -33,6 +40,8 @@ struct HeardBurst: Sendable {
     /// The next one in its place, while it is being completed.
     var next: Announcement?
 
+    /// What comes next is not what follows: more was said before than was fetched, and it is left out.
+    private var leavesOut = false
     private let firstReport: Duration
 
     init(
@@ -81,6 +90,7 @@ struct HeardBurst: Sendable {
 
     /// A packet has been opened; false: it had come before. The first one begins the burst.
     mutating func take(_ header: RTPHeader, isRepaired: Bool, at now: Instant) -> Bool {
+        if leavesOut, !isRepaired { leaveOut(before: header.sequence) }
         let highest = sequences.highest
         guard sequences.insert(header.sequence) == .new else { return false }
         if !hasBegun {
@@ -95,6 +105,12 @@ struct HeardBurst: Sendable {
         }
         notice(header, highest: highest, at: now)
         return true
+    }
+
+    /// What was never wanted is not lost.
+    private mutating func leaveOut(before sequence: UInt16) {
+        leavesOut = false
+        sequences.skip(to: sequence)
     }
 
     /// Notices what is missing around a packet that has come; `highest` was the highest number before it.
@@ -113,6 +129,7 @@ struct HeardBurst: Sendable {
 
     /// The floor is idle, so its last number is known; what is missing is waited for until `deadline` at the latest.
     mutating func expect(through last: UInt16, until deadline: Instant, at now: Instant) {
+        if leavesOut { leaveOut(before: last &+ 1) }
         if let highest = sequences.highest {
             if last.sequenceDistance(from: highest) > 0 {
                 planner.miss(highest &+ 1, before: last &+ 1, mayBeLate: true, at: now)
@@ -126,6 +143,7 @@ struct HeardBurst: Sendable {
 
     /// The beginning is there, or will not come: from now on it is heard like any other.
     mutating func endFetching(at now: Instant) {
+        leavesOut = late?.leavesOut ?? false
         late = nil
         lastPacketAt = now
     }
@@ -148,6 +166,7 @@ struct HeardBurst: Sendable {
         var report = ReceptionReport()
         report.received = sequences.received
         report.lost = sequences.lost
+        report.skipped = sequences.skipped
         if let last = ending?.last, let highest = sequences.highest {
             report.lost += max(0, last.sequenceDistance(from: highest))
         }

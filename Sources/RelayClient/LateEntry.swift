@@ -34,6 +34,8 @@ struct LateEntry: Sendable {
     private var end: Instant
     private var vain = 0
     private var packets = 0
+    /// Whether some of it was not fetched: what was said between the last packet that was and the first that came as it was said.
+    private(set) var leavesOut = false
     private var held: [DownlinkStateMachine.HeldPacket] = []
     private var firstHeld: UInt16?
 
@@ -65,7 +67,7 @@ struct LateEntry: Sendable {
         case .asked(_, let lastHeard) where lastHeard + Self.answerTime <= now: failed(retryAt: now)
         case .waiting, .asking, .asked, .over: break
         }
-        if end <= now { state = .over }
+        if end <= now { giveUp() }
         guard case .waiting(let until) = state, until <= now else { return nil }
         state = .asking
         return (burst, next)
@@ -90,7 +92,7 @@ struct LateEntry: Sendable {
         if next.map({ sequence.sequenceDistance(from: $0) >= 0 }) ?? true { next = sequence &+ 1 }
         // What follows has come already, as it was said; or it is more than can be kept.
         let isThere = firstHeld.map { $0.sequenceDistance(from: sequence) <= 1 } ?? false
-        if isThere || packets >= Self.packetsMaximum { state = .over }
+        if isThere { state = .over } else if packets >= Self.packetsMaximum { giveUp() }
     }
 
     /// The answer is complete. `isWhole`: the relay has no more.
@@ -107,9 +109,9 @@ struct LateEntry: Sendable {
     mutating func refused(_ refusal: ServerMessage.BurstRefused, at now: Instant) {
         guard awaits(refusal.id) else { return }
         if refusal.cause == .tooMuch {
-            failed(retryAt: now + max(refusal.retryAfter, .milliseconds(100)))
+            failed(retryAt: BurstQueries.retry(after: refusal, at: now))
         } else {
-            state = .over
+            giveUp()
         }
     }
 
@@ -119,7 +121,12 @@ struct LateEntry: Sendable {
     /// A piece with packets in it is no failure: `took` has said so.
     private mutating func failed(retryAt time: Instant) {
         vain += 1
-        state = vain < Self.vainMaximum ? .waiting(until: time) : .over
+        if vain < Self.vainMaximum { state = .waiting(until: time) } else { giveUp() }
+    }
+
+    private mutating func giveUp() {
+        if isFetching { leavesOut = true }
+        state = .over
     }
 
     // MARK: What comes meanwhile

@@ -5,7 +5,7 @@ import SFrame
 
 /// The keys of the last epochs, the newest last; in memory only, and no longer than the channel is joined.
 ///
-/// Live media are opened under the current epoch and, for a moment, the one before (`SFrameOpener`). A burst that the relay kept is
+/// Live media are opened under the current epoch and, while their bursts go on, those before (`SFrameOpener`). A burst that the relay kept is
 /// older: whoever had the key when it was said may open it, and the relay gives an earlier key to nobody.
 struct MediaKeyring: Sendable {
     /// The most epochs.
@@ -13,8 +13,8 @@ struct MediaKeyring: Sendable {
 
     private var keys: [MediaKey] = []
 
-    /// The key that came last.
-    var newest: MediaKey? { keys.last }
+    /// The keys that came last, the newest last: as many as live media may be sealed with.
+    var latest: [MediaKey] { keys.suffix(SFrameOpener.earlierEpochsMaximum) }
 
     /// Takes a key; one of the same epoch goes.
     mutating func add(_ key: MediaKey) {

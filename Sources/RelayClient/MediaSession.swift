@@ -45,19 +45,19 @@ struct MediaSession {
     ///   - ssrc: This end's source.
     ///   - downlinkKey: Of the trailers of what comes down.
     ///   - mediaKey: The key in force.
-    ///   - earlierKey: The one of the connection before: a burst that it interrupted may be sealed with that.
+    ///   - earlierKeys: Those of the connection before, the newest last: a burst that it interrupted may be sealed with one of them.
     /// - Throws: When the system's cryptography fails.
     init(
-        ssrc: SSRC, downlinkKey: DownlinkKey, mediaKey: MediaKey, earlierKey: MediaKey? = nil, at now: Instant
+        ssrc: SSRC, downlinkKey: DownlinkKey, mediaKey: MediaKey, earlierKeys: [MediaKey] = [], at now: Instant
     ) throws(CryptographyError) {
         self.ssrc = ssrc
         self.mediaKey = mediaKey
         downlinkOpener = try DownlinkOpener(key: downlinkKey)
-        if let earlierKey { frameOpener.setEpoch(earlierKey.epoch, baseKey: earlierKey.baseKey, at: now) }
+        for key in earlierKeys { frameOpener.setEpoch(key.epoch, baseKey: key.baseKey, at: now) }
         frameOpener.setEpoch(mediaKey.epoch, baseKey: mediaKey.baseKey, at: now)
     }
 
-    /// The relay has renewed the media key; the one before is good for bursts under way.
+    /// The relay has renewed the media key; the ones before are good for bursts under way.
     mutating func renew(_ key: MediaKey, at now: Instant) {
         mediaKey = key
         frameOpener.setEpoch(key.epoch, baseKey: key.baseKey, at: now)

@@ -22,6 +22,23 @@ struct PathStateMachine: Sendable {
         case network
         /// Another address of the relay.
         case way(Way)
+
+        /// What there is beside `address`: of the `known` ones the first that a route leads to. While one leads to `address`, nothing is
+        /// looked for.
+        ///
+        /// - Parameter route: The way to an address by this machine's routes; nothing is sent.
+        init(than address: SocketAddress, among known: [SocketAddress], route: (SocketAddress) -> NetworkRoute?) {
+            self = .nothing
+            guard route(address) == nil else { return }
+            for other in known where other != address {
+                guard let found = route(other) else { continue }
+                self = .way(Way(address: other, route: found))
+                return
+            }
+            // Addresses of documentation (RFC 5737, RFC 3849) stand for all that the default routes lead to.
+            let otherFamily = SocketAddress(address.isIPv4 ? "2001:db8::1" : "192.0.2.1", port: 9)
+            if let otherFamily, route(otherFamily) != nil { self = .network }
+        }
     }
 
     /// What may happen.

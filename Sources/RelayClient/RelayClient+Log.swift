@@ -47,7 +47,7 @@ extension RelayClient {
                 "talker ended",
                 metadata: [
                     "talker": "\(member.name)", "end": "\(end)", "received": "\(report.received)",
-                    "lost": "\(report.lost)", "t": time,
+                    "lost": "\(report.lost)", "skipped": "\(report.skipped)", "t": time,
                 ])
         case .floorQueued(let burst, let position):
             logger.info(

@@ -164,6 +164,10 @@ public struct RelayClientCore {
             case .tell(let state):
                 switch state {
                 case .ready: break
+                // Who was removed, or is not let in any more, can open nothing of the channel either.
+                case .unavailable(.invitationRefused, _):
+                    keyring = MediaKeyring()
+                    actions += speak(.linkClosed, at: now)
                 case _ where state.mayBeReadySoon: actions += speak(.linkComing, at: now)
                 case .connecting, .stopped, .unavailable: actions += speak(.linkClosed, at: now)
                 }
@@ -229,8 +233,8 @@ public struct RelayClientCore {
         }
         do throws(CryptographyError) {
             session = try MediaSession(
-                ssrc: welcome.ssrc, downlinkKey: welcome.downlinkKey, mediaKey: mediaKey, earlierKey: keyring.newest,
-                at: now)
+                ssrc: welcome.ssrc, downlinkKey: welcome.downlinkKey, mediaKey: mediaKey,
+                earlierKeys: keyring.latest, at: now)
         } catch {
             return steer(.connectionEnded(.system("\(error)")), at: now)
         }

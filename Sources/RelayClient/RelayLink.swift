@@ -265,6 +265,8 @@ public struct ReceptionReport: Sendable, Equatable {
     public var received = 0
     /// Packets that did not come.
     public var lost = 0
+    /// Packets that were said before this end came, and that it left out to hear what is said now: no lost ones.
+    public var skipped = 0
     /// Nothing yet.
     public init() {}
 }

@@ -28,26 +28,13 @@ extension RelayTransport {
     func networkChanged(_ news: NetworkChanges.News) {
         guard let address = path?.address else { return }
         let route = route(address)
-        let elsewhere = route == nil ? elsewhere(than: address) : .nothing
+        let known = client?.assumeIsolated { $0.knownAddresses } ?? []
+        let elsewhere = PathStateMachine.Elsewhere(than: address, among: known, route: self.route)
         switch news {
         case .changed: pathHandles(.changed(route, elsewhere: elsewhere))
         case .woke: pathHandles(.woke(route, elsewhere: elsewhere))
         }
     }
-
-    /// What there is beside `address`, which cannot be reached.
-    private func elsewhere(than address: SocketAddress) -> PathStateMachine.Elsewhere {
-        guard let client else { return .nothing }
-        let known = client.assumeIsolated { $0.knownAddresses }
-        for other in known where other != address {
-            if let route = route(other) { return .way(.init(address: other, route: route)) }
-        }
-        // Addresses of documentation (RFC 5737, RFC 3849) stand for all that the default routes lead to; nothing is sent.
-        let otherFamily = SocketAddress(address.isIPv4 ? "2001:db8::1" : "192.0.2.1", port: Self.anyPort)
-        return otherFamily.flatMap(route) == nil ? .nothing : .network
-    }
-
-    private static let anyPort: UInt16 = 9
 
     /// Moves the connection to a new socket, bound to `local`, at once, and to the relay's address that is to be used.
     ///

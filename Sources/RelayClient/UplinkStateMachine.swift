@@ -38,58 +38,6 @@ public struct UplinkStateMachine: Sendable {
         case ready
     }
 
-    private enum Phase: Sendable, Equatable {
-        /// Not asked for yet: another burst is before it, or there is no link.
-        case pending
-        case asked
-        /// The relay has put it into its queue.
-        case waiting
-        case granted
-    }
-
-    private struct Burst: Sendable {
-        let id: BurstID
-        let priority: UInt8
-        var requestID = FloorRequestID(rawValue: 0)
-        var phase = Phase.pending
-        /// Since when it is the first in the row, or has no link.
-        var waitingSince = Instant.zero
-        var askedAt = Instant.zero
-        /// It had to wait for the link: more of it is held.
-        var hasMissedLink = false
-        var held: [OutgoingFrame] = []
-        var heldSamples: UInt32 = 0
-        var hasEnded = false
-        /// It had to wait: what was captured before its grant is not to be heard.
-        var hasWaited = false
-        /// What was captured earlier is not part of it.
-        var capturedFrom = Instant.zero
-        var lastSequence: UInt16?
-        var windowStart = Instant.zero
-        var sentInWindow: UInt32 = 0
-        var report = TransmissionReport()
-
-        init(id: BurstID, priority: UInt8) {
-            self.id = id
-            self.priority = priority
-        }
-
-        mutating func missLink(at now: Instant) {
-            hasMissedLink = true
-            if waitingSince == .zero { waitingSince = now }
-        }
-
-        var isHeldTooMuch: Bool {
-            let factor = hasMissedLink || phase == .granted ? heldFactorMaximum : 1
-            return heldSamples > heldSamplesMaximum * UInt32(factor) || held.count > heldFramesMaximum * factor
-        }
-
-        var answerIsDue: Instant {
-            let due = waitingSince + answerTimeout
-            return hasMissedLink ? max(due, askedAt + answerTimeoutAfterLink) : due
-        }
-    }
-
     private var link = Link.closed
     private var bursts: [Burst] = []
     private var lastRequestID = FloorRequestID(rawValue: 0)

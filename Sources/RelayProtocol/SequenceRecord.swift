@@ -21,6 +21,8 @@ public struct SequenceRecord: Sendable, Equatable {
 
     /// Packets that arrived, without duplicates.
     public private(set) var received = 0
+    /// Packets between the lowest and the highest number that are known not to come, and are none that were lost.
+    public private(set) var skipped = 0
     private var lowest: Int64 = 0
     private var top: Int64 = 0
     /// Bit `number % window` tells whether that one was seen, for the last `window` numbers.
@@ -35,8 +37,8 @@ public struct SequenceRecord: Sendable, Equatable {
     /// The lowest sequence number seen; `nil` before the first packet.
     public var first: UInt16? { received == 0 ? nil : UInt16(truncatingIfNeeded: lowest) }
 
-    /// The packets between the lowest and the highest sequence number, both included.
-    public var expected: Int { received == 0 ? 0 : Int(top - lowest + 1) }
+    /// The packets between the lowest and the highest sequence number, both included, but for those that were skipped.
+    public var expected: Int { received == 0 ? 0 : Int(top - lowest + 1) - skipped }
 
     /// The packets missing between the lowest and the highest sequence number.
     public var lost: Int { expected - received }
@@ -63,6 +65,22 @@ public struct SequenceRecord: Sendable, Equatable {
         return .new
     }
 
+    /// Takes note that nothing more comes of what is between the highest number and `sequence`, which comes next. Of a number that is
+    /// no higher, nothing.
+    public mutating func skip(to sequence: UInt16) {
+        guard received > 0 else { return }
+        let extended = extend(sequence)
+        guard extended > top + 1 else { return }
+        skipped += Int(extended - top - 1)
+        // As if they had come: one that does is late, and there is no place for it any more.
+        if extended - 1 - top >= Int64(Self.window) {
+            seen = InlineArray(repeating: .max)
+        } else {
+            for number in (top + 1)..<extended { mark(number) }
+        }
+        top = extended - 1
+    }
+
     /// Whether `sequence` was seen, or is too old to tell.
     public func wasSeen(_ sequence: UInt16) -> Bool {
         guard received > 0 else { return false }
@@ -73,7 +91,7 @@ public struct SequenceRecord: Sendable, Equatable {
 
     /// Whether both have seen the same.
     public static func == (lhs: Self, rhs: Self) -> Bool {
-        lhs.received == rhs.received && lhs.lowest == rhs.lowest && lhs.top == rhs.top
+        lhs.received == rhs.received && lhs.skipped == rhs.skipped && lhs.lowest == rhs.lowest && lhs.top == rhs.top
             && lhs.seen.indices.allSatisfy { lhs.seen[$0] == rhs.seen[$0] }
     }
 

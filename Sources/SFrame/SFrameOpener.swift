@@ -1,15 +1,21 @@
-// Opening frames: keys of the current and the previous epoch, derived on first sight, with a replay window each.
+// Opening frames: keys of the current epoch and of earlier ones, derived on first sight, with a replay window each.
 import Cryptography
 import MonotonicTime
 
 /// Opens the frames of all talkers of a channel (RFC 9605, section 4.4.4).
 ///
-/// It holds the base keys of two epochs. The key of a key id is derived when a frame of it is first seen, and kept only
+/// It holds the base key of the current epoch, and those of a few earlier ones for bursts under way: who begins to talk just before a
+/// renewal is heard to the end, however long that takes. The key of a key id is derived when a frame of it is first seen, and kept only
 /// once a frame was authentic, so garbage pushes nothing out; the least recently used goes when there are too many.
 /// Opening allocates nothing but for the first frame of a key id. Not `Sendable`.
 public struct SFrameOpener {
-    /// How long frames of the epoch before the current one are still opened.
-    public static let previousEpochLifetime = Duration.seconds(10)
+    /// How long bursts of an earlier epoch may still be met: for 10 s the relay grants the floor to who has not heard of the renewal,
+    /// and its first packet may be held up for as long.
+    public static let earlierEpochLifetime = Duration.seconds(20)
+    /// How long after its last frame a burst of an earlier epoch is still opened.
+    public static let earlierBurstLifetime = Duration.seconds(10)
+    /// How many earlier epochs there are at most: renewals during one burst.
+    public static let earlierEpochsMaximum = 4
     /// How many key ids are remembered, with their replay windows.
     public static let keysMaximum = 64
 
@@ -28,6 +34,14 @@ public struct SFrameOpener {
         var baseKey: [UInt8]
     }
 
+    private struct EarlierEpoch {
+        let epoch: Epoch
+        /// Until then key ids that were not met before are opened.
+        let meetsUntil: Instant
+        /// When it is forgotten.
+        var expiry: Instant
+    }
+
     private struct Entry {
         var keyID: KeyID
         var key: SFrameKey
@@ -37,7 +51,8 @@ public struct SFrameOpener {
 
     private let suite: SFrameCipherSuite
     private var current: Epoch?
-    private var previous: (epoch: Epoch, expiry: Instant)?
+    /// The oldest first.
+    private var earlier: [EarlierEpoch] = []
     /// An array and not a dictionary: changing a dictionary's value in place allocates.
     private var entries: [Entry] = []
     private var uses: UInt64 = 0
@@ -46,36 +61,45 @@ public struct SFrameOpener {
     public init(suite: SFrameCipherSuite = .aes128GCMSHA256) {
         self.suite = suite
         entries.reserveCapacity(Self.keysMaximum)
+        earlier.reserveCapacity(Self.earlierEpochsMaximum + 1)
     }
 
     /// The epoch that frames are sealed in now, nil before the first key.
     public var currentEpoch: UInt16? { current?.number }
 
-    /// Takes the base key of a new epoch. The epoch before it is kept until `previousEpochLifetime` from `now`; any
-    /// earlier one is forgotten. The same epoch with another key (a relay that lost its state) replaces it at once.
+    /// Takes the base key of a new epoch. The epoch before it is kept until `earlierEpochLifetime` from `now`, and for as long as one
+    /// of its bursts goes on. The same epoch with another key (a relay that lost its state) replaces it at once.
     public mutating func setEpoch(_ number: UInt16, baseKey: [UInt8], at now: Instant) {
         if let current {
             if current.number == number {
                 guard !constantTimeEqual(current.baseKey, baseKey) else { return }
             } else {
-                previous = (current, now + Self.previousEpochLifetime)
+                let until = now + Self.earlierEpochLifetime
+                earlier.append(EarlierEpoch(epoch: current, meetsUntil: until, expiry: until))
+                if earlier.count > Self.earlierEpochsMaximum { earlier.removeFirst() }
             }
         }
-        if previous?.epoch.number == number { previous = nil }
+        earlier.removeAll { $0.epoch.number == number }
         current = Epoch(number: number, baseKey: baseKey)
-        let kept = previous?.epoch.number
-        entries.removeAll { $0.keyID.epoch != kept }
+        entries.removeAll { entry in !earlier.contains { $0.epoch.number == entry.keyID.epoch } }
     }
 
-    /// Forgets the previous epoch once its time is over. Opening does it too.
+    /// Forgets earlier epochs whose time is over. Opening does it too.
     public mutating func expire(at now: Instant) {
-        guard let previous, previous.expiry <= now else { return }
-        self.previous = nil
-        entries.removeAll { $0.keyID.epoch == previous.epoch.number }
+        guard earlier.contains(where: { $0.expiry <= now }) else { return }
+        earlier.removeAll { $0.expiry <= now }
+        let current = current?.number
+        entries.removeAll { entry in
+            entry.keyID.epoch != current && !earlier.contains { $0.epoch.number == entry.keyID.epoch }
+        }
     }
 
     /// When `expire` has something to do.
-    public var nextDeadline: Instant? { previous?.expiry }
+    public var nextDeadline: Instant? {
+        var next: Instant?
+        for each in earlier { next = min(next ?? each.expiry, each.expiry) }
+        return next
+    }
 
     /// Checks `frame` and its `metadata`, and writes the plaintext to `output`.
     ///
@@ -92,11 +116,13 @@ public struct SFrameOpener {
             uses += 1
             entries[index].lastUse = uses
             _ = entries[index].window.accept(header.counter)
+            keep(header.keyID.epoch, at: now)
             return Opened(keyID: header.keyID, counter: header.counter, byteCount: count)
         }
-        let key = try SFrameKey(suite: suite, baseKey: baseKey(of: header.keyID.epoch), keyID: header.keyID)
+        let key = try SFrameKey(suite: suite, baseKey: baseKey(of: header.keyID.epoch, at: now), keyID: header.keyID)
         let count = try key.open(frame, header: header, metadata: metadata, into: output)
         remember(key, header)
+        keep(header.keyID.epoch, at: now)
         return Opened(keyID: header.keyID, counter: header.counter, byteCount: count)
     }
 
@@ -119,10 +145,18 @@ public struct SFrameOpener {
     /// How many key ids are remembered.
     var keyCount: Int { entries.count }
 
-    private func baseKey(of epoch: UInt16) throws(SFrameError) -> [UInt8] {
+    /// For a key id that was not met before.
+    private func baseKey(of epoch: UInt16, at now: Instant) throws(SFrameError) -> [UInt8] {
         if let current, current.number == epoch { return current.baseKey }
-        if let previous, previous.epoch.number == epoch { return previous.epoch.baseKey }
+        for each in earlier where each.epoch.number == epoch && now < each.meetsUntil { return each.epoch.baseKey }
         throw .unknownEpoch(epoch)
+    }
+
+    /// A frame of that epoch was opened: if it is an earlier one, its burst goes on.
+    private mutating func keep(_ epoch: UInt16, at now: Instant) {
+        for index in earlier.indices where earlier[index].epoch.number == epoch {
+            earlier[index].expiry = max(earlier[index].expiry, now + Self.earlierBurstLifetime)
+        }
     }
 
     private mutating func remember(_ key: SFrameKey, _ header: SFrameHeader) {

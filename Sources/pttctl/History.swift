@@ -25,15 +25,19 @@ struct History: AsyncParsableCommand {
 
     /// " 1  14:03:09    4.2 s  Ada", with what else there is to know of it.
     static func line(_ number: Int, _ message: KeptMessage) -> String {
+        ([padded("\(number)", 2)] + words(message)).joined(separator: "  ")
+    }
+
+    /// When, for how long and who: "14:03:09", "  4.2 s", "Ada", and what else there is to know of it.
+    static func words(_ message: KeptMessage) -> [String] {
         let tenths = (UInt64(message.milliseconds) + 50) / 100
         var words = [
-            padded("\(number)", 2), clock(message.beganAt), padded("\(tenths / 10).\(tenths % 10) s", 7),
-            message.talker.plain(limit: 64),
+            clock(message.beganAt), padded("\(tenths / 10).\(tenths % 10) s", 7), message.talker.plain(limit: 64),
         ]
         if message.isOwn { words.append("(this device)") }
         if message.isGoingOn { words.append("(goes on)") }
         if !message.canBeOpened { words.append("(sealed with a key of before this device joined)") }
-        return words.joined(separator: "  ")
+        return words
     }
 
     private static func padded(_ text: String, _ width: Int) -> String {

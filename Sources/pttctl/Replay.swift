@@ -9,7 +9,8 @@ struct Replay: AsyncParsableCommand {
         abstract: "Play the last message of somebody else again.",
         discussion: """
             Asked for again while it plays, it plays the one before. Whatever is said meanwhile ends it. With --relay, or a number of \
-            'pttctl history', a message that the relay keeps is played: also one that this device did not hear.
+            'pttctl history', a message that the relay keeps is played: also one that this device did not hear; when it was said, how \
+            long it is and by whom is printed.
             """)
 
     @OptionGroup var options: BusOptions
@@ -18,13 +19,19 @@ struct Replay: AsyncParsableCommand {
 
     func validate() throws {
         if let number, number < 1 { throw ValidationError("Give a number of 'pttctl history', from 1.") }
+        if relay, let number {
+            throw ValidationError(
+                "--relay plays the relay's last message, and \(number) names another: leave out one of them.")
+        }
     }
 
     func run() async throws {
         try await options.withDaemon { daemon in
             guard await daemon.snapshot.activeChannel != nil else { throw Failure.noChannel }
             guard relay || number != nil else { return try await daemon.replayLast() }
-            try await daemon.replayKept(Self.choose(number, of: try await daemon.keptMessages()).id)
+            let message = try Self.choose(number, of: try await daemon.keptMessages())
+            try await daemon.replayKept(message.id)
+            Console.say(History.words(message).joined(separator: "  "))
         }
     }
 

@@ -32,6 +32,19 @@ import Testing
         }
     }
 
+    @Test func whoMayOnlyListenIsRefusedByTheChannelManagerWhoeverTalksOrNot() {
+        for isTaken in [false, true] {
+            for urgency in [TransmitUrgency.normal, .emergency] {
+                var bridge = talking(.init(isOpen: false, isOpenToEmergencies: false, isListenOnly: true))
+                if !isTaken { _ = bridge.handle(.link(.floorIdle)) }
+                #expect(
+                    bridge.handle(.pressed(.accessories, urgency)) == [
+                        .beginTransmitting(.handsfreeButton, floor: .listenOnly)
+                    ])
+            }
+        }
+    }
+
     @Test func anotherRelayThatSaysNothingIsNotTakenForTheOneBefore() {
         var bridge = talking(.init(isOpen: true, isOpenToEmergencies: true))
         _ = bridge.handle(.link(.floorQueueOffered(false)))

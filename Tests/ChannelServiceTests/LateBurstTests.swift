@@ -1,4 +1,5 @@
 // A message that had to wait for another one, as the jitter buffer plays it.
+import Glibc
 import MonotonicTime
 import PushToTalkCore
 import Testing
@@ -125,6 +126,36 @@ import Testing
         #expect(machine.nextDeadline != nil, "it is still played out")
         take(machine.handle(.played, at: now))
         #expect(machine.state == .idle)
+    }
+
+    /// What so many packets of a beginning cost this thread, the least of some tries.
+    private func handingIn(_ count: Int) -> Duration {
+        let packets = (0..<count).map { packet($0, at: began, isLate: true) }
+        return (0..<5).map { _ in
+            var machine = ReceptionStateMachine()
+            var memory = ReplayMemory()
+            memory.began(ann)
+            _ = machine.handle(.began(ann), at: began)
+            let start = processorTime()
+            for packet in packets {
+                _ = machine.handle(.packet(packet), at: began)
+                memory.append(packet)
+            }
+            return processorTime() - start
+        }.min() ?? .zero
+    }
+
+    private func processorTime() -> Duration {
+        var time = timespec()
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+        return .seconds(Int64(time.tv_sec)) + .nanoseconds(Int64(time.tv_nsec))
+    }
+
+    @Test func aLongBeginningIsNotCopiedForEachOfItsPackets() {
+        let (few, many) = (handingIn(1_000), handingIn(5_000))
+        print("handing in 1000 packets took \(few), 5000 took \(many)")
+        // Five times as many; copied each time, they would cost twenty times as much and more.
+        #expect(many < few * 11)
     }
 
     @Test func whoeverTalksBehindALateBurstIsHeardAfterIt() {

@@ -32,6 +32,7 @@ final class SimulatedAudio: AudioSession {
 
     var handler: ((AudioSessionEvent) -> Void)?
     let framesCut = 0
+    var packetsHeld = 0
     var commands: [Command] = []
     /// Whether it answers activation, start of capture and deactivation by itself, from within the command.
     var answers = true

@@ -218,7 +218,9 @@ struct ChannelManagerModel {
             let reason = PTChannelLeaveReason.allCases.randomElement(using: &generator) ?? .unknown
             request = .leave(channelUUID: uuid, reason: reason)
         case 12..<45:
-            let floors: [FloorOutlook] = [.unknown, .unknown, .idle, .queueable, .queueable, .reconnecting]
+            let floors: [FloorOutlook] = [
+                .unknown, .unknown, .idle, .queueable, .queueable, .reconnecting, .listenOnly,
+            ]
             let floor = floors.randomElement(using: &generator) ?? .unknown
             request = .beginTransmitting(channelUUID: uuid, source: source, floor: floor)
         case 45..<66: request = .stopTransmitting(channelUUID: uuid, source: source)

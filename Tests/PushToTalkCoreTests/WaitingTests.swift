@@ -22,6 +22,17 @@ private typealias Harness = ChannelManagerHarness
         return harness
     }
 
+    @Test func whoMayOnlyListenIsRefusedAtOnce() {
+        var harness = Harness()
+        let begun = harness.begin(.handsfreeButton, floor: .listenOnly)
+        #expect(begun.answer == .failed(.transmissionNotAllowed))
+        #expect(harness.machine.transmission == nil && harness.machine.waiting == nil)
+        #expect(!begun.actions.callbacks.contains(.didBeginTransmitting(channel, source: .handsfreeButton)))
+        // The deny tone says so, and nothing is recorded for it.
+        let opened = begun.actions + harness.send(.audioSessionActivated)
+        #expect(opened.tones == [.denied] && !harness.machine.isCapturing)
+    }
+
     @Test func nothingIsRecordedOrToldWhileABeginWaitsAndTheOtherIsHeard() {
         var harness = waiting()
         #expect(harness.send(.floorQueued(position: 2)) == [.notice(.waitingForFloor(position: 2))])

@@ -35,7 +35,8 @@ import Testing
     @Test func `who may only listen finds no floor, not even in an emergency`() {
         var listener = welcome(FloorRules())
         listener.isListenOnly = true
-        #expect(FloorView(listener).outlook == .init(isOpen: false, isOpenToEmergencies: false))
+        #expect(
+            FloorView(listener).outlook == .init(isOpen: false, isOpenToEmergencies: false, isListenOnly: true))
     }
 
     @Test func `the view agrees with the floor's rules whoever talks and whoever asks`() {

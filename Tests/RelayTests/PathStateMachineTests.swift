@@ -59,6 +59,20 @@ import Testing
         #expect(machine.handle(.failed, at: now) == [.move])
     }
 
+    @Test func `another address is looked for when the one in use cannot be reached, and then another network`() throws
+    {
+        let four = try #require(SocketAddress("198.51.100.1", port: 1))
+        let known = [four, Self.way(7).address, Self.way(8).address]
+        func elsewhere(_ reached: @escaping (SocketAddress) -> Bool) -> PathStateMachine.Elsewhere {
+            .init(than: four, among: known) { reached($0) ? Self.route(8) : nil }
+        }
+        #expect(elsewhere { _ in true } == .nothing)
+        #expect(elsewhere { $0 == known[2] } == .way(Self.way(8)))
+        #expect(elsewhere { $0 != four } == .way(.init(address: known[1], route: Self.route(8))))
+        #expect(elsewhere { !$0.isIPv4 && !known.contains($0) } == .network)
+        #expect(elsewhere { $0.isIPv4 && $0 != four } == .nothing, "a network of the same family does not lead there")
+    }
+
     @Test mutating func `the address in use is kept when its route is back in that moment`() {
         _ = machine.handle(.changed(nil, elsewhere: .way(Self.way(7))), at: now)
         now = now + .milliseconds(100)

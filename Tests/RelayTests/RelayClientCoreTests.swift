@@ -58,6 +58,25 @@ import Testing
         #expect(core.isReady)
     }
 
+    @Test func `who is removed or refused keeps no key of the channel, and who has lost the link keeps them`() throws {
+        let link = try link(nil)
+        var core = joining(link)
+        _ = core.handle(welcome(MediaKey(epoch: 3)), at: now)
+        var lost = core
+        _ = lost.handle(.connectionEnded(.lost("gone")), at: now)
+        #expect(lost.keyring.has(3))
+        var removed = core
+        _ = removed.handle(.connectionEnded(.invitationRefused("removed")), at: now)
+        #expect(!removed.keyring.has(3))
+        // Back after a loss, and not let in: removed meanwhile.
+        let later = lost.nextDeadline ?? now
+        _ = lost.handle(.deadline, at: later)
+        _ = lost.handle(.connected, at: later)
+        let refusal = ServerMessage.JoinRefused(cause: .revoked, phrase: "removed")
+        _ = lost.handle(.message(.joinRefused(refusal)), at: later)
+        #expect(!lost.keyring.has(3))
+    }
+
     @Test func `listeners report at different times, each within two seconds`() throws {
         let link = try link(nil)
         let times = [0, 0x4000, 0xFFFF].map { number -> Duration in

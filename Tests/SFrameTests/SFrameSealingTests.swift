@@ -80,7 +80,51 @@ import Testing
         #expect(opener.keyCount == 1)
     }
 
-    @Test func `the previous epoch opens for 10 s after a renewal, and the one before it not at all`() throws {
+    @Test func `who talks on after renewals is heard to the end of the burst, and no burst that begins later`() throws {
+        let baseKeys = (0...7).map { [UInt8](repeating: UInt8($0), count: 32) }
+        let talker = try SFrameSealer(baseKey: baseKeys[0], keyID: .fresh(epoch: 0))
+        var opener = SFrameOpener()
+        opener.setEpoch(0, baseKey: baseKeys[0], at: Self.start)
+        _ = try opener.open(try talker.seal([1], metadata: []), metadata: [], at: Self.start)
+        // Two members are removed in the middle of it.
+        opener.setEpoch(1, baseKey: baseKeys[1], at: Self.start)
+        opener.setEpoch(2, baseKey: baseKeys[2], at: Self.start + .seconds(3))
+        for second in 0...60 {
+            let now = Self.start + .seconds(second)
+            _ = try opener.open(try talker.seal([1], metadata: []), metadata: [], at: now)
+            let other = try SFrameSealer(baseKey: baseKeys[0], keyID: .fresh(epoch: 0)).seal([1], metadata: [])
+            if second < 20 {
+                _ = try opener.open(other, metadata: [], at: now)
+            } else {
+                #expect(throws: SFrameError.unknownEpoch(0)) { try opener.open(other, metadata: [], at: now) }
+            }
+        }
+        // Silent for as long as a network may be away, and over.
+        let end = Self.start + .seconds(60)
+        _ = try opener.open(try talker.seal([1], metadata: []), metadata: [], at: end + .milliseconds(9_999))
+        #expect(opener.nextDeadline == end + .milliseconds(19_999))
+        #expect(throws: SFrameError.unknownEpoch(0)) {
+            try opener.open(try talker.seal([1], metadata: []), metadata: [], at: end + .seconds(20))
+        }
+        #expect(opener.nextDeadline == nil)
+        // They are bounded.
+        for epoch in 3...7 {
+            opener.setEpoch(UInt16(epoch), baseKey: baseKeys[epoch], at: end + .seconds(30))
+        }
+        for epoch in 2...6 {
+            let frame = try SFrameSealer(baseKey: baseKeys[epoch], keyID: .fresh(epoch: UInt16(epoch)))
+                .seal([1], metadata: [])
+            if epoch > 6 - SFrameOpener.earlierEpochsMaximum {
+                _ = try opener.open(frame, metadata: [], at: end + .seconds(31))
+            } else {
+                #expect(throws: SFrameError.unknownEpoch(UInt16(epoch))) {
+                    try opener.open(frame, metadata: [], at: end + .seconds(31))
+                }
+            }
+        }
+    }
+
+    @Test func `an earlier epoch opens for 20 s after its renewal`() throws {
         let keys = (0...2).map { [UInt8](repeating: UInt8($0), count: 32) }
         let sealers = try (0...2).map { try SFrameSealer(baseKey: keys[$0], keyID: .fresh(epoch: UInt16($0))) }
         var opener = SFrameOpener()
@@ -92,22 +136,21 @@ import Testing
         _ = try opener.open(known, metadata: [], at: Self.start)
         opener.setEpoch(1, baseKey: keys[1], at: Self.start)
         #expect(opener.currentEpoch == 1)
-        #expect(opener.nextDeadline == Self.start + .seconds(10))
+        #expect(opener.nextDeadline == Self.start + .seconds(20))
         #expect(throws: SFrameError.replayed(counter: 1)) { try opener.open(known, metadata: [], at: Self.start) }
-        let late = Self.start + .milliseconds(9999)
+        let late = Self.start + .milliseconds(9_999)
         _ = try opener.open(try sealers[0].seal([2], metadata: []), metadata: [], at: late)
         _ = try opener.open(try sealers[1].seal([3], metadata: []), metadata: [], at: late)
         #expect(throws: SFrameError.unknownEpoch(0)) {
             try opener.open(
-                try sealers[0].seal([4], metadata: []), metadata: [], at: Self.start + .seconds(10))
+                try sealers[0].seal([4], metadata: []), metadata: [], at: Self.start + .seconds(20))
         }
         #expect(opener.nextDeadline == nil)
-        opener.setEpoch(2, baseKey: keys[2], at: late)
-        opener.setEpoch(3, baseKey: keys[0], at: late)
-        #expect(throws: SFrameError.unknownEpoch(1)) {
-            try opener.open(try sealers[1].seal([5], metadata: []), metadata: [], at: late)
-        }
-        _ = try opener.open(try sealers[2].seal([6], metadata: []), metadata: [], at: late)
+        opener.setEpoch(2, baseKey: keys[2], at: Self.start + .seconds(20))
+        opener.setEpoch(3, baseKey: keys[0], at: Self.start + .seconds(20))
+        let later = Self.start + .seconds(21)
+        _ = try opener.open(try sealers[1].seal([5], metadata: []), metadata: [], at: later)
+        _ = try opener.open(try sealers[2].seal([6], metadata: []), metadata: [], at: later)
     }
 
     @Test func `the same epoch with another key replaces it, and with the same key changes nothing`() throws {
