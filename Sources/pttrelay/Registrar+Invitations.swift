@@ -1,4 +1,5 @@
 // What the operator's commands about channels and their invitations do.
+import Cryptography
 import RelayProtocol
 import RelayServer
 import RelayStore

@@ -1,5 +1,6 @@
-// What the operator's commands about members do.
 import Cryptography
+// What the operator's commands about members do.
+import Logging
 import RelayProtocol
 import RelayServer
 import RelayStore

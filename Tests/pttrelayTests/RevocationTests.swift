@@ -1,4 +1,5 @@
 // Whom the operator means, what a link is for, and that commands do not come between each other: against a relay that runs.
+import ArgumentParser
 import Cryptography
 import Glibc
 import Reactor
