@@ -91,7 +91,7 @@ let package = Package(
         // Floor 1: what every room may stand on.
         room("MonotonicTime", ["CLinux"]),
         room("Reactor", ["CLinux", "MonotonicTime", heap]),
-        room("Cryptography", ["CGnuTLS"]),
+        room("Cryptography", ["CGnuTLS", "CLinux"]),
         room("Settings", ["CTOML"]),
         room("Logs", ["CLinux", "MonotonicTime", log]),
         room("Terminal", ["CLinux", "MonotonicTime", "Reactor"]),

@@ -1,5 +1,6 @@
 // The short MAC on every packet that a relay sends: AES-128-GMAC.
 import CGnuTLS
+import CLinux
 
 /// AES-128-GMAC (NIST SP 800-38D) with one key: authentication without encryption, in a few hundred nanoseconds.
 ///
@@ -29,6 +30,9 @@ public struct GMAC: ~Copyable {
     deinit {
         gnutls_aead_cipher_deinit(handle)
     }
+
+    /// Has the processor fetch what `tag` needs first. Worth it some calls ahead, where there are more of them than the caches hold.
+    public func prefetch() { ptt_prefetch(UnsafeRawPointer(handle)) }
 
     /// The tag of `message` under `nonce`, as 16 bytes in the order of memory; the nonce's 12 bytes likewise.
     ///

@@ -95,7 +95,8 @@ public final class FanOutGroup {
         guard count > 0, let first = recipients.baseAddress else { return result }
         batch.begin(packet, trailerLength: trailerLength)
         var descriptor = first.pointee.descriptor
-        for recipient in first..<(first + count) where recipient.pointee.number != excluded {
+        for place in 0..<count where recipients[place].number != excluded {
+            let recipient = first + place
             if batch.isFull || recipient.pointee.descriptor != descriptor {
                 flush(descriptor, &result)
                 descriptor = recipient.pointee.descriptor

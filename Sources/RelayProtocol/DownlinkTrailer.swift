@@ -72,6 +72,9 @@ public final class DownlinkSealer {
     /// Whether all counters are used: nothing more is sealed.
     public var isExhausted: Bool { counter >= end }
 
+    /// Has the processor fetch what `seal` needs; called some trailers ahead.
+    public func prefetch() { mac.prefetch() }
+
     /// Writes the trailer of `packet` to the first 16 bytes of `trailer`, with the next counter.
     public func seal(
         _ packet: UnsafeRawBufferPointer, trailer: UnsafeMutableRawBufferPointer

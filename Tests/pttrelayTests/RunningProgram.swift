@@ -100,7 +100,8 @@ final class RunningProgram: Sendable {
         guard descriptor >= 0 else { return "" }
         defer { close(descriptor) }
         var buffer = [UInt8](repeating: 0, count: 65_536)
-        return String(decoding: buffer.prefix(max(0, read(descriptor, &buffer, buffer.count))), as: UTF8.self)
+        let count = read(descriptor, &buffer, buffer.count)
+        return String(decoding: buffer.prefix(max(0, count)), as: UTF8.self)
     }
 
     private static func write(_ text: String, to path: String) throws {
