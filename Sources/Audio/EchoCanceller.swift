@@ -34,6 +34,8 @@ final class EchoCanceller {
     private var position: Int64 = 0
     /// Blocks until what was played has died away; at 0 nothing is done.
     private var blocksLeft = 0
+    /// Whether there is anything to forget.
+    private var hasRun = false
 
     /// A canceller of what goes through `played`.
     init(_ played: PlayedSound) throws(AudioFault) {
@@ -76,7 +78,10 @@ final class EchoCanceller {
     }
 
     /// The burst is over: nothing is listened to any more.
-    func end() { played.rest() }
+    func end() {
+        played.rest()
+        forget()
+    }
 
     /// Samples are missing before those that come next.
     func interrupt() {
@@ -100,11 +105,12 @@ final class EchoCanceller {
     private func processBlock(_ sound: UnsafeMutablePointer<Float>) {
         let found = reference.find(position, Self.block, into: heard)
         position += Int64(Self.block)
-        if found.isMoved { speex_echo_state_reset(state) }
+        if found.isMoved { forget() }
         let ran = blocksLeft > 0
         // One more than the filter is long: its last echo ends in there.
         blocksLeft = found.sounds ? Self.blocks + 1 : max(0, blocksLeft - 1)
         guard ran || blocksLeft > 0 else { return }
+        hasRun = true
         for index in 0..<Self.block {
             microphone[index] = Self.sample(sound[index])
             speaker[index] = Self.sample(heard[index])
@@ -117,6 +123,20 @@ final class EchoCanceller {
             let part: Float = ran && blocksLeft > 0 ? 1 : ran ? 1 - passed : passed
             sound[index] += (cancelled - sound[index]) * part
         }
+    }
+
+    /// Forgets the room, and the last echo that was taken out of it. libspeexdsp's reset leaves that one to the suppressor, which would
+    /// take it out of all that is said until the room is known again: it has to die away before. 2 ms of work.
+    private func forget() {
+        guard hasRun else { return }
+        hasRun = false
+        for index in 0..<Self.block {
+            microphone[index] = 0
+            speaker[index] = 0
+        }
+        // As many as the filter is long, and the two that are kept of what was taken out.
+        for _ in 0..<Self.blocks + 3 { speex_echo_cancellation(state, microphone, speaker, result) }
+        speex_echo_state_reset(state)
     }
 
     private static func sample(_ value: Float) -> Int16 { Int16(max(-32_767, min(32_767, value * 32_767))) }

@@ -79,7 +79,7 @@ public struct PlaybackStatistics: Sendable, Equatable, BitwiseCopyable {
     public var targetMilliseconds = 0
     /// How much faster the talker's sound card runs than the speaker's, in parts per million, as far as it is corrected.
     public var driftPartsPerMillion = 0
-    /// Packets that wait in the jitter buffers at present.
+    /// Packets that wait at present in the jitter buffer that holds the most.
     public var held = 0
 }
 

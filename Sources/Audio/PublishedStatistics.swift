@@ -84,7 +84,8 @@ extension PlaybackStatistics {
         expandedSamples += other.expandedSamples
         awaitedGaps += other.awaitedGaps
         underruns += other.underruns
-        held += other.held
+        // Each voice has room of its own.
+        held = max(held, other.held)
     }
 
     /// What has been counted since `start`. Target, drift and what is held are no counts.

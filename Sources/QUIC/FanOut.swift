@@ -45,14 +45,12 @@ public final class FanOutGroup {
     private var laidOutFor: UInt64?
     private var recipients: UnsafeMutableBufferPointer<Recipient>
     private var count = 0
-    private let batch: FanOutBatch
 
     /// A group of nobody.
     public init(trailerLength: Int = 0) {
         precondition(0...Self.longestTrailer ~= trailerLength, "a trailer has at most \(Self.longestTrailer) bytes")
         self.trailerLength = trailerLength
         recipients = .allocate(capacity: 0)
-        batch = FanOutBatch()
     }
 
     deinit { recipients.deallocate() }
@@ -80,9 +78,9 @@ public final class FanOutGroup {
         }
     }
 
-    /// Sends `packet` to all but one; see `QUICEndpoint.fanOut`.
+    /// Sends `packet` to all but one, some at a time with `batch`; see `QUICEndpoint.fanOut`.
     func send(
-        _ packet: UnsafeRawBufferPointer, paths: UInt64, except excluded: Int?,
+        _ packet: UnsafeRawBufferPointer, with batch: FanOutBatch, paths: UInt64, except excluded: Int?,
         trailer: (Int, UnsafeMutableRawBufferPointer) -> Void
     ) -> FanOutResult {
         if laidOutFor != paths {
@@ -98,7 +96,7 @@ public final class FanOutGroup {
         for place in 0..<count where recipients[place].number != excluded {
             let recipient = first + place
             if batch.isFull || recipient.pointee.descriptor != descriptor {
-                flush(descriptor, &result)
+                flush(batch, descriptor, &result)
                 descriptor = recipient.pointee.descriptor
             }
             let number = recipient.pointee.number
@@ -108,11 +106,11 @@ public final class FanOutGroup {
                     number, address: UnsafeMutableRawPointer(recipient), length: recipient.pointee.addressLength,
                     control: (recipient.pointee.control, recipient.pointee.controlLength)))
         }
-        flush(descriptor, &result)
+        flush(batch, descriptor, &result)
         return result
     }
 
-    private func flush(_ descriptor: Int32, _ result: inout FanOutResult) {
+    private func flush(_ batch: FanOutBatch, _ descriptor: Int32, _ result: inout FanOutResult) {
         result.sent += batch.flush(descriptor) { number in
             // Voice that cannot go now is of no use later: the next recipient's turn.
             connections[number].statistics.foreignPacketsFailed += 1
@@ -121,8 +119,8 @@ public final class FanOutGroup {
     }
 }
 
-/// The packets of one system call, each with a place of its own for a trailer.
-private final class FanOutBatch {
+/// The packets of one system call, each with a place of its own for a trailer. One serves all groups of an endpoint.
+final class FanOutBatch {
     /// Few enough packets for the first to leave early, enough to make the call cheap.
     private static let capacity = 64
     private static let lineLength = 64

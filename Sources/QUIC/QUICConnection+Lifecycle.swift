@@ -96,13 +96,22 @@ extension QUICConnection {
         if silentSince != nil, silence < UInt64(clamping: configuration.probeTime.nanoseconds) {
             let isFirst = silence < UInt64(clamping: configuration.probeTimeFirst.nanoseconds)
             let shortest = isFirst ? configuration.probeIntervalFirst : configuration.probeInterval
-            // On a long path the answer may still be on its way.
-            interval = max(UInt64(clamping: shortest.nanoseconds), statistics.smoothed_rtt * 3 / 2)
+            interval = Self.probeInterval(shortest: shortest, roundTrip: statistics.smoothed_rtt)
         } else if case .client(let options) = role, let keepAlive = options.keepAlive {
             interval = UInt64(clamping: keepAlive.nanoseconds)
         }
         ngtcp2_conn_set_keep_alive_timeout(conn, interval)
     }
+
+    /// How long an answer is waited for, in nanoseconds: on a long path it may still be on its way, and the peer may keep it back for
+    /// `max_ack_delay`, as this end does (`patience`).
+    static func probeInterval(shortest: Duration, roundTrip: UInt64) -> UInt64 {
+        let kept = UInt64(clamping: acknowledgementWait.nanoseconds)
+        return max(UInt64(clamping: shortest.nanoseconds), roundTrip * 3 / 2, roundTrip + kept)
+    }
+
+    /// `max_ack_delay` of peers, which is 25 ms unless they say otherwise, and a moment for their timers.
+    private static let acknowledgementWait = Duration.milliseconds(30)
 
     /// Has the endpoint wake for the library's next deadline.
     func updateDeadline(_ conn: OpaquePointer, _ statistics: ngtcp2_conn_stat) {
@@ -124,7 +133,7 @@ extension QUICConnection {
     }
 
     /// A little less than the 25 ms after which peers begin to ask.
-    private static let acknowledgementDelay = Duration.milliseconds(22)
+    static let acknowledgementDelay = Duration.milliseconds(22)
 
     // MARK: Events
 

@@ -66,6 +66,7 @@ public final class QUICEndpoint: @unchecked Sendable {
     let logger: Logger
     let credentials: TLSCredentials
     let sender = PacketSender()
+    private let fanOutBatch = FanOutBatch()
     let receiver = PacketReceiver()
     /// Who begins a connection, and has not been looked at.
     var newcomers = Newcomers()
@@ -168,7 +169,7 @@ public final class QUICEndpoint: @unchecked Sendable {
     ) -> FanOutResult {
         loop.checkIsolated()
         precondition(packet.first.map(PacketClass.init(firstByte:)) == .foreign, "a foreign packet begins with 128…191")
-        return group.send(packet, paths: paths, except: excluded, trailer: trailer)
+        return group.send(packet, with: fanOutBatch, paths: paths, except: excluded, trailer: trailer)
     }
 
     /// A connection became ready, ended or moved: groups are laid out anew before their next packet.

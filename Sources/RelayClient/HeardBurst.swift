@@ -129,7 +129,11 @@ struct HeardBurst: Sendable {
 
     /// The floor is idle, so its last number is known; what is missing is waited for until `deadline` at the latest.
     mutating func expect(through last: UInt16, until deadline: Instant, at now: Instant) {
-        if leavesOut { leaveOut(before: last &+ 1) }
+        // While what is left out has no end yet, the live words after it may still come, however few they are; they are not asked for.
+        if leavesOut {
+            planner.finish(at: now)
+            return
+        }
         if let highest = sequences.highest {
             if last.sequenceDistance(from: highest) > 0 {
                 planner.miss(highest &+ 1, before: last &+ 1, mayBeLate: true, at: now)

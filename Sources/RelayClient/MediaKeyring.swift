@@ -6,7 +6,8 @@ import SFrame
 /// The keys of the last epochs, the newest last; in memory only, and no longer than the channel is joined.
 ///
 /// Live media are opened under the current epoch and, while their bursts go on, those before (`SFrameOpener`). A burst that the relay kept is
-/// older: whoever had the key when it was said may open it, and the relay gives an earlier key to nobody.
+/// older: whoever had the key when it was said may open it, and the relay gives an earlier key to nobody
+/// who had no right to it then.
 struct MediaKeyring: Sendable {
     /// The most epochs.
     static let epochsMaximum = 8
@@ -23,13 +24,16 @@ struct MediaKeyring: Sendable {
         if keys.count > Self.epochsMaximum { keys.removeFirst() }
     }
 
+    /// The key of an epoch.
+    func key(of epoch: UInt16) -> MediaKey? { keys.last { $0.epoch == epoch } }
+
     /// Whether what was sealed in an epoch can be opened.
-    func has(_ epoch: UInt16) -> Bool { keys.contains { $0.epoch == epoch } }
+    func has(_ epoch: UInt16) -> Bool { key(of: epoch) != nil }
 
     /// The frames in the packets of a burst, in their order. Those that cannot be opened are left out: a relay can leave packets out,
     /// but none that it made up is heard.
     func open(_ packets: [[UInt8]], of burst: BurstName, at now: Instant) -> [ReceivedFrame] {
-        guard let key = keys.last(where: { $0.epoch == burst.epoch }) else { return [] }
+        guard let key = key(of: burst.epoch) else { return [] }
         var opener = SFrameOpener()
         opener.setEpoch(key.epoch, baseKey: key.baseKey, at: now)
         let plaintext = Scratch(byteCount: MediaSession.plaintextMaximum)

@@ -63,6 +63,11 @@ struct MediaSession {
         frameOpener.setEpoch(key.epoch, baseKey: key.baseKey, at: now)
     }
 
+    /// A burst that is sealed with an earlier key begins.
+    mutating func expectBurst(_ key: MediaKey, at now: Instant) {
+        frameOpener.expectBurst(of: key.epoch, baseKey: key.baseKey, at: now)
+    }
+
     // MARK: Up
 
     /// Draws a key id for the burst of a request, and makes its sealer ready.

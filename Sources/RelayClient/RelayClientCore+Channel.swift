@@ -47,6 +47,8 @@ extension RelayClientCore {
         announcedKeyIDs.removeAll { $0 == taken.keyID }
         announcedKeyIDs.append(taken.keyID)
         if announcedKeyIDs.count > RelayProtocolLimits.talkersMaximum { announcedKeyIDs.removeFirst() }
+        // Who waited for the floor may have asked for it minutes ago, and under the key of then.
+        if let key = keyring.key(of: UInt16(taken.keyID >> 48)) { session?.expectBurst(key, at: now) }
         return listen(
             .floorTaken(members.named(taken.talker), ssrc: taken.ssrc, keyID: taken.keyID, isLate: isLate), at: now)
     }

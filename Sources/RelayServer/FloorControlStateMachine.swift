@@ -239,7 +239,9 @@ public struct FloorControlStateMachine: Sendable {
     }
 
     /// Who comes back at once goes on with the same burst: T2 does not begin anew, and T9 holds when it was over.
+    /// An emergency is charged to nobody.
     private mutating func noteInterruption(of talker: Talker, at now: Instant) {
+        guard !talker.request.isEmergency else { return }
         let used = timers.talkTimeLimit - talker.talkTime + (talker.firstMediaAt.map { now - $0 } ?? .zero)
         if used >= timers.talkTimeLimit {
             talkedTooLong(talker.request.member, at: now)

@@ -124,7 +124,7 @@ public struct RelayLimits: Sendable, Hashable {
     public var listenerLossInterval: Duration = .seconds(2)
     /// A listener's media stop after this long without a reception report.
     public var reportTimeout: Duration = .seconds(10)
-    /// Listeners keep, and the relay grants, the epoch before the current one for this long.
+    /// The relay grants the epoch before the current one for this long; listeners keep it longer.
     public var previousEpochTime: Duration = .seconds(10)
     /// Bursts that are granted under one media key before the relay makes another: their key ids have 48 random bits, of which no two
     /// are to be equal.

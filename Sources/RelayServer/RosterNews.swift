@@ -143,7 +143,11 @@ extension RelayCore {
         _ message: ServerMessage, framed: [UInt8]? = nil, of member: MemberID, besides id: ConnectionID,
         channel number: Int, at now: Instant
     ) -> [Action] {
-        guard channels[number].members.contains(where: { $0.key != id }) else { return [] }
+        guard channels[number].members.contains(where: { $0.key != id }) else {
+            // What waits is of those who have gone: whoever comes now is welcomed without them.
+            channels[number].news.forget()
+            return []
+        }
         let change = RosterNews.Change(member: member, frame: framed ?? message.framed())
         guard channels[number].news.note(change, at: now) else { return [] }
         return [.send(message, to: channels[number].everyone.filter { $0 != id })]

@@ -84,6 +84,19 @@ public struct SFrameOpener {
         entries.removeAll { entry in !earlier.contains { $0.epoch.number == entry.keyID.epoch } }
     }
 
+    /// A burst of an earlier epoch begins now: who waited for the floor had asked for it before the renewal. The epoch counts as if it
+    /// had been the current one until `now`; nothing changes when it still is.
+    public mutating func expectBurst(of number: UInt16, baseKey: [UInt8], at now: Instant) {
+        guard let current, current.number != number else { return }
+        let until = now + Self.earlierEpochLifetime
+        earlier.removeAll { $0.epoch.number == number }
+        earlier.append(
+            EarlierEpoch(epoch: Epoch(number: number, baseKey: baseKey), meetsUntil: until, expiry: until))
+        guard earlier.count > Self.earlierEpochsMaximum else { return }
+        let oldest = earlier.removeFirst().epoch.number
+        entries.removeAll { $0.keyID.epoch == oldest }
+    }
+
     /// Forgets earlier epochs whose time is over. Opening does it too.
     public mutating func expire(at now: Instant) {
         guard earlier.contains(where: { $0.expiry <= now }) else { return }

@@ -32,7 +32,9 @@ extension Registrar {
             guard let server else { throw error }
             await server.revoke(member.id, from: channel.id)
             throw RelayStateError(
-                description: "\(line.fullName) is out, but only until the relay is started again: \(error)")
+                description:
+                    "\(line.fullName) is out, but only until the relay is started again, and no invitation is withdrawn: \(error)"
+            )
         }
         await server?.revoke(member.id, from: channel.id)
         return .removed(
@@ -58,8 +60,10 @@ extension Registrar {
             guard let server else { throw error }
             await server.revoke(members, from: channel.id)
             throw RelayStateError(
-                description:
-                    "\(members.count) members are out, but only until the relay is started again: \(error)")
+                description: members.isEmpty
+                    ? "invitation \(number) is still open: \(error)"
+                    : "\(members.count) members are out, but only until the relay is started again, and invitation \(number) is still open: \(error)"
+            )
         }
         await server?.revoke(outcome.members, from: channel.id)
         logger.notice(

@@ -16,6 +16,15 @@ import Testing
         let played = PlayedSound()
         let canceller = try EchoCanceller(played)
         let suppressor = try NoiseSuppressor(suppressesNoise: suppressesNoise, echo: canceller)
+        return sent(microphone, while: speaker, through: (played, canceller, suppressor), from: start)
+    }
+
+    /// The same of a press at `start`, with parts that earlier ones may have gone through.
+    private func sent(
+        _ microphone: [Float], while speaker: [Float],
+        through parts: (played: PlayedSound, canceller: EchoCanceller, suppressor: NoiseSuppressor), from start: Instant
+    ) -> (samples: [Float], cancelling: Double) {
+        let (played, canceller, suppressor) = parts
         canceller.begin()
         suppressor.begin()
         var output = microphone
@@ -72,6 +81,23 @@ import Testing
         // And what was learnt of the room is not lost by it, or soon learnt again.
         let after = 6 * 48_000..<7 * 48_000
         #expect(decibels(power(microphone[after]) / power(output[after])) > 15)
+    }
+
+    /// A release in the middle of the other's words; at the next press only a tone is played.
+    @Test func theEchoOfOnePressIsNotTakenOutOfTheNext() throws {
+        let played = PlayedSound()
+        let canceller = try EchoCanceller(played)
+        let parts = (played, canceller, try NoiseSuppressor(suppressesNoise: false, echo: canceller))
+        // Until the middle of a syllable.
+        let speaker = farEnd(seconds: 3.75)
+        _ = sent(EchoPath(delay: 480).echo(of: speaker), while: speaker, through: parts, from: start)
+        let tone = (0..<4_800).map { 0.3 * sinf(2 * .pi * 800 * Float($0) / 48_000) }
+        let quiet = voice.map { $0 / 4 }
+        let (output, _) = sent(quiet, while: tone, through: parts, from: start + .seconds(10))
+        let heard = power(output[48_000 + NoiseSuppressor.block..<96_000])
+        let spoken = power(quiet[48_000..<96_000 - NoiseSuppressor.block])
+        print("after an echo: \(decibels(heard / spoken)) dB of what is said come through")
+        #expect(abs(decibels(heard / spoken)) < 1)
     }
 
     /// 50 parts per million between the cards: the filter runs after the echo, and less of it goes.

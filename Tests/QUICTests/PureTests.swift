@@ -53,6 +53,16 @@ import Testing
         #expect(heap.popDue(at: Instant(nanoseconds: 25)) === urgent)
     }
 
+    @Test(arguments: [1, 28, 30, 36, 43, 60, 176, 400] as [UInt64])
+    func nobodyIsAskedAgainWhileItsAnswerMayStillWait(milliseconds: UInt64) {
+        let roundTrip = milliseconds * 1_000_000
+        let interval = QUICConnection.probeInterval(shortest: .milliseconds(50), roundTrip: roundTrip)
+        let answered = roundTrip + max(roundTrip / 8, UInt64(QUICConnection.acknowledgementDelay.nanoseconds))
+        #expect(interval > answered && interval >= 50_000_000)
+        // Nor is it waited for much longer.
+        #expect(interval <= max(50_000_000, roundTrip * 3 / 2, roundTrip + 30_000_000))
+    }
+
     @Test(arguments: [4, 5] as [UInt64])
     func aSendBufferGivesBackWhatWasWrittenAtAddressesThatStay(seed: UInt64) {
         var generator = SeededGenerator(seed: seed)

@@ -94,6 +94,29 @@ import Testing
         }
     }
 
+    /// The request waited for the floor for a minute, and the relay renewed its key meanwhile.
+    @Test mutating func `a burst under the key of before a renewal is heard whenever its floor is taken`() throws {
+        let key = MediaKey(epoch: 3)
+        let downlink = DownlinkKey()
+        _ = say(
+            .welcome(
+                .init(
+                    ssrc: SSRC(rawValue: 1), downlinkKey: downlink, mediaKey: key, channelName: DisplayName("Yard")!,
+                    members: [], floor: nil, memberID: MemberID(PublicKeyPin(subjectPublicKeyInfo: [3])),
+                    talkTimeLimit: nil)))
+        _ = say(.mediaKey(MediaKey(epoch: 4)))
+        now = now + .seconds(60)
+        let (sealer, frames) = (
+            try DownlinkSealer(key: downlink),
+            try SFrameSealer(baseKey: key.baseKey, keyID: KeyID(rawValue: 3 << 48 | 9))
+        )
+        _ = say(.floorTaken(.init(talker: Self.talker, ssrc: SSRC(rawValue: 2), keyID: 3 << 48 | 9)))
+        let header = RTPHeader(marker: true, sequence: 1, timestamp: 0, ssrc: SSRC(rawValue: 2)).bytes
+        let datagram = try sealer.seal(header + (try frames.seal([1, 2, 3], metadata: header)))
+        let heard = datagram.withUnsafeBytes { core.receive($0, at: now) }
+        #expect(heard.contains { if case .tell(.frame(let frame)) = $0 { frame.payload == [1, 2, 3] } else { false } })
+    }
+
     @Test mutating func `the end of another's burst ends nothing that is heard`() throws {
         let key = MediaKey(epoch: 3)
         let downlink = DownlinkKey()

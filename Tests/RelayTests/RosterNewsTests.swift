@@ -220,6 +220,17 @@ extension MessageSeries {
         #expect(crowd.tellings < 20 * count, "\(crowd.tellings)")
     }
 
+    @Test func `who comes when all have gone is told of none of them`() {
+        var crowd = Crowd(members: 100)
+        for number in 0..<60 { crowd.join(pin(number), isEarly: false) }
+        // The last one goes while the others have not been told yet that it has come.
+        for number in 0..<60 { crowd.leave(MemberID(pin(number))) }
+        crowd.join(pin(60), isEarly: false)
+        crowd.pass(.seconds(1))
+        #expect(crowd.known[MemberID(pin(60))]?.others.isEmpty == true && crowd.mistaken == 0)
+        #expect(crowd.core.nextDeadline == nil)
+    }
+
     @Test func `a talker's name comes before its voice, also when it has only just come`() throws {
         var crowd = Crowd(members: 100)
         for number in 0..<60 { crowd.join(pin(number), isEarly: false) }

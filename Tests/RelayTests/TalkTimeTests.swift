@@ -86,6 +86,13 @@ private typealias Machine = FloorControlStateMachine
         #expect(ask(request(5)) == [.retryLater(request(5), after: .seconds(30))])
     }
 
+    @Test mutating func `what is said in an emergency is charged to nobody`() {
+        _ = ask(request(1, priority: 255))
+        talk(request(1, priority: 255), seconds: 15)
+        _ = machine.handle(.left(ssrc: SSRC(rawValue: 1)), at: now)
+        #expect(talkTime(request(2)) == .seconds(20))
+    }
+
     @Test mutating func `who leaves in the moment of the limit has talked to it`() {
         _ = ask(request(1))
         talk(request(1), seconds: 19)

@@ -151,6 +151,11 @@ extension RelayServer {
         await first.server.stop()
         let second = try await relay(port: port, like: first, workers: 2)
         for (client, start) in zip(clients, before) { try await client.untilReady(from: start) }
+        // Who is welcomed in early data is a member when its handshake is complete, a moment later.
+        let deadline = Instant.now + .seconds(10)
+        while await second.server.memberCount(of: second.channel.id) < Self.members, Instant.now < deadline {
+            try await Task.sleep(for: .milliseconds(5))
+        }
         #expect(await second.server.memberCount(of: second.channel.id) == Self.members)
         try await clients[0].talk(1, frames: 5)
         for (client, start) in zip(clients, before).dropFirst() {
