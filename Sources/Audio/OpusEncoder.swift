@@ -17,13 +17,14 @@ public struct OpusSettings: Sendable, Equatable {
     /// The length of every frame.
     public var frameDuration = FrameDuration.milliseconds10
     /// Bits per second while nothing is lost, 6 000…128 000.
-    public var bitrate = 24_000
+    public var bitrate = 32_000
     /// Encoder effort, 0…10.
-    public var complexity = 5
+    public var complexity = 8
     /// The loss, in percent, that listeners are taken to have at first: 0…100; see `LossProtection`.
     public var expectedLossPercent = 0
 
-    /// 10 ms frames at 24 kbit/s, complexity 5, no loss expected.
+    /// 10 ms frames at 32 kbit/s, complexity 8, no loss expected. Of what was measured (docs/benchmarks.md) less effort or fewer bits are heard,
+    /// and more effort is not.
     public init() {}
 }
 

@@ -84,7 +84,9 @@ import Testing
     // MARK: Copies against loss
 
     @Test func protectionBeginsAtThreePercentAndEndsAtOne() {
-        var protection = LossProtection(OpusSettings())
+        var settings = OpusSettings()
+        settings.bitrate = 24_000
+        var protection = LossProtection(settings)
         let told = [2, 3, 2, 100, 1, 2].map { protection.expect(percent: $0) }
         #expect(told.map(\.lossPercent) == [0, 5, 5, 30, 0, 0])
         #expect(told.map(\.isWidebandAtMost) == [false, true, true, true, false, false])
