@@ -3,6 +3,7 @@ import Cryptography
 import MonotonicTime
 import RelayProtocol
 import SFrame
+import Testing
 
 @testable import RelayServer
 
@@ -62,6 +63,24 @@ extension [RelayCore.Action] {
     func welcome(for id: ConnectionID) -> ServerMessage.Welcome? {
         for case .send(.welcome(let welcome), to: [id]) in self { return welcome }
         return nil
+    }
+}
+
+extension MessageSeries {
+    /// What a recipient of it reads.
+    func messages(for recipient: Recipient) -> [ServerMessage] {
+        var decoder = MessageDecoder()
+        var messages: [ServerMessage] = []
+        for piece in pieces(from: recipient.first) {
+            do {
+                try decoder.feed(piece) { bytes in
+                    do { messages.append(try ServerMessage(parsing: bytes)) } catch { Issue.record(error) }
+                }
+            } catch {
+                Issue.record("\(error)")
+            }
+        }
+        return messages
     }
 }
 

@@ -7,24 +7,6 @@ import Testing
 
 @testable import RelayServer
 
-extension MessageSeries {
-    /// What a recipient of it reads.
-    func messages(for recipient: Recipient) -> [ServerMessage] {
-        var decoder = MessageDecoder()
-        var messages: [ServerMessage] = []
-        for piece in pieces(from: recipient.first) {
-            do {
-                try decoder.feed(piece) { bytes in
-                    do { messages.append(try ServerMessage(parsing: bytes)) } catch { Issue.record(error) }
-                }
-            } catch {
-                Issue.record("\(error)")
-            }
-        }
-        return messages
-    }
-}
-
 @Suite struct RosterNewsTests {
     private func change(_ number: Int, _ frame: UInt8 = 0) -> RosterNews.Change {
         .init(member: .numbered(number), frame: [frame])
