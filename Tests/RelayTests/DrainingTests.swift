@@ -1,5 +1,4 @@
 // A relay that goes down in good order, and channels whose rules change while it runs. By the rules, and over sockets.
-import Cryptography
 import MonotonicTime
 import RelayProtocol
 import TestSupport
@@ -9,8 +8,7 @@ import Testing
 @testable import RelayServer
 
 @Suite struct DrainingTests {
-    private let yard = RelayChannelConfiguration(
-        id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken(), hasFloorQueue: true)
+    private let yard = RelayChannelConfiguration.yard(FloorRules(hasQueue: true))
     private let gate = RelayChannelConfiguration(
         id: ChannelID(), name: DisplayName("Gate")!, token: InvitationToken())
     private var core: RelayCore
@@ -28,16 +26,12 @@ import Testing
 
     @discardableResult
     private mutating func connect(_ member: Int) -> [RelayCore.Action] {
-        let pin = PublicKeyPin([UInt8](repeating: UInt8(member), count: 32))!
-        return core.handle(.connected(ids[member], pin), at: now)
+        core.handle(.connected(ids[member], .numbered(member)), at: now)
     }
 
     private mutating func join(_ member: Int, _ channel: RelayChannelConfiguration) {
-        let join = ClientMessage.Join(
-            channel: channel.id, token: channel.token, displayName: DisplayName("Member \(member)")!)
-        for case .send(.welcome(let welcome), _) in core.handle(.message(ids[member], .join(join)), at: now) {
-            welcomes[ids[member]] = welcome
-        }
+        let join = channel.joinMessage("Member \(member)")
+        welcomes[ids[member]] = core.handle(.message(ids[member], join), at: now).welcome(for: ids[member])
     }
 
     private func keyID(_ member: Int, _ number: UInt32) -> UInt64 {

@@ -1,5 +1,4 @@
 // Peers that send too much, or take nothing: what they lose, and that the others notice nothing.
-import Cryptography
 import MonotonicTime
 import RelayProtocol
 import SFrame
@@ -93,17 +92,12 @@ extension RelayServer {
         var limits = RelayLimits()
         limits.mediaBurst = 100
         limits.mediaPerSecond = 50
-        let channel = RelayChannelConfiguration(id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken())
+        let channel = RelayChannelConfiguration.yard()
         var core = RelayCore(channels: [channel], limits: limits, random: SeededGenerator(seed: 1))
         var now = Instant(nanoseconds: 1_000_000_000)
         let id = ConnectionID(number: 1)
-        _ = core.handle(.connected(id, PublicKeyPin(subjectPublicKeyInfo: [1])), at: now)
-        let join = ClientMessage.Join(channel: channel.id, token: channel.token, displayName: DisplayName("Ann")!)
-        var welcomed: ServerMessage.Welcome?
-        for case .send(.welcome(let welcome), _) in core.handle(.message(id, .join(join)), at: now) {
-            welcomed = welcome
-        }
-        let welcome = try #require(welcomed)
+        let entered = core.enter(id, by: channel.joinMessage("Ann"), at: now)
+        let welcome = try #require(entered.welcome(for: id))
         let key = UInt64(try #require(welcome.mediaKey).epoch) << 48 | 9
         _ = core.handle(.message(id, .floorRequest(.init(requestID: .first, keyID: key))), at: now)
         var sequence: UInt16 = 0

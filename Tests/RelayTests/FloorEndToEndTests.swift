@@ -11,8 +11,7 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(2))) struct FloorEndToEndTests {
     private func relay(_ rules: FloorRules) async throws -> TestRelay {
         try await TestRelay(
-            channel: RelayChannelConfiguration(
-                id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken(), rules: rules))
+            channel: .yard(rules))
     }
 
     private func begin(_ client: TestClient, _ first: UInt8, priority: UInt8 = FloorPriority.normal) async throws {

@@ -1,5 +1,4 @@
 // What a member knows of the floor when it is refused: who talks, and that it is sent what that one says.
-import Cryptography
 import MonotonicTime
 import RelayProtocol
 import TestSupport
@@ -23,8 +22,7 @@ import Testing
         private var requests: [ConnectionID: (number: UInt32, keyID: UInt64, sequence: UInt16)] = [:]
 
         init(_ rules: FloorRules, seed: UInt64) {
-            channel = RelayChannelConfiguration(
-                id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken(), rules: rules)
+            channel = .yard(rules)
             var limits = RelayLimits()
             limits.messageBurst = 1_000_000
             limits.mediaBurst = 1_000_000
@@ -67,10 +65,8 @@ import Testing
         mutating func join(_ member: UInt8) -> ConnectionID {
             last += 1
             let id = ConnectionID(number: last)
-            handle(.connected(id, PublicKeyPin([UInt8](repeating: member, count: 32))!))
-            let join = ClientMessage.Join(
-                channel: channel.id, token: channel.token, displayName: DisplayName("Member \(member)")!)
-            handle(.message(id, .join(join)))
+            handle(.connected(id, .numbered(member)))
+            handle(.message(id, channel.joinMessage("Member \(member)")))
             return id
         }
 

@@ -1,5 +1,4 @@
 // The floor's rules as members see them: what the relay sends to whom, and what it forwards.
-import Cryptography
 import MonotonicTime
 import RelayProtocol
 import TestSupport
@@ -9,8 +8,7 @@ import Testing
 
 @Suite struct FloorMessagesTests {
     private var core = RelayCore(channels: [])
-    private var channel = RelayChannelConfiguration(
-        id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken())
+    private var channel = RelayChannelConfiguration.yard()
     private var now = Instant(nanoseconds: 1_000_000_000)
     private var welcomes: [ConnectionID: ServerMessage.Welcome] = [:]
     private let ids = (1...6).map { ConnectionID(number: $0) }
@@ -24,13 +22,7 @@ import Testing
     }
 
     private mutating func join(_ id: ConnectionID) {
-        let pin = PublicKeyPin([UInt8](repeating: UInt8(id.number), count: 32))!
-        _ = core.handle(.connected(id, pin), at: now)
-        let join = ClientMessage.Join(
-            channel: channel.id, token: channel.token, displayName: DisplayName("Member \(id)")!)
-        for case .send(.welcome(let welcome), to: [id]) in core.handle(.message(id, .join(join)), at: now) {
-            welcomes[id] = welcome
-        }
+        welcomes[id] = core.enter(id, by: channel.joinMessage("Member \(id)"), at: now).welcome(for: id)
     }
 
     private func keyID(_ id: ConnectionID, _ number: UInt32) -> UInt64 {
@@ -59,9 +51,7 @@ import Testing
     }
 
     private func sent(_ actions: [RelayCore.Action], to member: Int) -> [ServerMessage] {
-        actions.compactMap { action in
-            if case .send(let message, let to) = action, to.contains(ids[member]) { message } else { nil }
-        }
+        actions.sent(to: ids[member])
     }
 
     @Test mutating func `a member asks for less than its priority or for all of it, and never gets more`() {

@@ -26,13 +26,13 @@ import Testing
         core.handle(.message(message), at: now)
     }
 
-    private mutating func welcome() {
+    private mutating func welcome(downlink: DownlinkKey = DownlinkKey(), key: MediaKey = MediaKey(epoch: 3)) {
         _ = say(
             .welcome(
                 .init(
-                    ssrc: SSRC(rawValue: 1), downlinkKey: DownlinkKey(), mediaKey: MediaKey(epoch: 3),
-                    channelName: DisplayName("Yard")!, members: [], floor: nil,
-                    memberID: MemberID(PublicKeyPin(subjectPublicKeyInfo: [3])), talkTimeLimit: nil)))
+                    ssrc: SSRC(rawValue: 1), downlinkKey: downlink, mediaKey: key, channelName: DisplayName("Yard")!,
+                    members: [], floor: nil, memberID: MemberID(PublicKeyPin(subjectPublicKeyInfo: [3])),
+                    talkTimeLimit: nil)))
         #expect(core.isReady)
     }
 
@@ -120,12 +120,7 @@ import Testing
     @Test mutating func `the end of another's burst ends nothing that is heard`() throws {
         let key = MediaKey(epoch: 3)
         let downlink = DownlinkKey()
-        _ = say(
-            .welcome(
-                .init(
-                    ssrc: SSRC(rawValue: 1), downlinkKey: downlink, mediaKey: key, channelName: DisplayName("Yard")!,
-                    members: [], floor: nil, memberID: MemberID(PublicKeyPin(subjectPublicKeyInfo: [3])),
-                    talkTimeLimit: nil)))
+        welcome(downlink: downlink, key: key)
         let (sealer, frames) = (
             try DownlinkSealer(key: downlink),
             try SFrameSealer(baseKey: key.baseKey, keyID: KeyID(rawValue: 3 << 48 | 9))

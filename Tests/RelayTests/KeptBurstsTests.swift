@@ -1,16 +1,13 @@
 // What a relay gives of bursts that it keeps, to whom, and how much.
-import Cryptography
 import MonotonicTime
 import RelayProtocol
-import SFrame
 import TestSupport
 import Testing
 
 @testable import RelayServer
 
 @Suite struct KeptBurstsTests {
-    private var channel = RelayChannelConfiguration(
-        id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken())
+    private var channel = RelayChannelConfiguration.yard()
     private var core: RelayCore
     private var now = Instant(nanoseconds: 1_000_000_000)
     private let alice = ConnectionID(number: 1)
@@ -32,27 +29,15 @@ import Testing
     }
 
     private mutating func join(_ id: ConnectionID, isPushOnly: Bool = false) {
-        let pin = PublicKeyPin([UInt8](repeating: UInt8(id.number), count: 32))!
-        _ = core.handle(.connected(id, pin), at: now)
-        let join = ClientMessage.join(
-            .init(
-                channel: channel.id, token: channel.token, displayName: DisplayName("member \(id)")!,
-                isPushOnly: isPushOnly))
-        for case .send(.welcome(let welcome), _) in core.handle(.message(id, join), at: now) {
-            ssrc[id] = welcome.ssrc
-            epoch = UInt64(welcome.mediaKey?.epoch ?? 0) << 48
-            #expect(welcome.offersLateEntry && welcome.retention == channel.retention)
-        }
+        let join = channel.joinMessage("member \(id)", isPushOnly: isPushOnly)
+        guard let welcome = core.enter(id, by: join, at: now).welcome(for: id) else { return }
+        ssrc[id] = welcome.ssrc
+        epoch = UInt64(welcome.mediaKey?.epoch ?? 0) << 48
+        #expect(welcome.offersLateEntry && welcome.retention == channel.retention)
     }
 
     private func packet(_ sequence: UInt16, _ key: UInt64, isFirst: Bool = false) -> [UInt8] {
-        var bytes = [UInt8](repeating: 9, count: 80)
-        bytes.withUnsafeMutableBytes {
-            RTPHeader(marker: isFirst, sequence: sequence, timestamp: 0, ssrc: ssrc[alice]!).write(to: $0)
-        }
-        let header = SFrameHeader(keyID: KeyID(rawValue: key), counter: 0).bytes
-        bytes.replaceSubrange(12..<(12 + header.count), with: header)
-        return bytes
+        packetOnTheWire(sequence, ssrc: ssrc[alice]!, keyID: key, isFirst: isFirst)
     }
 
     /// Alice says so many packets, and gives the floor back or not.
@@ -66,8 +51,7 @@ import Testing
         for number in 0..<count {
             sequence &+= 1
             packets.append(packet(sequence, key, isFirst: number == 0))
-            let header = packets.last!.withUnsafeBytes { MediaPacketHeader(parsing: $0) }!
-            #expect(core.media(header, bytes: packets.last!, from: alice, at: now).0 == .forward(channel: 0))
+            #expect(core.media(packets.last!, from: alice, at: now).0 == .forward(channel: 0))
             now = now + .milliseconds(10)
         }
         if ends {
@@ -173,17 +157,15 @@ import Testing
         #expect(list(carol) == .failure(Refusal(cause: .notAMember)))
         #expect(refusal(of: burst.name, by: carol) == .notAMember)
         #expect(core.counters.protocolViolations == 0)
-        let pin = PublicKeyPin([UInt8](repeating: 2, count: 32))!
-        _ = core.handle(.revoke(MemberID(pin), from: channel.id), at: now)
+        _ = core.handle(.revoke(.numbered(2), from: channel.id), at: now)
         let asked = ClientMessage.burstRequest(.init(id: request(), burst: burst.name))
         #expect(core.handle(.message(bob, asked), at: now).isEmpty)
     }
 
     @Test mutating func `who may only listen hears what was said once more`() throws {
         let burst = say(3)
-        let pin = PublicKeyPin([UInt8](repeating: 2, count: 32))!
         let listening = RelayMembership(isListenOnly: true)
-        _ = core.handle(.readmit(MemberID(pin), to: channel.id, as: listening), at: now)
+        _ = core.handle(.readmit(.numbered(2), to: channel.id, as: listening), at: now)
         #expect(try fetch(burst.name).get().packets == burst.packets)
     }
 
@@ -306,8 +288,7 @@ import Testing
         for _ in 0..<10_000 {
             test.sequence &+= 1
             let packet = test.packet(test.sequence, key)
-            let header = packet.withUnsafeBytes { MediaPacketHeader(parsing: $0) }!
-            _ = test.core.media(header, bytes: packet, from: test.alice, at: test.now)
+            _ = test.core.media(packet, from: test.alice, at: test.now)
             test.now = test.now + .milliseconds(10)
             let name = BurstName(ssrc: test.ssrc[test.alice]!, keyID: key)
             if case .failure(let refusal) = test.fetch(name, from: test.sequence &- 9) {

@@ -1,5 +1,4 @@
 // What a talker is told of a burst that was over before anybody reported on it, and what asking for packets in vain costs.
-import Cryptography
 import MonotonicTime
 import RelayProtocol
 import TestSupport
@@ -8,8 +7,7 @@ import Testing
 @testable import RelayServer
 
 @Suite struct LossOfShortBurstsTests {
-    private let channel = RelayChannelConfiguration(
-        id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken())
+    private let channel = RelayChannelConfiguration.yard()
     private var core: RelayCore
     private var now = Instant(nanoseconds: 1_000_000_000)
     private var welcomes: [ConnectionID: ServerMessage.Welcome] = [:]
@@ -20,21 +18,8 @@ import Testing
     init() {
         core = RelayCore(channels: [channel], random: SeededGenerator(seed: 1))
         for id in [alice, bob] {
-            _ = core.handle(.connected(id, pin(id)), at: now)
-            let join = ClientMessage.Join(
-                channel: channel.id, token: channel.token, displayName: DisplayName("Member \(id)")!)
-            for case .send(.welcome(let welcome), to: [id]) in core.handle(.message(id, .join(join)), at: now) {
-                welcomes[id] = welcome
-            }
+            welcomes[id] = core.enter(id, by: channel.joinMessage("Member \(id)"), at: now).welcome(for: id)
         }
-    }
-
-    private func pin(_ id: ConnectionID) -> PublicKeyPin {
-        PublicKeyPin([UInt8](repeating: UInt8(id.number), count: 32))!
-    }
-
-    private func sent(_ actions: [RelayCore.Action], to id: ConnectionID) -> [ServerMessage] {
-        actions.compactMap { if case .send(let message, let to) = $0, to.contains(id) { message } else { nil } }
     }
 
     private mutating func ask(_ id: ConnectionID, priority: UInt8 = 0) -> [RelayCore.Action] {
@@ -70,7 +55,7 @@ import Testing
 
     @Test mutating func `what a short burst lost is told with the next grant, once`() {
         func told(_ actions: [RelayCore.Action]) -> [Int] {
-            sent(actions, to: alice).compactMap { if case .listenerLoss(let percent) = $0 { percent } else { nil } }
+            actions.sent(to: alice).compactMap { if case .listenerLoss(let percent) = $0 { percent } else { nil } }
         }
         _ = ask(alice)
         talk(80)
@@ -92,9 +77,7 @@ import Testing
         limits.repairBurst = 1_000
         limits.repairBytes = 10 * limits.repairBytesMinimum
         core = RelayCore(channels: [channel], limits: limits, random: SeededGenerator(seed: 1))
-        _ = core.handle(.connected(bob, pin(bob)), at: now)
-        let join = ClientMessage.Join(channel: channel.id, token: channel.token, displayName: DisplayName("Bob")!)
-        _ = core.handle(.message(bob, .join(join)), at: now)
+        _ = core.enter(bob, by: channel.joinMessage("Bob"), at: now)
         for id in UInt32(1)...20 {
             let request = ClientMessage.RepairRequest(
                 id: id, ssrc: SSRC(rawValue: 1), keyID: 1, ranges: [SequenceRange(first: 0, last: 9)])

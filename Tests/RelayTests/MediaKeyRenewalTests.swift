@@ -1,5 +1,4 @@
 // When a channel's media key is another one, and who is told an earlier one.
-import Cryptography
 import MonotonicTime
 import RelayProtocol
 import TestSupport
@@ -8,8 +7,7 @@ import Testing
 @testable import RelayServer
 
 @Suite struct MediaKeyRenewalTests {
-    private var channel = RelayChannelConfiguration(
-        id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken())
+    private var channel = RelayChannelConfiguration.yard()
     private var core: RelayCore
     private var now = Instant(nanoseconds: 1_000_000_000)
     private let alice = ConnectionID(number: 1)
@@ -25,40 +23,25 @@ import Testing
         let id = channel.id
         let roster = members.map { numbers in
             RelayRoster(memberships: [
-                id: Dictionary(uniqueKeysWithValues: numbers.map { (Self.member($0), RelayMembership()) })
+                id: Dictionary(uniqueKeysWithValues: numbers.map { (MemberID.numbered($0), RelayMembership()) })
             ])
         }
         core = RelayCore(
             channels: [channel], limits: limits, roster: roster ?? .open, random: SeededGenerator(seed: 1))
     }
 
-    private static func pin(_ number: UInt8) -> PublicKeyPin { PublicKeyPin([UInt8](repeating: number, count: 32))! }
-    private static func member(_ number: UInt8) -> MemberID { MemberID(pin(number)) }
-
-    private func sent(_ actions: [RelayCore.Action], to id: ConnectionID) -> [ServerMessage] {
-        actions.flatMap { action -> [ServerMessage] in
-            switch action {
-            case .send(let message, let to) where to.contains(id): [message]
-            case .sendSeries(let series, let to): to.filter { $0.connection == id }.flatMap(series.messages(for:))
-            default: []
-            }
-        }
-    }
-
     private func keys(_ actions: [RelayCore.Action], to id: ConnectionID) -> [MediaKey] {
-        sent(actions, to: id).compactMap { if case .mediaKey(let key) = $0 { key } else { nil } }
+        actions.sent(to: id).compactMap { if case .mediaKey(let key) = $0 { key } else { nil } }
     }
 
     @discardableResult
-    private mutating func join(_ id: ConnectionID, _ member: UInt8? = nil) -> [RelayCore.Action] {
-        _ = core.handle(.connected(id, Self.pin(member ?? UInt8(id.number))), at: now)
-        let join = ClientMessage.Join(
-            channel: channel.id, token: channel.token, displayName: DisplayName("Member \(id)")!)
-        var actions = core.handle(.message(id, .join(join)), at: now)
+    private mutating func join(_ id: ConnectionID, _ member: UInt64? = nil) -> [RelayCore.Action] {
+        var actions = core.enter(
+            id, .numbered(member ?? id.number), by: channel.joinMessage("Member \(id)"), at: now)
         for case .enrol(id, let enrolment) in actions {
             actions += core.handle(.enrolled(id, enrolment, .admitted(.init())), at: now)
         }
-        for case .welcome(let welcome) in sent(actions, to: id) { welcomes[id] = welcome }
+        if let welcome = actions.welcome(for: id) { welcomes[id] = welcome }
         return actions
     }
 
@@ -74,7 +57,7 @@ import Testing
     }
 
     private func isGranted(_ actions: [RelayCore.Action], _ id: ConnectionID) -> Bool {
-        sent(actions, to: id).contains { if case .floorGranted = $0 { true } else { false } }
+        actions.sent(to: id).contains { if case .floorGranted = $0 { true } else { false } }
     }
 
     private mutating func release(_ id: ConnectionID, last: UInt16? = nil) {
@@ -157,7 +140,7 @@ import Testing
         let burst = ask(alice)
         for sequence in UInt16(0)..<50 {
             #expect(say(alice, burst.keyID, sequence) == .forward(channel: 0))
-            if sequence == 3 { _ = core.handle(.revoke(Self.member(3), from: channel.id), at: now) }
+            if sequence == 3 { _ = core.handle(.revoke(.numbered(3), from: channel.id), at: now) }
             now = now + .seconds(1)
             _ = core.handle(.deadline, at: now)
         }
@@ -170,7 +153,7 @@ import Testing
         let burst = ask(alice)
         let before = core.channels[0].mediaKey
         _ = say(alice, burst.keyID, 0)
-        _ = core.handle(.revoke(Self.member(3), from: channel.id), at: now)
+        _ = core.handle(.revoke(.numbered(3), from: channel.id), at: now)
         now = now + .seconds(3)
         _ = say(alice, burst.keyID, 1)
         let present = core.channels[0].mediaKey
@@ -178,7 +161,7 @@ import Testing
         let told = join(bobAgain, 2)
         #expect(welcomes[bobAgain]?.mediaKey == present)
         #expect(keys(told, to: bobAgain) == [before, present], "what it seals with is the last it is told")
-        let messages = sent(told, to: bobAgain)
+        let messages = told.sent(to: bobAgain)
         guard case .welcome(let welcome)? = messages.first else { return #expect(Bool(false), "\(messages)") }
         #expect(welcome.floor?.keyID == burst.keyID)
         // Twice renewed, it is still the key of the burst.
@@ -202,7 +185,7 @@ import Testing
         let burst = test.ask(test.alice)
         let before = test.core.channels[0].mediaKey
         _ = test.say(test.alice, burst.keyID, 0)
-        _ = test.core.handle(.revoke(Self.member(3), from: test.channel.id), at: test.now)
+        _ = test.core.handle(.revoke(.numbered(3), from: test.channel.id), at: test.now)
         let present = test.core.channels[0].mediaKey
         let away = ConnectionID(number: 10)
         #expect(test.keys(test.join(away, 4), to: away) == [before, present])
@@ -210,7 +193,7 @@ import Testing
         let told = test.join(new, 5)
         #expect(test.welcomes[new]?.mediaKey == present && test.keys(told, to: new).isEmpty)
         // Let in again, it is as new.
-        _ = test.core.handle(.readmit(Self.member(3), to: test.channel.id, as: .init()), at: test.now)
+        _ = test.core.handle(.readmit(.numbered(3), to: test.channel.id, as: .init()), at: test.now)
         let removed = ConnectionID(number: 12)
         #expect(test.keys(test.join(removed, 3), to: removed).isEmpty)
         #expect(test.welcomes[removed] != nil)

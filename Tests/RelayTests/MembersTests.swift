@@ -1,5 +1,4 @@
 // Members of a relay's channels: who is let in, who is not any more, and what is told of it. By the rules alone.
-import Cryptography
 import MonotonicTime
 import RelayProtocol
 import TestSupport
@@ -8,8 +7,7 @@ import Testing
 @testable import RelayServer
 
 @Suite struct MembersTests {
-    private let channel = RelayChannelConfiguration(
-        id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken())
+    private let channel = RelayChannelConfiguration.yard()
     private let invitation = InvitationToken()
     private let now = Instant(nanoseconds: 1_000_000_000)
     private var core: RelayCore
@@ -21,13 +19,8 @@ import Testing
         core = RelayCore(channels: [channel], roster: RelayRoster(memberships: [:]), random: SeededGenerator(seed: 1))
     }
 
-    private func pin(_ number: UInt8) -> PublicKeyPin { PublicKeyPin([UInt8](repeating: number, count: 32))! }
-    private func member(_ number: UInt8) -> MemberID { MemberID(pin(number)) }
-
     private func joinMessage(isPushOnly: Bool = false) -> ClientMessage {
-        var join = ClientMessage.Join(channel: channel.id, token: invitation, displayName: DisplayName("Somebody")!)
-        join.isPushOnly = isPushOnly
-        return .join(join)
+        channel.joinMessage("Somebody", token: invitation, isPushOnly: isPushOnly)
     }
 
     private func enrolment(_ actions: [RelayCore.Action]) -> RelayEnrolment? {
@@ -35,17 +28,8 @@ import Testing
         return nil
     }
 
-    private func sent(_ actions: [RelayCore.Action], to id: ConnectionID) -> [ServerMessage] {
-        actions.compactMap { if case .send(let message, let to) = $0, to.contains(id) { message } else { nil } }
-    }
-
-    private func welcome(_ actions: [RelayCore.Action], to id: ConnectionID) -> ServerMessage.Welcome? {
-        for case .welcome(let welcome) in sent(actions, to: id) { return welcome }
-        return nil
-    }
-
     private func refusal(_ actions: [RelayCore.Action], to id: ConnectionID) -> JoinRefusal? {
-        for case .joinRefused(let refused) in sent(actions, to: id) { return refused.cause }
+        for case .joinRefused(let refused) in actions.sent(to: id) { return refused.cause }
         return nil
     }
 
@@ -59,36 +43,35 @@ import Testing
     private mutating func join(
         _ id: ConnectionID, _ number: UInt8, as membership: RelayMembership = .init()
     ) -> [RelayCore.Action] {
-        _ = core.handle(.connected(id, pin(number)), at: now)
-        let actions = core.handle(.message(id, joinMessage()), at: now)
+        let actions = core.enter(id, .numbered(number), by: joinMessage(), at: now)
         guard let asked = enrolment(actions) else { return actions }
         return core.handle(.enrolled(id, asked, .admitted(membership)), at: now)
     }
 
     @Test
     mutating func `a new device hears nothing of the channel until it is written down, and is known by its key then`() {
-        _ = core.handle(.connected(bob, pin(2)), at: now)
+        _ = core.handle(.connected(bob, .numbered(2)), at: now)
         let asked = core.handle(.message(bob, joinMessage()), at: now)
         #expect(asked.count == 1)
         #expect(
             enrolment(asked)
                 == RelayEnrolment(
-                    channel: channel.id, token: invitation, member: member(2), name: DisplayName("Somebody")!))
+                    channel: channel.id, token: invitation, member: .numbered(2), name: DisplayName("Somebody")!))
         #expect(core.memberCount(of: channel.id) == 0)
         let answered = core.handle(
             .enrolled(bob, enrolment(asked)!, .admitted(.init(priority: 7, isListenOnly: true))), at: now)
-        #expect(welcome(answered, to: bob) != nil)
+        #expect(answered.welcome(for: bob) != nil)
         #expect(core.channels[0].members[bob]?.priority == 7)
         #expect(core.channels[0].members[bob]?.isListenOnly == true)
         // The second time nobody is asked.
         let again = join(bobAgain, 2)
-        #expect(enrolment(again) == nil && welcome(again, to: bobAgain) != nil)
+        #expect(enrolment(again) == nil && again.welcome(for: bobAgain) != nil)
         #expect(core.channels[0].members[bobAgain]?.priority == 7)
     }
 
     @Test(arguments: [JoinRefusal.notInvited, .revoked, .channelFull])
     mutating func `who is not invited is told so, and is closed`(cause: JoinRefusal) {
-        _ = core.handle(.connected(bob, pin(2)), at: now)
+        _ = core.handle(.connected(bob, .numbered(2)), at: now)
         let asked = core.handle(.message(bob, joinMessage()), at: now)
         let answered = core.handle(.enrolled(bob, enrolment(asked)!, .refused(cause, "no")), at: now)
         #expect(refusal(answered, to: bob) == cause)
@@ -97,13 +80,13 @@ import Testing
     }
 
     @Test mutating func `who has gone before the answer is a member all the same, and who talks before it is closed`() {
-        _ = core.handle(.connected(bob, pin(2)), at: now)
+        _ = core.handle(.connected(bob, .numbered(2)), at: now)
         let asked = core.handle(.message(bob, joinMessage()), at: now)
         _ = core.handle(.disconnected(bob), at: now)
         let answered = core.handle(.enrolled(bob, enrolment(asked)!, .admitted(.init())), at: now)
-        #expect(sent(answered, to: bob).isEmpty)
-        #expect(welcome(join(bobAgain, 2), to: bobAgain) != nil)
-        _ = core.handle(.connected(alice, pin(1)), at: now)
+        #expect(answered.sent(to: bob).isEmpty)
+        #expect(join(bobAgain, 2).welcome(for: bobAgain) != nil)
+        _ = core.handle(.connected(alice, .numbered(1)), at: now)
         _ = core.handle(.message(alice, joinMessage()), at: now)
         #expect(closed(core.handle(.message(alice, joinMessage()), at: now), alice) == .protocolViolation)
     }
@@ -112,9 +95,9 @@ import Testing
         var limits = RelayLimits()
         limits.enrolments = 1
         core = RelayCore(channels: [channel], limits: limits, roster: RelayRoster(memberships: [:]))
-        _ = core.handle(.connected(alice, pin(1)), at: now)
+        _ = core.handle(.connected(alice, .numbered(1)), at: now)
         let asked = core.handle(.message(alice, joinMessage()), at: now)
-        _ = core.handle(.connected(bob, pin(2)), at: now)
+        _ = core.handle(.connected(bob, .numbered(2)), at: now)
         #expect(refusal(core.handle(.message(bob, joinMessage()), at: now), to: bob) == .relayBusy)
         let late = core.handle(.deadline, at: now + limits.joinTime)
         #expect(refusal(late, to: alice) == .relayBusy)
@@ -125,14 +108,14 @@ import Testing
 
     @Test mutating func `a removed member is closed at once, the others get a new key, and no link lets it in again`() {
         join(alice, 1)
-        let before = welcome(join(bob, 2), to: bob)?.mediaKey
-        let actions = core.handle(.revoke(member(2), from: channel.id), at: now)
+        let before = join(bob, 2).welcome(for: bob)?.mediaKey
+        let actions = core.handle(.revoke(.numbered(2), from: channel.id), at: now)
         #expect(closed(actions, bob) == .revoked)
         var renewed: MediaKey?
-        for case .mediaKey(let key) in sent(actions, to: alice) { renewed = key }
+        for case .mediaKey(let key) in actions.sent(to: alice) { renewed = key }
         #expect(renewed != nil && renewed != before)
-        #expect(sent(actions, to: alice).contains(.memberLeft(member(2))))
-        #expect(!sent(actions, to: bob).contains { if case .mediaKey = $0 { true } else { false } })
+        #expect(actions.sent(to: alice).contains(.memberLeft(.numbered(2))))
+        #expect(!actions.sent(to: bob).contains { if case .mediaKey = $0 { true } else { false } })
         let again = join(bobAgain, 2)
         #expect(refusal(again, to: bobAgain) == .revoked)
         #expect(core.memberCount(of: channel.id) == 1)
@@ -140,14 +123,15 @@ import Testing
 
     @Test mutating func `several members are removed at once, with one new key for those who stay`() {
         join(alice, 1)
-        let epoch = welcome(join(bob, 2), to: bob)!.mediaKey!.epoch
+        let epoch = join(bob, 2).welcome(for: bob)!.mediaKey!.epoch
         join(bobAgain, 3)
-        #expect(core.connectedMembers(of: channel.id)?[member(3)]?.text == "Somebody")
-        let actions = core.handle(.revokeAll([member(2), member(3), member(9)], from: channel.id), at: now)
+        #expect(core.connectedMembers(of: channel.id)?[.numbered(3)]?.text == "Somebody")
+        let actions = core.handle(.revokeAll([.numbered(2), .numbered(3), .numbered(9)], from: channel.id), at: now)
         #expect(closed(actions, bob) == .revoked && closed(actions, bobAgain) == .revoked)
-        let keys = sent(actions, to: alice).compactMap { if case .mediaKey(let key) = $0 { key.epoch } else { nil } }
+        let keys = actions.sent(to: alice).compactMap { if case .mediaKey(let key) = $0 { key.epoch } else { nil } }
         #expect(keys == [epoch + 1])
-        #expect(core.connectedMembers(of: channel.id)?.keys.sorted { $0.description < $1.description } == [member(1)])
+        #expect(
+            core.connectedMembers(of: channel.id)?.keys.sorted { $0.description < $1.description } == [.numbered(1)])
         let later = ConnectionID(number: 4)
         for number in [2, 3, 9] as [UInt8] {
             #expect(refusal(join(later, number), to: later) == .revoked)
@@ -158,17 +142,17 @@ import Testing
 
     @Test mutating func `a removed member that holds the floor loses it, and the next one is granted it`() {
         join(alice, 1)
-        let epoch = welcome(join(bob, 2), to: bob)!.mediaKey!.epoch
+        let epoch = join(bob, 2).welcome(for: bob)!.mediaKey!.epoch
         let wish = ClientMessage.FloorRequest(
             requestID: .first, priority: 0, keyID: UInt64(epoch) << 48 | 1, mayQueue: false)
         let granted = core.handle(.message(bob, .floorRequest(wish)), at: now)
-        #expect(sent(granted, to: bob).contains { if case .floorGranted = $0 { true } else { false } })
-        let actions = core.handle(.revoke(member(2), from: channel.id), at: now)
-        #expect(sent(actions, to: alice).contains { if case .floorIdle = $0 { true } else { false } })
+        #expect(granted.sent(to: bob).contains { if case .floorGranted = $0 { true } else { false } })
+        let actions = core.handle(.revoke(.numbered(2), from: channel.id), at: now)
+        #expect(actions.sent(to: alice).contains { if case .floorIdle = $0 { true } else { false } })
         let next = ClientMessage.FloorRequest(
             requestID: .first, priority: 0, keyID: UInt64(epoch &+ 1) << 48 | 2, mayQueue: false)
         let taken = core.handle(.message(alice, .floorRequest(next)), at: now)
-        #expect(sent(taken, to: alice).contains { if case .floorGranted = $0 { true } else { false } })
+        #expect(taken.sent(to: alice).contains { if case .floorGranted = $0 { true } else { false } })
     }
 
     @Test
@@ -178,43 +162,44 @@ import Testing
         join(bob, 2)
         _ = core.handle(.disconnected(bob), at: now)
         // Welcomed early, then removed: closed before its handshake is complete.
-        _ = core.handle(.greeted(bobAgain, pin(2)), at: now)
-        #expect(welcome(core.handle(.message(bobAgain, joinMessage()), at: now), to: bobAgain) != nil)
-        #expect(closed(core.handle(.revoke(member(2), from: channel.id), at: now), bobAgain) == .revoked)
-        #expect(core.handle(.connected(bobAgain, pin(2)), at: now).isEmpty, "a new connection that has not joined")
+        _ = core.handle(.greeted(bobAgain, .numbered(2)), at: now)
+        #expect(core.handle(.message(bobAgain, joinMessage()), at: now).welcome(for: bobAgain) != nil)
+        #expect(closed(core.handle(.revoke(.numbered(2), from: channel.id), at: now), bobAgain) == .revoked)
+        #expect(
+            core.handle(.connected(bobAgain, .numbered(2)), at: now).isEmpty, "a new connection that has not joined")
         _ = core.handle(.disconnected(bobAgain), at: now)
         // Removed, then greeting: nothing is told before the handshake, and then the refusal.
         let later = ConnectionID(number: 4)
-        _ = core.handle(.greeted(later, pin(2)), at: now)
+        _ = core.handle(.greeted(later, .numbered(2)), at: now)
         #expect(core.handle(.message(later, joinMessage()), at: now).isEmpty)
-        #expect(refusal(core.handle(.connected(later, pin(2)), at: now), to: later) == .revoked)
+        #expect(refusal(core.handle(.connected(later, .numbered(2)), at: now), to: later) == .revoked)
         #expect(core.memberCount(of: channel.id) == 1)
     }
 
     @Test mutating func `a removal that comes before the enrolment's answer stands`() {
-        _ = core.handle(.connected(bob, pin(2)), at: now)
+        _ = core.handle(.connected(bob, .numbered(2)), at: now)
         let asked = core.handle(.message(bob, joinMessage()), at: now)
-        #expect(closed(core.handle(.revoke(member(2), from: channel.id), at: now), bob) == .revoked)
+        #expect(closed(core.handle(.revoke(.numbered(2), from: channel.id), at: now), bob) == .revoked)
         let answered = core.handle(.enrolled(bob, enrolment(asked)!, .admitted(.init())), at: now)
-        #expect(welcome(answered, to: bob) == nil)
+        #expect(answered.welcome(for: bob) == nil)
         #expect(refusal(join(bobAgain, 2), to: bobAgain) == .revoked)
     }
 
     @Test mutating func `a client that takes pushes only is removed, too`() {
-        _ = core.handle(.connected(bob, pin(2)), at: now)
+        _ = core.handle(.connected(bob, .numbered(2)), at: now)
         let asked = core.handle(.message(bob, joinMessage(isPushOnly: true)), at: now)
         let answered = core.handle(.enrolled(bob, enrolment(asked)!, .admitted(.init())), at: now)
-        #expect(sent(answered, to: bob).contains { if case .pushWelcome = $0 { true } else { false } })
-        #expect(closed(core.handle(.revoke(member(2), from: channel.id), at: now), bob) == .revoked)
+        #expect(answered.sent(to: bob).contains { if case .pushWelcome = $0 { true } else { false } })
+        #expect(closed(core.handle(.revoke(.numbered(2), from: channel.id), at: now), bob) == .revoked)
     }
 
     @Test mutating func `a member that is let in again has the rights it is given, also while it is connected`() {
         join(bob, 2)
-        _ = core.handle(.readmit(member(2), to: channel.id, as: .init(priority: 9, isListenOnly: true)), at: now)
+        _ = core.handle(.readmit(.numbered(2), to: channel.id, as: .init(priority: 9, isListenOnly: true)), at: now)
         #expect(core.channels[0].members[bob]?.priority == 9)
-        _ = core.handle(.revoke(member(2), from: channel.id), at: now)
-        _ = core.handle(.readmit(member(2), to: channel.id, as: .init()), at: now)
-        #expect(welcome(join(bobAgain, 2), to: bobAgain) != nil)
+        _ = core.handle(.revoke(.numbered(2), from: channel.id), at: now)
+        _ = core.handle(.readmit(.numbered(2), to: channel.id, as: .init()), at: now)
+        #expect(join(bobAgain, 2).welcome(for: bobAgain) != nil)
         #expect(core.channels[0].members[bobAgain]?.isListenOnly == false)
     }
 
@@ -224,14 +209,14 @@ import Testing
         own.isEndToEnd = true
         core = RelayCore(channels: [own], roster: RelayRoster(memberships: [:]), random: SeededGenerator(seed: 2))
         join(alice, 1)
-        let welcome = welcome(join(bob, 2), to: bob)
+        let welcome = join(bob, 2).welcome(for: bob)
         #expect(welcome != nil && welcome?.mediaKey == nil)
         let wish = ClientMessage.FloorRequest(requestID: .first, priority: 0, keyID: 77, mayQueue: false)
         #expect(
-            sent(core.handle(.message(alice, .floorRequest(wish)), at: now), to: alice).contains {
+            core.handle(.message(alice, .floorRequest(wish)), at: now).sent(to: alice).contains {
                 if case .floorGranted = $0 { true } else { false }
             })
-        let actions = core.handle(.revoke(member(2), from: channel.id), at: now)
+        let actions = core.handle(.revoke(.numbered(2), from: channel.id), at: now)
         #expect(!actions.contains { if case .send(.mediaKey, _) = $0 { true } else { false } })
     }
 

@@ -1,5 +1,4 @@
 // The rules of the relay: who is let in, what is forwarded, what is refused.
-import Cryptography
 import MonotonicTime
 import RelayProtocol
 import TestSupport
@@ -8,8 +7,7 @@ import Testing
 @testable import RelayServer
 
 @Suite struct RelayCoreTests {
-    private let channel = RelayChannelConfiguration(
-        id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken())
+    private let channel = RelayChannelConfiguration.yard()
     private var core: RelayCore
     private var now = Instant(nanoseconds: 1_000_000_000)
     private let alice = ConnectionID(number: 1)
@@ -17,31 +15,13 @@ import Testing
 
     init() { core = RelayCore(channels: [channel], random: SeededGenerator(seed: 1)) }
 
-    private func pin(_ number: UInt8) -> PublicKeyPin { PublicKeyPin([UInt8](repeating: number, count: 32))! }
-
-    private func joinMessage(_ name: String, token: InvitationToken? = nil) -> ClientMessage {
-        .join(.init(channel: channel.id, token: token ?? channel.token, displayName: DisplayName(name)!))
-    }
-
     @discardableResult
-    private mutating func join(_ id: ConnectionID, member: UInt8? = nil) -> (ServerMessage.Welcome, [RelayCore.Action])
+    private mutating func join(_ id: ConnectionID, member: UInt64? = nil) -> (ServerMessage.Welcome, [RelayCore.Action])
     {
-        #expect(core.handle(.connected(id, pin(member ?? UInt8(id.number))), at: now).isEmpty)
-        let actions = core.handle(.message(id, joinMessage("Member \(id)")), at: now)
-        for action in actions {
-            if case .send(.welcome(let welcome), to: [id]) = action { return (welcome, actions) }
-        }
-        fatalError("not welcome: \(actions)")
-    }
-
-    private func sent(_ actions: [RelayCore.Action], to id: ConnectionID) -> [ServerMessage] {
-        actions.flatMap { action -> [ServerMessage] in
-            switch action {
-            case .send(let message, let to) where to.contains(id): [message]
-            case .sendSeries(let series, let to): to.filter { $0.connection == id }.flatMap(series.messages(for:))
-            default: []
-            }
-        }
+        #expect(core.handle(.connected(id, .numbered(member ?? id.number)), at: now).isEmpty)
+        let actions = core.handle(.message(id, channel.joinMessage("Member \(id)")), at: now)
+        guard let welcome = actions.welcome(for: id) else { fatalError("not welcome: \(actions)") }
+        return (welcome, actions)
     }
 
     private func closed(_ actions: [RelayCore.Action]) -> [ConnectionID: RelayCloseCode] {
@@ -82,15 +62,15 @@ import Testing
         #expect(first.mediaKey?.baseKey.count == 32)
         #expect(core.nextDeadline == nil)
         let (second, actions) = join(bob)
-        #expect(second.members.map(\.id) == [MemberID(pin(1))])
+        #expect(second.members.map(\.id) == [.numbered(1)])
         #expect(second.ssrc != first.ssrc)
         #expect(second.downlinkKey != first.downlinkKey)
         #expect(second.mediaKey == first.mediaKey)
         let joined = ServerMessage.Member(
-            id: MemberID(pin(2)), displayName: DisplayName("Member 2")!, ssrc: second.ssrc)
-        #expect(sent(actions, to: alice) == [.memberJoined(joined)])
+            id: .numbered(2), displayName: DisplayName("Member 2")!, ssrc: second.ssrc)
+        #expect(actions.sent(to: alice) == [.memberJoined(joined)])
         let left = core.handle(.disconnected(bob), at: now)
-        #expect(sent(left, to: alice) == [.memberLeft(MemberID(pin(2)))])
+        #expect(left.sent(to: alice) == [.memberLeft(.numbered(2))])
         #expect(core.memberCount(of: channel.id) == 1)
     }
 
@@ -106,7 +86,7 @@ import Testing
     @Test mutating func `a wrong token, an unknown channel and another version are refused, and closed a little later`()
     {
         let messages: [(ClientMessage, JoinRefusal)] = [
-            (joinMessage("x", token: InvitationToken()), .notInvited),
+            (channel.joinMessage("x", token: InvitationToken()), .notInvited),
             (.join(.init(channel: ChannelID(), token: channel.token, displayName: DisplayName("x")!)), .notInvited),
             (
                 .join(
@@ -117,14 +97,14 @@ import Testing
         ]
         for (number, (message, cause)) in messages.enumerated() {
             let id = ConnectionID(number: UInt64(10 + number))
-            _ = core.handle(.connected(id, pin(9)), at: now)
+            _ = core.handle(.connected(id, .numbered(9)), at: now)
             let actions = core.handle(.message(id, message), at: now)
-            guard case .joinRefused(let refusal)? = sent(actions, to: id).first else {
+            guard case .joinRefused(let refusal)? = actions.sent(to: id).first else {
                 return #expect(Bool(false), "\(actions)")
             }
             #expect(refusal.cause == cause)
             #expect(closed(actions).isEmpty, "it must be able to read why")
-            #expect(core.handle(.message(id, joinMessage("again")), at: now).isEmpty)
+            #expect(core.handle(.message(id, channel.joinMessage("again")), at: now).isEmpty)
             now = now + .seconds(1)
             #expect(closed(core.handle(.deadline, at: now)) == [id: .joinRefused])
         }
@@ -134,10 +114,10 @@ import Testing
     }
 
     @Test mutating func `who does not join in time, or talks before it, is closed`() {
-        _ = core.handle(.connected(alice, pin(1)), at: now)
+        _ = core.handle(.connected(alice, .numbered(1)), at: now)
         #expect(core.nextDeadline == now + .seconds(10))
         #expect(closed(core.handle(.deadline, at: now + .seconds(10))) == [alice: .protocolViolation])
-        _ = core.handle(.connected(bob, pin(2)), at: now)
+        _ = core.handle(.connected(bob, .numbered(2)), at: now)
         let release = ClientMessage.floorRelease(.init(requestID: .first, lastSequence: nil))
         #expect(closed(core.handle(.message(bob, release), at: now)) == [bob: .protocolViolation])
         #expect(core.counters.protocolViolations == 2)
@@ -152,12 +132,12 @@ import Testing
         #expect(closed(actions) == [alice: .replaced])
         #expect(new.ssrc != welcome.ssrc)
         #expect(new.floor == nil)
-        let told = sent(actions, to: bob)
+        let told = actions.sent(to: bob)
         #expect(told.first == .floorIdle(.init(ssrc: welcome.ssrc, lastSequence: nil)))
         #expect(
             told.last
-                == .memberJoined(.init(id: MemberID(pin(1)), displayName: DisplayName("Member 3")!, ssrc: new.ssrc)))
-        #expect(!told.contains(.memberLeft(MemberID(pin(1)))))
+                == .memberJoined(.init(id: .numbered(1), displayName: DisplayName("Member 3")!, ssrc: new.ssrc)))
+        #expect(!told.contains(.memberLeft(.numbered(1))))
         #expect(core.handle(.disconnected(alice), at: now).isEmpty)
         #expect(core.memberCount(of: channel.id) == 2)
     }
@@ -167,9 +147,9 @@ import Testing
         limits.membersPerChannel = 1
         core = RelayCore(channels: [channel], limits: limits)
         join(alice)
-        _ = core.handle(.connected(bob, pin(2)), at: now)
-        let actions = core.handle(.message(bob, joinMessage("Bob")), at: now)
-        guard case .joinRefused(let refusal)? = sent(actions, to: bob).first else {
+        _ = core.handle(.connected(bob, .numbered(2)), at: now)
+        let actions = core.handle(.message(bob, channel.joinMessage("Bob")), at: now)
+        guard case .joinRefused(let refusal)? = actions.sent(to: bob).first else {
             return #expect(Bool(false), "\(actions)")
         }
         #expect(refusal.cause == .channelFull)
@@ -180,8 +160,8 @@ import Testing
         var limits = RelayLimits()
         limits.connections = 1
         core = RelayCore(channels: [channel], limits: limits)
-        _ = core.handle(.connected(alice, pin(1)), at: now)
-        #expect(closed(core.handle(.connected(bob, pin(2)), at: now)) == [bob: .goingDown])
+        _ = core.handle(.connected(alice, .numbered(1)), at: now)
+        #expect(closed(core.handle(.connected(bob, .numbered(2)), at: now)) == [bob: .goingDown])
     }
 
     @Test mutating func `the floor goes to one, and the others are told who it is`() {
@@ -189,13 +169,13 @@ import Testing
         let (other, _) = join(bob)
         let actions = request(alice, welcome, 1)
         #expect(
-            sent(actions, to: alice) == [.floorGranted(.init(requestID: .first, duration: .seconds(60)))])
+            actions.sent(to: alice) == [.floorGranted(.init(requestID: .first, duration: .seconds(60)))])
         #expect(
-            sent(actions, to: bob) == [
+            actions.sent(to: bob) == [
                 .floorTaken(
-                    .init(talker: MemberID(pin(1)), ssrc: welcome.ssrc, keyID: keyID(welcome, 1 << 32 | 1)))
+                    .init(talker: .numbered(1), ssrc: welcome.ssrc, keyID: keyID(welcome, 1 << 32 | 1)))
             ])
-        guard case .floorDeny(let denial)? = sent(request(bob, other, 1), to: bob).first else {
+        guard case .floorDeny(let denial)? = request(bob, other, 1).sent(to: bob).first else {
             return #expect(Bool(false))
         }
         #expect(denial.cause == .anotherClientHasPermission)
@@ -223,11 +203,11 @@ import Testing
         for (number, key) in [(1, keyID(welcome, 5) ^ 1 << 50), (2, keyID(welcome, 6)), (3, keyID(welcome, 6))] {
             let actions = request(alice, welcome, UInt32(number), key: key)
             if number == 2 {
-                guard case .floorGranted? = sent(actions, to: alice).first else { return #expect(Bool(false)) }
+                guard case .floorGranted? = actions.sent(to: alice).first else { return #expect(Bool(false)) }
                 _ = core.handle(
                     .message(alice, .floorRelease(.init(requestID: .first.next, lastSequence: nil))), at: now)
             } else {
-                guard case .floorDeny(let denial)? = sent(actions, to: alice).first else {
+                guard case .floorDeny(let denial)? = actions.sent(to: alice).first else {
                     return #expect(Bool(false), "\(actions)")
                 }
                 #expect(denial.cause == .other)
@@ -285,15 +265,15 @@ import Testing
         let (welcome, _) = join(alice)
         join(bob)
         let actions = core.handle(.renewMediaKey(channel.id), at: now)
-        guard case .mediaKey(let key)? = sent(actions, to: bob).first else { return #expect(Bool(false)) }
+        guard case .mediaKey(let key)? = actions.sent(to: bob).first else { return #expect(Bool(false)) }
         #expect(key.epoch == welcome.mediaKey!.epoch &+ 1)
         #expect(key.baseKey != welcome.mediaKey!.baseKey)
-        guard case .floorGranted? = sent(request(alice, welcome, 1), to: alice).first else {
+        guard case .floorGranted? = request(alice, welcome, 1).sent(to: alice).first else {
             return #expect(Bool(false))
         }
         _ = core.handle(.message(alice, .floorRelease(.init(requestID: .first, lastSequence: nil))), at: now)
         now = now + .seconds(10)
-        guard case .floorDeny? = sent(request(alice, welcome, 2), to: alice).first else {
+        guard case .floorDeny? = request(alice, welcome, 2).sent(to: alice).first else {
             return #expect(Bool(false))
         }
     }
@@ -305,10 +285,10 @@ import Testing
         // The first one talks, 64 wait.
         for number in 1...66 {
             let id = ConnectionID(number: UInt64(number))
-            let (welcome, _) = join(id, member: UInt8(number))
+            let (welcome, _) = join(id, member: UInt64(number))
             let asked = ClientMessage.floorRequest(
                 .init(requestID: .first, keyID: keyID(welcome, UInt64(number)), mayQueue: true))
-            switch (number, sent(core.handle(.message(id, asked), at: now), to: id).first) {
+            switch (number, core.handle(.message(id, asked), at: now).sent(to: id).first) {
             case (1, .floorGranted): break
             case (66, .floorDeny(let refusal)): #expect(refusal.cause == .queueFull)
             case (2...65, .floorQueuePosition(let place)): #expect(place.position == number - 1)
@@ -319,17 +299,17 @@ import Testing
 
     @Test mutating func `going down tells every connection and lets nobody in`() {
         join(alice)
-        _ = core.handle(.connected(bob, pin(2)), at: now)
+        _ = core.handle(.connected(bob, .numbered(2)), at: now)
         #expect(closed(core.handle(.shutDown, at: now)) == [alice: .goingDown, bob: .goingDown])
-        #expect(closed(core.handle(.connected(ConnectionID(number: 3), pin(3)), at: now)).count == 1)
+        #expect(closed(core.handle(.connected(ConnectionID(number: 3), .numbered(3)), at: now)).count == 1)
         #expect(core.nextDeadline == nil)
     }
 
     @Test mutating func `a welcome names at most 64 members and the others follow`() {
-        for number in 1...100 { join(ConnectionID(number: UInt64(number)), member: UInt8(number)) }
+        for number in 1...100 { join(ConnectionID(number: UInt64(number)), member: UInt64(number)) }
         let (welcome, actions) = join(ConnectionID(number: 101), member: 101)
         #expect(welcome.members.count == 64)
-        let followed = sent(actions, to: ConnectionID(number: 101)).count {
+        let followed = actions.sent(to: ConnectionID(number: 101)).count {
             if case .memberJoined = $0 { true } else { false }
         }
         #expect(followed == 36)

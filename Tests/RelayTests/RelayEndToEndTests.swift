@@ -241,7 +241,7 @@ import Testing
     }
 
     @Test func `a relay can be stopped by cancelling the task that runs it`() async throws {
-        let channel = RelayChannelConfiguration(id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken())
+        let channel = RelayChannelConfiguration.yard()
         let server = try RelayServer(
             configuration: RelayServerConfiguration(
                 listenAddress: "127.0.0.1", listenPort: 0, identity: TestRelay.identity, channels: [channel]),

@@ -1,16 +1,13 @@
 // The relay's part in repair: what talkers send again, what listeners ask for, what talkers are told.
-import Cryptography
 import MonotonicTime
 import RelayProtocol
-import SFrame
 import TestSupport
 import Testing
 
 @testable import RelayServer
 
 @Suite struct RelayRepairTests {
-    private let channel = RelayChannelConfiguration(
-        id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken())
+    private let channel = RelayChannelConfiguration.yard()
     private var core: RelayCore
     private var now = Instant(nanoseconds: 1_000_000_000)
     private let alice = ConnectionID(number: 1)
@@ -22,35 +19,21 @@ import Testing
     init() {
         core = RelayCore(channels: [channel], random: SeededGenerator(seed: 1))
         for id in [alice, bob] {
-            let pin = PublicKeyPin([UInt8](repeating: UInt8(id.number), count: 32))!
-            _ = core.handle(.connected(id, pin), at: now)
-            let join = ClientMessage.join(
-                .init(channel: channel.id, token: channel.token, displayName: DisplayName("\(id)")!))
-            for case .send(.welcome(let welcome), _) in core.handle(.message(id, join), at: now) {
-                ssrc[id] = welcome.ssrc
-                keyID = UInt64(welcome.mediaKey!.epoch) << 48 | 1
-            }
+            let welcome = core.enter(id, by: channel.joinMessage("\(id)"), at: now).welcome(for: id)!
+            ssrc[id] = welcome.ssrc
+            keyID = UInt64(welcome.mediaKey!.epoch) << 48 | 1
         }
         let request = ClientMessage.floorRequest(
             .init(requestID: FloorRequestID(rawValue: 1), priority: 0, keyID: keyID))
         _ = core.handle(.message(alice, request), at: now)
     }
 
-    /// A packet as the relay sees it: the header in clear, and something sealed.
     private func packet(_ sequence: UInt16, from id: ConnectionID? = nil, key: UInt64? = nil) -> [UInt8] {
-        var bytes = [UInt8](repeating: 9, count: 80)
-        bytes.withUnsafeMutableBytes {
-            RTPHeader(marker: sequence < 2, sequence: sequence, timestamp: 0, ssrc: ssrc[id ?? alice]!).write(to: $0)
-        }
-        let header = SFrameHeader(keyID: KeyID(rawValue: key ?? keyID), counter: UInt64(sequence)).bytes
-        bytes.replaceSubrange(12..<(12 + header.count), with: header)
-        return bytes
+        packetOnTheWire(sequence, ssrc: ssrc[id ?? alice]!, keyID: key ?? keyID, isFirst: sequence < 2)
     }
 
     private mutating func datagram(_ sequence: UInt16) {
-        let bytes = packet(sequence)
-        let header = bytes.withUnsafeBytes { MediaPacketHeader(parsing: $0) }!
-        #expect(core.media(header, bytes: bytes, from: alice, at: now).0 == .forward(channel: 0))
+        #expect(core.media(packet(sequence), from: alice, at: now).0 == .forward(channel: 0))
     }
 
     private mutating func repair(_ bytes: [UInt8], from id: ConnectionID? = nil) -> [RelayCore.Action] {

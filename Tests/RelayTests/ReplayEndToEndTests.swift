@@ -33,8 +33,7 @@ extension TestClient {
     private func channel(keeping retention: BurstRetention = BurstRetention(bursts: 5, time: .seconds(600)))
         -> RelayChannelConfiguration
     {
-        var channel = RelayChannelConfiguration(
-            id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken())
+        var channel = RelayChannelConfiguration.yard()
         channel.retention = retention
         return channel
     }

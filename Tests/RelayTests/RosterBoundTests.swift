@@ -1,5 +1,4 @@
 // A channel as full as it may be, with names as long as they may be: what waits for a slow client stays within its bound.
-import Cryptography
 import MonotonicTime
 import RelayProtocol
 import TestSupport
@@ -10,8 +9,7 @@ import Testing
 @Suite struct RosterBoundTests {
     /// A full channel whose members take no more than a slow link carries.
     private struct Crowd {
-        let channel = RelayChannelConfiguration(
-            id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken())
+        let channel = RelayChannelConfiguration.yard()
         let limits: RelayLimits
         var core: RelayCore
         var now = Instant(nanoseconds: 1_000_000_000)
@@ -32,10 +30,6 @@ import Testing
             limits.controlBacklogBytes = 64 * 1_024
             self.limits = limits
             core = RelayCore(channels: [channel], limits: limits, random: SeededGenerator(seed: 5))
-        }
-
-        static func pin(_ number: Int) -> PublicKeyPin {
-            PublicKeyPin((0..<32).map { UInt8(truncatingIfNeeded: number >> (8 * ($0 % 4))) })!
         }
 
         mutating func take(_ actions: [RelayCore.Action]) {
@@ -77,16 +71,15 @@ import Testing
             let id = ConnectionID(number: last)
             if watched == nil { watched = id }
             let older = connectionOf.updateValue(id, forKey: number)
-            let name = DisplayName(String(repeating: "n", count: 120) + String(10_000_000 + number))!
-            let join = ClientMessage.join(.init(channel: channel.id, token: channel.token, displayName: name))
+            let join = channel.joinMessage(String(repeating: "n", count: 120) + String(10_000_000 + number))
             var early: [RelayCore.Action] = []
             if isEarly {
-                _ = core.handle(.greeted(id, Self.pin(number)), at: now)
+                _ = core.handle(.greeted(id, .numbered(number)), at: now)
                 early = core.handle(.message(id, join), at: now)
                 take(early)
-                take(core.handle(.connected(id, Self.pin(number)), at: now))
+                take(core.handle(.connected(id, .numbered(number)), at: now))
             } else {
-                take(core.handle(.connected(id, Self.pin(number)), at: now))
+                take(core.handle(.connected(id, .numbered(number)), at: now))
                 take(core.handle(.message(id, join), at: now))
             }
             if let older { unsent[older] = nil }
@@ -109,7 +102,7 @@ import Testing
     @Test func `the longest announcement is as long as the bound says`() {
         let name = DisplayName(String(repeating: "n", count: 128))!
         let member = ServerMessage.Member(
-            id: MemberID(Crowd.pin(1)), displayName: name, ssrc: SSRC(rawValue: .max))
+            id: .numbered(1), displayName: name, ssrc: SSRC(rawValue: .max))
         #expect(ServerMessage.memberJoined(member).framed().count == RelayLimits.announcementBytesMaximum)
         var limits = RelayLimits()
         for members in [1, 500, 1_365, 1_366, 3_000, 10_000] {
@@ -144,7 +137,7 @@ import Testing
         crowd.pass(.seconds(10))
         let sources = Dictionary(
             uniqueKeysWithValues: crowd.core.channels[0].members.values.map { ($0.id, $0.ssrc) })
-        #expect(crowd.heard == sources.filter { $0.key != MemberID(Crowd.pin(0)) })
+        #expect(crowd.heard == sources.filter { $0.key != .numbered(0) })
         #expect(crowd.core.nextDeadline == nil, "nothing waits any more")
     }
 
@@ -170,12 +163,12 @@ import Testing
         var news = RosterNews(limits: limits)
         let now = Instant(nanoseconds: 1_000_000_000)
         func change(_ number: Int) -> RosterNews.Change {
-            .init(member: MemberID(Crowd.pin(number)), frame: [UInt8](repeating: 0, count: 160))
+            .init(member: .numbered(number), frame: [UInt8](repeating: 0, count: 160))
         }
         for number in 0..<(RosterNews.calmChanges + 200) { _ = news.note(change(number), at: now) }
         let told = news.take(at: now).count
         #expect(told == limits.rosterNewsBytes / 160 && told < 200)
-        let last = MemberID(Crowd.pin(RosterNews.calmChanges + 199))
+        let last = MemberID.numbered(RosterNews.calmChanges + 199)
         #expect(news.take(of: last) != nil && news.take(of: last) == nil && !news.concerns(last))
         #expect(news.nextDeadline == now + RosterNews.window)
         let rest = news.take(at: now + .seconds(60)).count

@@ -7,31 +7,9 @@ import Testing
 
 @testable import RelayServer
 
-extension MessageSeries {
-    /// What a recipient of it reads.
-    func messages(for recipient: Recipient) -> [ServerMessage] {
-        var decoder = MessageDecoder()
-        var messages: [ServerMessage] = []
-        for piece in pieces(from: recipient.first) {
-            do {
-                try decoder.feed(piece) { bytes in
-                    do { messages.append(try ServerMessage(parsing: bytes)) } catch { Issue.record(error) }
-                }
-            } catch {
-                Issue.record("\(error)")
-            }
-        }
-        return messages
-    }
-}
-
 @Suite struct RosterNewsTests {
-    private func member(_ number: Int) -> MemberID {
-        MemberID(PublicKeyPin((0..<32).map { UInt8(truncatingIfNeeded: number >> (8 * ($0 % 4))) })!)
-    }
-
     private func change(_ number: Int, _ frame: UInt8 = 0) -> RosterNews.Change {
-        .init(member: member(number), frame: [frame])
+        .init(member: .numbered(number), frame: [frame])
     }
 
     @Test func `a few are told at once, many together at the end of the window, and a few again after a quiet one`() {
@@ -45,7 +23,7 @@ extension MessageSeries {
         for number in 100..<110 { #expect(news.note(change(number), at: start + .milliseconds(1)) == false) }
         #expect(news.nextDeadline == start + RosterNews.window)
         let first = start + RosterNews.window
-        #expect(news.take(at: first).map(\.member) == (100..<110).map(member))
+        #expect(news.take(at: first).map(\.member) == (100..<110).map { .numbered($0) })
         #expect(news.nextDeadline == nil)
         // Still busy: what comes in the next window waits for its end.
         #expect(news.note(change(1), at: first + .milliseconds(1)) == false)
@@ -53,7 +31,7 @@ extension MessageSeries {
         // Also when the end is looked at late.
         #expect(news.note(change(2), at: first + RosterNews.window + .milliseconds(50)) == false)
         let second = first + RosterNews.window + .milliseconds(51)
-        #expect(news.take(at: second).map(\.member) == [member(1), member(2)])
+        #expect(news.take(at: second).map(\.member) == [.numbered(1), .numbered(2)])
         #expect(news.note(change(3), at: second + RosterNews.window) == true)
     }
 
@@ -64,7 +42,7 @@ extension MessageSeries {
         #expect(news.note(change(50, 1), at: now) == false)
         #expect(news.note(change(51, 2), at: now) == false)
         #expect(news.note(change(50, 3), at: now) == false)
-        #expect(news.concerns(member(50)) && !news.concerns(member(1)))
+        #expect(news.concerns(.numbered(50)) && !news.concerns(.numbered(1)))
         #expect(news.take(at: now).map(\.frame) == [[2], [3]])
     }
 
@@ -101,8 +79,7 @@ extension MessageSeries {
         var wrongs: [String] = []
 
         init(members: Int) {
-            channel = RelayChannelConfiguration(
-                id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken())
+            channel = .yard()
             var limits = RelayLimits()
             limits.membersPerChannel = members
             core = RelayCore(channels: [channel], limits: limits, random: SeededGenerator(seed: 3))
@@ -145,8 +122,7 @@ extension MessageSeries {
             connections += 1
             let id = ConnectionID(number: connections)
             let member = MemberID(pin)
-            let join = ClientMessage.join(
-                .init(channel: channel.id, token: channel.token, displayName: DisplayName("A member")!))
+            let join = channel.joinMessage("A member")
             // What it knew by its older connection goes with that.
             let before = known[member]
             known[member] = (id, [:])
@@ -184,10 +160,6 @@ extension MessageSeries {
         }
     }
 
-    private func pin(_ number: Int) -> PublicKeyPin {
-        PublicKeyPin((0..<32).map { UInt8(truncatingIfNeeded: number >> (8 * ($0 % 4))) })!
-    }
-
     @Test(arguments: [1, 2, 3] as [UInt64])
     func `however they come and go, a moment later everybody knows who is there`(seed: UInt64) {
         var generator = SeededGenerator(seed: seed)
@@ -195,8 +167,8 @@ extension MessageSeries {
         for step in 0..<1_500 {
             let number = Int.random(in: 0..<90, using: &generator)
             switch Int.random(in: 0..<10, using: &generator) {
-            case 0..<6: crowd.join(pin(number), isEarly: Bool.random(using: &generator))
-            case 6..<9: crowd.leave(MemberID(pin(number)))
+            case 0..<6: crowd.join(.numbered(number), isEarly: Bool.random(using: &generator))
+            case 6..<9: crowd.leave(.numbered(number))
             default: crowd.pass(.milliseconds(Int.random(in: 1...150, using: &generator)))
             }
             guard step % 300 == 299 else { continue }
@@ -210,7 +182,7 @@ extension MessageSeries {
         let count = 400
         var crowd = Crowd(members: count)
         for number in 0..<count {
-            crowd.join(pin(number), isEarly: number % 2 == 0)
+            crowd.join(.numbered(number), isEarly: number % 2 == 0)
             if number % 40 == 39 { crowd.pass(.milliseconds(100)) }
         }
         crowd.pass(.seconds(1))
@@ -233,9 +205,9 @@ extension MessageSeries {
 
     @Test func `a talker's name comes before its voice, also when it has only just come`() throws {
         var crowd = Crowd(members: 100)
-        for number in 0..<60 { crowd.join(pin(number), isEarly: false) }
+        for number in 0..<60 { crowd.join(.numbered(number), isEarly: false) }
         #expect(crowd.core.nextDeadline != nil, "the last ones are not told of yet")
-        let talker = MemberID(pin(59))
+        let talker = MemberID.numbered(59)
         let connection = try #require(crowd.known[talker]?.connection)
         let epoch = crowd.core.channels[0].mediaKey.epoch
         let request = ClientMessage.FloorRequest(

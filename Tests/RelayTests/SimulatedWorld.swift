@@ -1,5 +1,4 @@
 // A relay and its clients in one thread, with a network and a clock of their own: hours pass in seconds, from one seed.
-import Cryptography
 import MonotonicTime
 import RelayProtocol
 import TestSupport
@@ -85,12 +84,12 @@ final class SimulatedWorld {
     init(clients count: Int, faults: SimulatedFaults, seed: UInt64) {
         random = SeededGenerator(seed: seed)
         self.faults = faults
-        channel = RelayChannelConfiguration(id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken())
+        channel = .yard()
         relay = RelayCore(channels: [channel], random: SeededGenerator(seed: seed))
         for number in 0..<count {
             let link = try! InvitationLink(
                 host: "relay", port: 1, channelName: channel.name, channel: channel.id, token: channel.token,
-                pin: PublicKeyPin([UInt8](repeating: 0, count: 32))!)
+                pin: .numbered(0))
             names.append("\(number)")
             clients.append(RelayClientCore(invitation: link, displayName: DisplayName("\(number)")!))
             clientConnections.append(nil)
@@ -385,7 +384,7 @@ final class SimulatedWorld {
             connections[connection.id] = connection
             clientConnections[number] = connection
             clientHandles(number, .connected)
-            relayHandles(.connected(connection.id, PublicKeyPin([UInt8](repeating: UInt8(number), count: 32))!))
+            relayHandles(.connected(connection.id, .numbered(number)))
         }
     }
 

@@ -1,5 +1,4 @@
 // T2 and T9 are a member's, not a connection's: coming back changes neither.
-import Cryptography
 import MonotonicTime
 import RelayProtocol
 import TestSupport
@@ -10,8 +9,8 @@ import Testing
 private typealias Machine = FloorControlStateMachine
 
 @Suite struct TalkTimeTests {
-    private let ann = MemberID(PublicKeyPin([UInt8](repeating: 1, count: 32))!)
-    private let bob = MemberID(PublicKeyPin([UInt8](repeating: 2, count: 32))!)
+    private let ann = MemberID.numbered(1)
+    private let bob = MemberID.numbered(2)
     private var now = Instant(nanoseconds: 1_000_000_000)
     private var machine: Machine
 
@@ -118,24 +117,21 @@ private typealias Machine = FloorControlStateMachine
     @Test func `however many are remembered, there is a bound, and who waits longest is kept`() {
         var record = TalkTimeRecord()
         let now = Instant(nanoseconds: 1_000_000_000)
-        func member(_ number: Int) -> MemberID {
-            MemberID(PublicKeyPin((0..<32).map { UInt8(truncatingIfNeeded: number >> (8 * ($0 % 4))) })!)
-        }
-        record.bar(member(0), until: now + .seconds(60), at: now)
+        record.bar(.numbered(0), until: now + .seconds(60), at: now)
         for number in 1...(2 * TalkTimeRecord.bound) {
-            record.bar(member(number), until: now + .seconds(30), at: now)
-            record.interrupt(member(number), used: .seconds(1), until: now + .seconds(5), at: now)
+            record.bar(.numbered(number), until: now + .seconds(30), at: now)
+            record.interrupt(.numbered(number), used: .seconds(1), until: now + .seconds(5), at: now)
         }
         #expect(record.count == TalkTimeRecord.bound)
-        #expect(record.barredUntil(member(0), at: now) == now + .seconds(60))
+        #expect(record.barredUntil(.numbered(0), at: now) == now + .seconds(60))
         let later = now + .seconds(31)
-        record.bar(member(1), until: later + .seconds(1), at: later)
-        record.interrupt(member(1), used: .seconds(1), until: later + .seconds(5), at: later)
+        record.bar(.numbered(1), until: later + .seconds(1), at: later)
+        record.interrupt(.numbered(1), used: .seconds(1), until: later + .seconds(5), at: later)
         #expect(record.count == 2, "what is over goes")
     }
 
     @Test func `the relay's members are known over their connections`() {
-        let channel = RelayChannelConfiguration(id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken())
+        let channel = RelayChannelConfiguration.yard()
         var timers = Machine.Timers()
         timers.retryAfter = .seconds(30)
         var core = RelayCore(channels: [channel], timers: timers, random: SeededGenerator(seed: 1))
@@ -143,9 +139,7 @@ private typealias Machine = FloorControlStateMachine
         var welcome: ServerMessage.Welcome?
         func join(_ number: UInt64) -> ConnectionID {
             let id = ConnectionID(number: number)
-            _ = core.handle(.connected(id, PublicKeyPin([UInt8](repeating: 7, count: 32))!), at: now)
-            let join = ClientMessage.Join(channel: channel.id, token: channel.token, displayName: DisplayName("Ann")!)
-            for case .send(.welcome(let new), _) in core.handle(.message(id, .join(join)), at: now) { welcome = new }
+            welcome = core.enter(id, .numbered(7), by: channel.joinMessage("Ann"), at: now).welcome(for: id)
             return id
         }
         func ask(_ id: ConnectionID) -> [RelayCore.Action] {

@@ -70,10 +70,7 @@ struct TestRelay {
         port: UInt16 = 0, channel: RelayChannelConfiguration? = nil,
         keys: RelayTransportKeys = .generate(), _ change: (inout RelayServerConfiguration) -> Void = { _ in }
     ) async throws {
-        let channel =
-            channel
-            ?? RelayChannelConfiguration(
-                id: ChannelID(), name: DisplayName("Yard")!, token: InvitationToken())
+        let channel = channel ?? .yard()
         var configuration = RelayServerConfiguration(
             listenAddress: "127.0.0.1", listenPort: port, identity: Self.identity, channels: [channel],
             transportKeys: keys)
