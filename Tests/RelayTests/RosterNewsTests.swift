@@ -194,12 +194,12 @@ import Testing
 
     @Test func `who comes when all have gone is told of none of them`() {
         var crowd = Crowd(members: 100)
-        for number in 0..<60 { crowd.join(pin(number), isEarly: false) }
+        for number in 0..<60 { crowd.join(.numbered(number), isEarly: false) }
         // The last one goes while the others have not been told yet that it has come.
-        for number in 0..<60 { crowd.leave(MemberID(pin(number))) }
-        crowd.join(pin(60), isEarly: false)
+        for number in 0..<60 { crowd.leave(.numbered(number)) }
+        crowd.join(.numbered(60), isEarly: false)
         crowd.pass(.seconds(1))
-        #expect(crowd.known[MemberID(pin(60))]?.others.isEmpty == true && crowd.mistaken == 0)
+        #expect(crowd.known[.numbered(60)]?.others.isEmpty == true && crowd.mistaken == 0)
         #expect(crowd.core.nextDeadline == nil)
     }
 

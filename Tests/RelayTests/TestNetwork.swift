@@ -155,7 +155,7 @@ final class TestNetwork: @unchecked Sendable {
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
         address.sin_port = port.bigEndian
-        address.sin_addr = in_addr(s_addr: UInt32(0x7F00_0001).bigEndian)
+        inet_pton(AF_INET, "127.0.0.1", &address.sin_addr)
         return address
     }
 
