@@ -104,8 +104,8 @@ final class ListenerGroup {
     /// Their connections; valid after `prepare`.
     let recipients = FanOutGroup(trailerLength: DownlinkTrailer.byteCount)
     private var peers: [RelayPeer] = []
-    /// What makes their trailers, in the order of `recipients`. Held by `peers`: counting references for every packet would
-    /// cost as much as the trailer.
+    /// What makes their trailers, in the order of `recipients`. Held by `peers`; known by address here, so that each can be fetched
+    /// from memory before it is used.
     private var sealers: [Unmanaged<DownlinkSealer>] = []
     /// Those whose last counter has been used.
     private var exhausted: [Int] = []
