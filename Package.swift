@@ -85,13 +85,14 @@ let package = Package(
         system("CEvdev", "libevdev", apt: ["libevdev-dev"]),
         system("CUdev", "libudev", apt: ["libudev-dev"]),
         system("CGnuTLS", "gnutls", apt: ["libgnutls28-dev"]),
+        system("CSodium", "libsodium", apt: ["libsodium-dev"]),
         system("CQREncode", "libqrencode", apt: ["libqrencode-dev"]),
         system("CNgtcp2", "libngtcp2", apt: ["libngtcp2-dev", "libngtcp2-crypto-gnutls-dev"]),
 
         // Floor 1: what every room may stand on.
         room("MonotonicTime", ["CLinux"]),
         room("Reactor", ["CLinux", "MonotonicTime", heap]),
-        room("Cryptography", ["CGnuTLS", "CLinux"]),
+        room("Cryptography", ["CGnuTLS", "CSodium"]),
         room("Settings", ["CTOML"]),
         room("Logs", ["CLinux", "MonotonicTime", log]),
         room("Terminal", ["CLinux", "MonotonicTime", "Reactor"]),

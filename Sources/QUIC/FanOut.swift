@@ -81,7 +81,7 @@ public final class FanOutGroup {
     /// Sends `packet` to all but one, some at a time with `batch`; see `QUICEndpoint.fanOut`.
     func send(
         _ packet: UnsafeRawBufferPointer, with batch: FanOutBatch, paths: UInt64, except excluded: Int?,
-        trailer: (Int, UnsafeMutableRawBufferPointer) -> Void
+        finish: (Int, UnsafeMutableRawBufferPointer) -> Void
     ) -> FanOutResult {
         if laidOutFor != paths {
             layOut()
@@ -100,7 +100,7 @@ public final class FanOutGroup {
                 descriptor = recipient.pointee.descriptor
             }
             let number = recipient.pointee.number
-            trailer(
+            finish(
                 number,
                 batch.add(
                     number, address: UnsafeMutableRawPointer(recipient), length: recipient.pointee.addressLength,
@@ -175,7 +175,7 @@ final class FanOutBatch {
         }
     }
 
-    /// One packet more, to `address`; returns where its trailer is to be written.
+    /// One packet more, to `address`; returns it, with room for its trailer at the end.
     func add(
         _ number: Int, address: UnsafeMutableRawPointer, length: socklen_t, control: (UnsafeMutableRawPointer?, Int)
     ) -> UnsafeMutableRawBufferPointer {
@@ -191,7 +191,7 @@ final class FanOutBatch {
         messages[count].msg_hdr.msg_control = control.0
         messages[count].msg_hdr.msg_controllen = control.1
         count += 1
-        return UnsafeMutableRawBufferPointer(start: place + packet.count, count: trailerLength)
+        return UnsafeMutableRawBufferPointer(start: place, count: packet.count + trailerLength)
     }
 
     /// Sends what was added; tells whose packet the kernel refused.

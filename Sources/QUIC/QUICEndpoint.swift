@@ -162,14 +162,15 @@ public final class QUICEndpoint: @unchecked Sendable {
     /// - Parameters:
     ///   - packet: Must begin with a byte 128…191 (RFC 9443), else receivers take it for QUIC (checked).
     ///   - excluded: The number of the connection in the group that gets nothing: who sent the packet.
-    ///   - trailer: Fills the trailer of `group.connections[number]`; called for every one that is not skipped.
+    ///   - finish: Gets the packet for `group.connections[number]` as it is to be sent, and fills the trailer at its end; called for
+    ///     every one that is not skipped. It must leave the packet as it is: the next one is made in the same place.
     public func fanOut(
         _ packet: UnsafeRawBufferPointer, to group: FanOutGroup, except excluded: Int? = nil,
-        trailer: (_ number: Int, _ bytes: UnsafeMutableRawBufferPointer) -> Void = { _, _ in }
+        finish: (_ number: Int, _ datagram: UnsafeMutableRawBufferPointer) -> Void = { _, _ in }
     ) -> FanOutResult {
         loop.checkIsolated()
         precondition(packet.first.map(PacketClass.init(firstByte:)) == .foreign, "a foreign packet begins with 128…191")
-        return group.send(packet, with: fanOutBatch, paths: paths, except: excluded, trailer: trailer)
+        return group.send(packet, with: fanOutBatch, paths: paths, except: excluded, finish: finish)
     }
 
     /// A connection became ready, ended or moved: groups are laid out anew before their next packet.

@@ -11,8 +11,6 @@ public enum DownlinkError: Error, Hashable, Sendable, CustomStringConvertible {
     case notAuthentic
     /// All counters are used, 2^32 of them at most; the connection needs a new key.
     case exhausted
-    /// A lower layer failed.
-    case cryptography(CryptographyError)
 
     /// One line for a log.
     public var description: String {
@@ -21,7 +19,6 @@ public enum DownlinkError: Error, Hashable, Sendable, CustomStringConvertible {
         case .replayed(let counter): "packet \(counter) was received before or is too old"
         case .notAuthentic: "the packet is not from this connection's relay"
         case .exhausted: "the connection's packet counter is used up"
-        case .cryptography(let error): error.description
         }
     }
 }
@@ -35,27 +32,22 @@ public enum DownlinkTrailer {
     static let counterByteCount = 4
     static let tagByteCount = 12
 
-    /// The MAC of `packet` under `counter`, whose nonce is 8 zero bytes, then the counter; 12 bytes in the order of memory.
-    fileprivate static func tag(
-        _ mac: borrowing GMAC, _ packet: UnsafeRawBufferPointer, _ counter: UInt32
-    ) throws(DownlinkError) -> (UInt64, UInt32) {
-        do throws(CryptographyError) {
-            let whole = try mac.tag(of: packet, nonce: (0, counter.bigEndian))
-            return (whole.0, UInt32(truncatingIfNeeded: whole.1.littleEndian).littleEndian)
-        } catch {
-            throw .cryptography(error)
-        }
+    /// The MAC of a packet and the counter behind it; 12 bytes in the order of memory.
+    fileprivate static func tag(_ mac: SipHash, _ counted: UnsafeRawBufferPointer) -> (UInt64, UInt32) {
+        let whole = mac.tag(of: counted)
+        return (whole.0, UInt32(truncatingIfNeeded: whole.1.littleEndian).littleEndian)
     }
 }
 
-/// Makes the trailers of one connection. Allocates nothing per packet. Not `Sendable`: one thread at a time.
-public final class DownlinkSealer {
-    private let mac: GMAC
+/// Makes the trailers of one connection. Allocates nothing per packet. A copy counts on from where it was made: a relay lays
+/// thousands of them side by side in memory, and uses each in one place.
+public struct DownlinkSealer: Sendable {
+    private let mac: SipHash
     private var counter: UInt64
     private let end: UInt64
 
     /// Trailers under `key` for at most `maximum` packets, counting from 0.
-    public convenience init(
+    public init(
         key: DownlinkKey, maximum: UInt64 = DownlinkTrailer.counters
     ) throws(CryptographyError) {
         try self.init(key: key, firstCounter: 0, maximum: maximum)
@@ -64,7 +56,7 @@ public final class DownlinkSealer {
     init(
         key: DownlinkKey, firstCounter: UInt64, maximum: UInt64 = DownlinkTrailer.counters
     ) throws(CryptographyError) {
-        mac = try GMAC(key: key.bytes)
+        mac = try SipHash(key: key.bytes)
         counter = firstCounter
         end = min(maximum, DownlinkTrailer.counters)
     }
@@ -72,44 +64,39 @@ public final class DownlinkSealer {
     /// Whether all counters are used: nothing more is sealed.
     public var isExhausted: Bool { counter >= end }
 
-    /// Has the processor fetch what `seal` needs; called some trailers ahead.
-    public func prefetch() { mac.prefetch() }
-
-    /// Writes the trailer of `packet` to the first 16 bytes of `trailer`, with the next counter.
-    public func seal(
-        _ packet: UnsafeRawBufferPointer, trailer: UnsafeMutableRawBufferPointer
-    ) throws(DownlinkError) {
-        precondition(trailer.count >= DownlinkTrailer.byteCount)
+    /// Writes the trailer into the last 16 bytes of `datagram`, with the next counter; before them is the packet.
+    public mutating func seal(_ datagram: UnsafeMutableRawBufferPointer) throws(DownlinkError) {
+        let carried = datagram.count - DownlinkTrailer.tagByteCount
+        precondition(carried >= DownlinkTrailer.counterByteCount)
         guard counter < end else { throw .exhausted }
-        let number = UInt32(truncatingIfNeeded: counter)
-        let tag = try DownlinkTrailer.tag(mac, packet, number)
-        trailer.storeBytes(of: number.bigEndian, as: UInt32.self)
-        trailer.storeBytes(of: tag.0, toByteOffset: DownlinkTrailer.counterByteCount, as: UInt64.self)
-        trailer.storeBytes(of: tag.1, toByteOffset: DownlinkTrailer.counterByteCount + 8, as: UInt32.self)
+        datagram.storeBytes(
+            of: UInt32(truncatingIfNeeded: counter).bigEndian, toByteOffset: carried - DownlinkTrailer.counterByteCount,
+            as: UInt32.self)
+        let tag = DownlinkTrailer.tag(mac, UnsafeRawBufferPointer(rebasing: datagram[..<carried]))
+        datagram.storeBytes(of: tag.0, toByteOffset: carried, as: UInt64.self)
+        datagram.storeBytes(of: tag.1, toByteOffset: carried + 8, as: UInt32.self)
         counter += 1
     }
 
     /// `packet` with its trailer, as a new array. For tests and tools.
-    public func seal(_ packet: [UInt8]) throws(DownlinkError) -> [UInt8] {
-        var trailer = [UInt8](repeating: 0, count: DownlinkTrailer.byteCount)
-        let result: Result<Void, DownlinkError> = packet.withUnsafeBytes { packet in
-            trailer.withUnsafeMutableBytes { trailer in
-                Result { () throws(DownlinkError) in try seal(packet, trailer: trailer) }
-            }
+    public mutating func seal(_ packet: [UInt8]) throws(DownlinkError) -> [UInt8] {
+        var datagram = packet + [UInt8](repeating: 0, count: DownlinkTrailer.byteCount)
+        let result: Result<Void, DownlinkError> = datagram.withUnsafeMutableBytes { datagram in
+            Result { () throws(DownlinkError) in try seal(datagram) }
         }
         try result.get()
-        return packet + trailer
+        return datagram
     }
 }
 
 /// Checks the trailers of one connection. Allocates nothing per packet. Not `Sendable`: one thread at a time.
 public final class DownlinkOpener {
-    private let mac: GMAC
+    private let mac: SipHash
     private var window = ReplayWindow()
 
     /// Checks under `key`.
     public init(key: DownlinkKey) throws(CryptographyError) {
-        mac = try GMAC(key: key.bytes)
+        mac = try SipHash(key: key.bytes)
     }
 
     /// Checks a packet with its trailer; returns the size of the packet without it.
@@ -120,8 +107,8 @@ public final class DownlinkOpener {
         guard count > 0 else { throw .truncated }
         let counter = UInt32(bigEndian: datagram.loadUnaligned(fromByteOffset: count, as: UInt32.self))
         guard window.allows(UInt64(counter)) else { throw .replayed(counter: counter) }
-        let tag = try DownlinkTrailer.tag(mac, UnsafeRawBufferPointer(rebasing: datagram[..<count]), counter)
         let carried = count + DownlinkTrailer.counterByteCount
+        let tag = DownlinkTrailer.tag(mac, UnsafeRawBufferPointer(rebasing: datagram[..<carried]))
         // All of it is compared, wherever they differ.
         let difference =
             (tag.0 ^ datagram.loadUnaligned(fromByteOffset: carried, as: UInt64.self))

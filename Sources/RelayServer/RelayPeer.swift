@@ -1,5 +1,4 @@
 // One connection as the relay's adapter sees it, and the connections that a channel's media go to.
-import CLinux
 import Cryptography
 import QUIC
 import RelayProtocol
@@ -11,7 +10,8 @@ final class RelayPeer {
     var stream: QUICStream?
     var decoder = MessageDecoder()
     var isConnected = false
-    private(set) var sealer: DownlinkSealer?
+    /// What makes its trailers, as it was when it last began or ceased to listen: in between its group's counts on.
+    var sealer: DownlinkSealer?
     private var backlog: [[UInt8]] = []
     private var backlogBytes = 0
     /// What is to be written of the answers to requests for packets, by their streams.
@@ -104,64 +104,50 @@ final class ListenerGroup {
     /// Their connections; valid after `prepare`.
     let recipients = FanOutGroup(trailerLength: DownlinkTrailer.byteCount)
     private var peers: [RelayPeer] = []
-    /// What makes their trailers, in the order of `recipients`. Held by `peers`; known by address here, so that each can be fetched
-    /// from memory before it is used.
-    private var sealers: [Unmanaged<DownlinkSealer>] = []
+    /// What makes their trailers, in the order of `peers`; here while they listen, side by side in memory.
+    private var sealers: [DownlinkSealer] = []
     /// Those whose last counter has been used.
-    private var exhausted: [Int] = []
-    private var identifiers: [ConnectionID] = []
+    private var exhausted: [ConnectionID] = []
     private var numbers: [ConnectionID: Int] = [:]
     private var isPrepared = true
-    private static let trailersAhead = 3
 
+    /// Takes `peer` in, whose sealer has been made.
     func insert(_ peer: RelayPeer) {
-        guard !peers.contains(where: { $0 === peer }) else { return }
+        guard let sealer = peer.sealer, !peers.contains(where: { $0 === peer }) else { return }
         peers.append(peer)
+        sealers.append(sealer)
         isPrepared = false
     }
 
     func remove(_ id: ConnectionID) {
-        let before = peers.count
-        peers.removeAll { $0.id == id }
-        if peers.count != before { isPrepared = false }
+        guard let place = peers.firstIndex(where: { $0.id == id }) else { return }
+        peers.remove(at: place).sealer = sealers.remove(at: place)
+        isPrepared = false
     }
 
     /// Lays them out, when others have come or gone; tells the place of `talker`, if it is one of them.
     func prepare(for talker: ConnectionID) -> Int? {
         if !isPrepared {
             isPrepared = true
-            let ready = peers.filter { $0.sealer != nil }
-            recipients.connections = ready.map(\.connection)
-            sealers = ready.compactMap { $0.sealer.map(Unmanaged.passUnretained) }
-            identifiers = ready.map(\.id)
+            recipients.connections = peers.map(\.connection)
             numbers = [:]
-            for (number, peer) in ready.enumerated() { numbers[peer.id] = number }
+            for (number, peer) in peers.enumerated() { numbers[peer.id] = number }
         }
         return numbers[talker]
     }
 
-    /// Writes the trailer of `packet` for recipient `number`.
-    func seal(_ packet: UnsafeRawBufferPointer, for number: Int, into trailer: UnsafeMutableRawBufferPointer) {
-        fetch(beyond: number)
-        let sealer = sealers[number].takeUnretainedValue()
+    /// Writes the trailer of what recipient `number` is sent.
+    func seal(_ datagram: UnsafeMutableRawBufferPointer, for number: Int) {
         // A trailer that cannot be made stays as it is; the listener drops the packet by its MAC.
-        try? sealer.seal(packet, trailer: trailer)
-        if sealer.isExhausted { exhausted.append(number) }
-    }
-
-    /// Has what the next trailers need brought from memory while this one is made: of a thousand listeners little is in the caches.
-    private func fetch(beyond number: Int) {
-        let (far, near) = (number + 2 * Self.trailersAhead, number + Self.trailersAhead)
-        if far < sealers.count { ptt_prefetch(sealers[far].toOpaque()) }
-        if near < sealers.count { sealers[near].takeUnretainedValue().prefetch() }
+        try? sealers[number].seal(datagram)
+        if sealers[number].isExhausted { exhausted.append(peers[number].id) }
     }
 
     /// Takes out those who can be sent nothing more on their connections.
     func removeExhausted() -> [ConnectionID] {
         guard !exhausted.isEmpty else { return [] }
-        let ids = exhausted.map { identifiers[$0] }
-        exhausted = []
-        for id in ids { remove(id) }
-        return ids
+        defer { exhausted = [] }
+        for id in exhausted { remove(id) }
+        return exhausted
     }
 }

@@ -129,8 +129,8 @@ final class RelayWorker: @unchecked Sendable {
         let group = groups[channel]
         let place = group.prepare(for: talker)
         guard !group.recipients.connections.isEmpty else { return }
-        let result = endpoint.fanOut(packet, to: group.recipients, except: place) { number, trailer in
-            group.seal(packet, for: number, into: trailer)
+        let result = endpoint.fanOut(packet, to: group.recipients, except: place) { number, datagram in
+            group.seal(datagram, for: number)
         }
         let time = Instant.now - arrived
         tally.withLock { tally in

@@ -80,7 +80,8 @@ def main():
         sealed = key.seal(index, values[f"opus_frame_{index}"], rtp)
         expect(f"sframe_ciphertext_{index}", sealed)
         expect(f"uplink_packet_{index}", rtp + sealed)
-        expect(f"gmac_tag_{index}", wire.gmac(values["downlink_key"], 5 + index, rtp + sealed))
+        counted = rtp + sealed + values[f"downlink_counter_{index}"]
+        expect(f"siphash_tag_{index}", wire.siphash128(values["downlink_key"], counted))
         packet = wire.check_trailer(values["downlink_key"], window, values[f"downlink_packet_{index}"])
         expect(f"uplink_packet_{index}", packet)
         expect(f"opus_frame_{index}", key.open(packet[12:], packet[:12]))

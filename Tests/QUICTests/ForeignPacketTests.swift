@@ -20,8 +20,9 @@ import Testing
             peer.accepted[4].close(code: 0)
             let everybody = (0..<40).flatMap { _ in peer.accepted }
             return Self.packet.withUnsafeBytes { packet in
-                peer.endpoint.fanOut(packet, to: everybody, trailerLength: 4) { number, trailer in
-                    trailer.storeBytes(of: UInt32(number).bigEndian, as: UInt32.self)
+                peer.endpoint.fanOut(packet, to: everybody, trailerLength: 4) { number, datagram in
+                    datagram.storeBytes(
+                        of: UInt32(number).bigEndian, toByteOffset: datagram.count - 4, as: UInt32.self)
                 }
             }
         }
@@ -63,8 +64,9 @@ import Testing
         func send(except excluded: Int? = nil) async throws -> FanOutResult {
             try await server.on { peer in
                 Self.packet.withUnsafeBytes { packet in
-                    peer.endpoint.fanOut(packet, to: group.fanOut, except: excluded) { number, trailer in
-                        trailer.storeBytes(of: UInt32(number).bigEndian, as: UInt32.self)
+                    peer.endpoint.fanOut(packet, to: group.fanOut, except: excluded) { number, datagram in
+                        datagram.storeBytes(
+                            of: UInt32(number).bigEndian, toByteOffset: datagram.count - 4, as: UInt32.self)
                     }
                 }
             }

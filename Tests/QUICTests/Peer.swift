@@ -212,10 +212,10 @@ extension QUICEndpoint {
     /// A fan-out to connections that make no lasting group.
     func fanOut(
         _ packet: UnsafeRawBufferPointer, to connections: [QUICConnection], trailerLength: Int = 0,
-        trailer: (_ number: Int, _ bytes: UnsafeMutableRawBufferPointer) -> Void = { _, _ in }
+        finish: (_ number: Int, _ datagram: UnsafeMutableRawBufferPointer) -> Void = { _, _ in }
     ) -> FanOutResult {
         let group = FanOutGroup(trailerLength: trailerLength)
         group.connections = connections
-        return fanOut(packet, to: group, trailer: trailer)
+        return fanOut(packet, to: group, finish: finish)
     }
 }

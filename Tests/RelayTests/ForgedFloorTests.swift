@@ -106,10 +106,8 @@ import Testing
                     talkTimeLimit: nil)))
         _ = say(.mediaKey(MediaKey(epoch: 4)))
         now = now + .seconds(60)
-        let (sealer, frames) = (
-            try DownlinkSealer(key: downlink),
-            try SFrameSealer(baseKey: key.baseKey, keyID: KeyID(rawValue: 3 << 48 | 9))
-        )
+        var sealer = try DownlinkSealer(key: downlink)
+        let frames = try SFrameSealer(baseKey: key.baseKey, keyID: KeyID(rawValue: 3 << 48 | 9))
         _ = say(.floorTaken(.init(talker: Self.talker, ssrc: SSRC(rawValue: 2), keyID: 3 << 48 | 9)))
         let header = RTPHeader(marker: true, sequence: 1, timestamp: 0, ssrc: SSRC(rawValue: 2)).bytes
         let datagram = try sealer.seal(header + (try frames.seal([1, 2, 3], metadata: header)))
@@ -121,10 +119,8 @@ import Testing
         let key = MediaKey(epoch: 3)
         let downlink = DownlinkKey()
         welcome(downlink: downlink, key: key)
-        let (sealer, frames) = (
-            try DownlinkSealer(key: downlink),
-            try SFrameSealer(baseKey: key.baseKey, keyID: KeyID(rawValue: 3 << 48 | 9))
-        )
+        var sealer = try DownlinkSealer(key: downlink)
+        let frames = try SFrameSealer(baseKey: key.baseKey, keyID: KeyID(rawValue: 3 << 48 | 9))
         func hear(_ sequence: UInt16) throws -> [RelayClientCore.Action] {
             let header = RTPHeader(
                 marker: sequence == 1, sequence: sequence, timestamp: 0, ssrc: SSRC(rawValue: 2)

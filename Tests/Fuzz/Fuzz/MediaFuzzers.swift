@@ -56,7 +56,7 @@ let mediaFuzzers: [Fuzzer] = [
     Fuzzer(
         name: "down-link", maximum: 1_400,
         seeds: {
-            let sealer = DownlinkKey([UInt8](repeating: 9, count: 16)).flatMap { try? DownlinkSealer(key: $0) }
+            var sealer = DownlinkKey([UInt8](repeating: 9, count: 16)).flatMap { try? DownlinkSealer(key: $0) }
             return [(try? sealer?.seal(mediaPacket())) ?? []]
         }
     ) { bytes in

@@ -63,9 +63,6 @@ void ptt_unblock_real_time_signal(void);
 // Has the Swift runtime hand jobs of its global executor to `hook` (swift/Runtime/Concurrency.h), a Swift function.
 void ptt_set_global_executor(void *hook);
 
-// Has the processor fetch what is at `place`, whatever it is, while other work goes on.
-static inline void ptt_prefetch(const void *place) { __builtin_prefetch(place); }
-
 // CRTSCTS of <termios.h>, which the importer does not show, and TIOCMGET of <sys/ioctl.h>: 0, or -1 with errno.
 extern const unsigned ptt_crtscts;
 int ptt_serial_lines(int fd, int *lines);

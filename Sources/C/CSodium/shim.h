@@ -1,0 +1,10 @@
+// libsodium, for the MAC on every packet that a relay sends.
+#pragma once
+
+#include <stddef.h>
+#include <sodium/crypto_shorthash_siphash24.h>
+
+// Pointers to anything: Swift lends numbers without a closure then. It has no errors.
+static inline void ptt_siphash128(void *tag, const void *message, size_t count, const void *key) {
+    crypto_shorthash_siphashx24((unsigned char *)tag, (const unsigned char *)message, count, (const unsigned char *)key);
+}
