@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { report_interval_s = 2, tag = 16, trailer = 16, rtp = 12 };
+enum { report_interval_s = 4, tag = 16, trailer = 16, rtp = 12 };
 
 struct quic_member {
     struct member *member;

@@ -22,8 +22,6 @@ public struct DownlinkStateMachine: Sendable {
     public static let supersedingTime: Duration = .seconds(1)
     /// How long a burst may be silent.
     public static let silenceTimeout: Duration = .seconds(6)
-    /// How often reception is reported while a burst runs.
-    public static let reportInterval: Duration = .seconds(2)
     /// How many early packets are kept: what is said while the burst before is completed, with a second of held audio.
     public static let heldPacketsMaximum = 256
     /// How long early packets are kept.
@@ -38,7 +36,7 @@ public struct DownlinkStateMachine: Sendable {
     /// Whether the relay gives the beginning of a burst that goes on.
     public var offersLateEntry = false
     /// How long after a burst's first packet its reception is reported first. Not the same for all listeners of a relay.
-    public var firstReport = reportInterval
+    public var firstReport: Duration = .seconds(2)
     /// How many bursts are heard at once, by the channel's rules.
     public var talkersMaximum = 1
     /// In the order they began; at most one of each talker and source.
@@ -289,8 +287,7 @@ public struct DownlinkStateMachine: Sendable {
         for index in bursts.indices {
             bursts[index].planner.giveUp(at: now)
             guard bursts[index].takeReport(at: now) else { continue }
-            let lostNow = bursts[index].sequences.lost + bursts[index].repaired
-            actions.append(.report(receptionReport(bursts[index].ssrc, lostNow: lostNow)))
+            actions.append(.report(receptionReport(bursts[index].ssrc, lostNow: bursts[index].lostNow)))
         }
         return actions + proceed(at: now) + endIfDone(at: now) + ask(at: now)
     }

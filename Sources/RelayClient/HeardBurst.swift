@@ -33,7 +33,7 @@ struct HeardBurst: Sendable {
     private(set) var repaired = 0
     var planner = RepairPlanner()
     private(set) var lastPacketAt: Instant
-    private(set) var nextReportAt: Instant
+    private var reports: ReportSchedule
     /// Set once the floor is idle: the last sequence number and how long it is waited for.
     private(set) var ending: (last: UInt16, deadline: Instant)?
 
@@ -53,7 +53,7 @@ struct HeardBurst: Sendable {
         self.firstReport = firstReport
         planner.roundTripTime = roundTripTime
         lastPacketAt = now
-        nextReportAt = now + firstReport
+        reports = ReportSchedule(first: firstReport, at: now)
     }
 
     var ssrc: SSRC { announcement.ssrc }
@@ -67,7 +67,7 @@ struct HeardBurst: Sendable {
         // While the beginning is fetched, what comes is held: that is no silence.
         var due = isFetching ? Instant(nanoseconds: .max) : lastPacketAt + DownlinkStateMachine.silenceTimeout
         if let ending { due = min(due, ending.deadline) }
-        if hasBegun { due = min(due, nextReportAt) }
+        if hasBegun { due = min(due, reports.next(lost: lostNow)) }
         if let repair = planner.nextDeadline { due = min(due, repair) }
         if let piece = late?.nextDeadline { due = min(due, piece) }
         return due
@@ -95,7 +95,7 @@ struct HeardBurst: Sendable {
         guard sequences.insert(header.sequence) == .new else { return false }
         if !hasBegun {
             hasBegun = true
-            nextReportAt = now + firstReport
+            reports = ReportSchedule(first: firstReport, at: now)
         }
         lastPacketAt = now
         if isFetching {
@@ -160,10 +160,13 @@ struct HeardBurst: Sendable {
 
     /// Whether reception is to be reported now; the next report follows.
     mutating func takeReport(at now: Instant) -> Bool {
-        guard hasBegun, nextReportAt <= now else { return false }
-        nextReportAt = now + DownlinkStateMachine.reportInterval
+        guard hasBegun, reports.next(lost: lostNow) <= now else { return false }
+        reports.reported(lost: lostNow, at: now)
         return true
     }
+
+    /// The packets that did not come as they were sent: those that are missing, and those that had to be asked for.
+    var lostNow: Int { sequences.lost + repaired }
 
     /// What came of it, and what did not although it was sent.
     var report: ReceptionReport {

@@ -239,7 +239,7 @@ public struct RelayClientCore {
             return steer(.connectionEnded(.system("\(error)")), at: now)
         }
         // All listeners of a burst begin to hear it at once; their reports are spread by the number that the relay drew for each.
-        let spread = DownlinkStateMachine.reportInterval / 2
+        let spread: Duration = .seconds(1)
         downlink.firstReport = spread + spread * Int(welcome.ssrc.rawValue & 0xFFFF) / 65_536
         let view = FloorView(welcome)
         floor = view

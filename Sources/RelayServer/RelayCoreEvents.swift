@@ -48,6 +48,12 @@ extension RelayCore {
         case shutDown
         /// `nextDeadline` has come, or may have.
         case deadline
+
+        /// Whether `nextDeadline` may be earlier after it. Not so with what each of thousands of listeners says every few seconds: to look
+        /// at every channel's deadline then would be most of the work.
+        var maySetDeadline: Bool {
+            if case .message(_, .receptionReport) = self { false } else { true }
+        }
     }
 
     /// What a relay has to do.

@@ -82,7 +82,7 @@ final class RelayEngine: @unchecked Sendable {
     func handle(_ event: RelayCore.Event) {
         let now = Instant.now
         carryOut(core.handle(event, at: now), at: now)
-        arm()
+        if event.maySetDeadline || core.isDraining { arm() }
         if core.isDrained { drainedHandler?() }
     }
 

@@ -126,7 +126,7 @@ private typealias Action = DownlinkStateMachine.Action
         #expect(machine.dropped(.duplicate) == 1)
     }
 
-    @Test mutating func `reception is reported every two seconds while a burst runs, and at its end`() {
+    @Test mutating func `reception is reported every two seconds while packets are lost, and at the end`() {
         _ = taken()
         var sent: [ClientMessage.ReceptionReport] = []
         for number in 0..<250 {
