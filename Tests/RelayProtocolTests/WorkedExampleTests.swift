@@ -35,7 +35,7 @@ import Testing
     }
 
     @Test func `the document has the example's values`() {
-        #expect(document.count == 49, "\(document.keys.sorted())")
+        #expect(document.count == 47, "\(document.keys.sorted())")
     }
 
     @Test func `the example's client messages are what this room sends`() throws {
