@@ -23,9 +23,10 @@ extension RelayClientCore {
                 + listen(.floorIdle(ssrc: idle.ssrc, lastSequence: idle.lastSequence), at: now)
         case .mediaKey(let key):
             guard invitation.mediaKey == nil else { return foreignKey(at: now) }
+            let isNews = session.map { $0.mediaKey.epoch != key.epoch } ?? false
             session?.renew(key, at: now)
             keyring.add(key)
-            return []
+            return isNews ? speak(.keyRenewed, at: now) : []
         case .floorQueuePosition(let place):
             return speak(.queued(place.requestID, position: place.position), at: now)
         case .floorRules(let rules):

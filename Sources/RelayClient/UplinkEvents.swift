@@ -31,6 +31,8 @@ extension UplinkStateMachine {
         case revoked(FloorRequestID, FloorRevocation)
         /// `nextDeadline` has come, or may have.
         case deadline
+        /// The relay has renewed the media key.
+        case keyRenewed
     }
 
     /// What is to be done.

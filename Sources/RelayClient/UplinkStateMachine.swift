@@ -95,6 +95,7 @@ public struct UplinkStateMachine: Sendable {
             guard isCurrent(requestID), bursts[0].phase == .granted else { return [] }
             return [release(0)] + finishCurrent(.revoked(revocation), at: now)
         case .deadline: return deadline(at: now)
+        case .keyRenewed: return askUnderNewKey()
         }
     }
 
@@ -196,6 +197,14 @@ public struct UplinkStateMachine: Sendable {
         bursts[0].held = []
         bursts[0].heldSamples = 0
         return [.tell(.floorQueued(bursts[0].id, position: position))]
+    }
+
+    /// Who waits may do so for minutes: what is said then is not for whom the key was taken from. The place in the queue stays.
+    private mutating func askUnderNewKey() -> [Action] {
+        guard let burst = bursts.first, burst.phase == .waiting else { return [] }
+        lastRequestID = lastRequestID.next
+        bursts[0].requestID = lastRequestID
+        return [.requestFloor(lastRequestID, priority: burst.priority)]
     }
 
     private mutating func linkLost(at now: Instant) -> [Action] {

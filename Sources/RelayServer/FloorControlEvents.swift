@@ -51,6 +51,12 @@ extension FloorControlStateMachine {
 
         /// Whether it comes before everything else.
         public var isEmergency: Bool { priority == FloorRules.emergency }
+
+        /// Whether it is `older` once more, under the media key of another epoch: that key was renewed meanwhile.
+        func renews(_ older: Request) -> Bool {
+            ssrc == older.ssrc && priority == older.priority && mayQueue == older.mayQueue
+                && keyID >> 48 != older.keyID >> 48
+        }
     }
 
     /// What may happen to the floor, media aside.

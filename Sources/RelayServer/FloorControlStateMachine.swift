@@ -85,6 +85,7 @@ public struct FloorControlStateMachine: Sendable {
 
     private mutating func handle(_ request: Request, at now: Instant) -> [Action] {
         if isUnderWay(request) { return answerAgain(request, at: now) }
+        if queue.renew(request) { return advance(at: now) }
         if let until = talkTimes.barredUntil(request.member, at: now), !request.isEmergency {
             return [.retryLater(request, after: until - now)]
         }
@@ -94,7 +95,13 @@ public struct FloorControlStateMachine: Sendable {
             actions.append(.deny(older, holder: holder.ssrc))
         }
         if let index = talkers.firstIndex(where: { $0.request.ssrc == request.ssrc }), talkers[index].ending == nil {
+            // Renewed while the grant was on its way, it loses nothing.
+            let isRenewed = talkers[index].firstMediaAt == nil && request.renews(talkers[index].request)
             actions.append(end(index, .restarted))
+            if isRenewed {
+                queue.insertFirst(request)
+                return actions + advance(at: now)
+            }
         }
         queue.insert(request, rules: rules)
         return actions + advance(at: now)

@@ -50,6 +50,16 @@ struct FloorQueue: Sendable, Equatable {
         for behind in entries.indices.dropFirst(index + 1) { entries[behind].isOvertaken = true }
     }
 
+    /// The request that waits under an earlier media key becomes `request`, in its place, and has to be told that anew. False: none does.
+    mutating func renew(_ request: Request) -> Bool {
+        guard let index = entries.firstIndex(where: { request.renews($0.request) }) else { return false }
+        entries[index] = Entry(request: request, isOvertaken: entries[index].isOvertaken)
+        return true
+    }
+
+    /// A request joins before all others.
+    mutating func insertFirst(_ request: Request) { entries.insert(Entry(request: request), at: 0) }
+
     /// The first one that matches leaves: it is granted, or does not want the floor any more.
     mutating func remove(where matches: (Request) -> Bool) -> Request? {
         guard let index = entries.firstIndex(where: { matches($0.request) }) else { return nil }

@@ -33,6 +33,8 @@ import Testing
         // In full duplex emergencies alone seldom find the floor full.
         #expect(rules == FloorRules(mode: .fullDuplex) || model.preempted > 20, "\(model)")
         #expect(rules.queues ? model.fromQueue > 100 : model.fromQueue == 0, "\(model)")
+        #expect(model.renewed.granted > 20, "\(model)")
+        #expect(rules.queues ? model.renewed.waiting > 100 : true, "\(model)")
         #expect(world.lateDropped > 100 && world.duplicates > 100, "the network was too good")
     }
 }
@@ -72,6 +74,7 @@ private struct FloorWorld {
     var numbers: [SSRC: UInt32] = [:]
     var lastTaken: [SSRC: FloorRequestID] = [:]
     var sequences: [SSRC: UInt16] = [:]
+    var epoch: UInt64 = 0
     var lateDropped = 0
     var duplicates = 0
     /// What the operator changes the rules to, now and then.
@@ -154,6 +157,15 @@ private struct FloorWorld {
             guard let request = requests.randomElement(using: &random) else { return }
             let last = sequences[request.ssrc].map { $0 &- 1 }
             send(.release(request.ssrc, request.requestID, last: random.chance(15) ? nil : last))
+        case 96..<99:
+            // The media key is renewed: who waits asks once more under the new one, though the grant may be on its way.
+            let requests = machine.waiting + machine.holders.filter { model.onFloor[$0]?.forwarded.isEmpty ?? false }
+            guard var request = requests.randomElement(using: &random) else { return }
+            epoch += 1
+            numbers[request.ssrc, default: 0] += 1
+            request.requestID = FloorRequestID(rawValue: numbers[request.ssrc, default: 0])
+            request.keyID = epoch << 48 | UInt64(request.ssrc.rawValue) << 32 | UInt64(request.requestID.rawValue)
+            send(.request(request))
         default: send(.left(ssrc))
         }
     }

@@ -34,11 +34,25 @@ struct FloorModel {
     private(set) var preempted = 0
     private(set) var emergencies = 0
     private(set) var mostTalkers = 0
+    /// Requests that came once more under another media key: of those who waited, and of those granted meanwhile.
+    private(set) var renewed = (waiting: 0, granted: 0)
     private var arrivals = 0
+    /// Has the floor already, in its older form.
+    private var keepsFloor: FloorRequest?
 
     init(rules: FloorRules) { self.rules = rules }
 
     mutating func asked(_ request: FloorRequest, at now: Instant) {
+        if let older = pending.keys.first(where: { request.renews($0) }), let its = pending.removeValue(forKey: older) {
+            renewed.waiting += 1
+            pending[request] = (its.arrival, now, nil)
+            return
+        }
+        if let older = onFloor.first(where: { request.renews($0.key) })?.value, !older.isEnding, older.forwarded.isEmpty
+        {
+            renewed.granted += 1
+            keepsFloor = request
+        }
         arrivals += 1
         pending[request] = (arrivals, now, nil)
     }
@@ -102,7 +116,7 @@ struct FloorModel {
         if request.isEmergency { emergencies += 1 }
         guard let mine = pending.removeValue(forKey: request) else { return #expect(Bool(false), "not asked for") }
         if mine.place != nil { fromQueue += 1 }
-        guard rules.mode != .cutIn else { return }
+        guard rules.mode != .cutIn, keepsFloor != request else { return }
         for (other, its) in pending where !onFloor.keys.contains(where: { $0.ssrc == other.ssrc }) {
             #expect(other.priority <= request.priority, "somebody more important was passed over")
             #expect(other.priority < request.priority || its.arrival > mine.arrival, "somebody was passed over")

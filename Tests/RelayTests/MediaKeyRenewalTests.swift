@@ -48,12 +48,19 @@ import Testing
     private func key(_ epoch: UInt16, _ number: UInt32) -> UInt64 { UInt64(epoch) << 48 | UInt64(number) }
 
     /// Asks under a key of `epoch`, that in force by default; with the actions, what the burst is sealed with.
-    private mutating func ask(_ id: ConnectionID, epoch: UInt16? = nil) -> (actions: [RelayCore.Action], keyID: UInt64)
-    {
+    private mutating func ask(
+        _ id: ConnectionID, epoch: UInt16? = nil, mayQueue: Bool = false
+    ) -> (actions: [RelayCore.Action], keyID: UInt64) {
         requests += 1
         let keyID = key(epoch ?? (channel.isEndToEnd ? 0 : core.channels[0].mediaKey.epoch), requests)
-        let request = ClientMessage.FloorRequest(requestID: FloorRequestID(rawValue: requests), keyID: keyID)
+        let request = ClientMessage.FloorRequest(
+            requestID: FloorRequestID(rawValue: requests), keyID: keyID, mayQueue: mayQueue)
         return (core.handle(.message(id, .floorRequest(request)), at: now), keyID)
+    }
+
+    private func place(_ actions: [RelayCore.Action], _ id: ConnectionID) -> Int? {
+        actions.sent(to: id).compactMap { if case .floorQueuePosition(let place) = $0 { place.position } else { nil } }
+            .last
     }
 
     private func isGranted(_ actions: [RelayCore.Action], _ id: ConnectionID) -> Bool {
@@ -146,6 +153,46 @@ import Testing
         }
         release(alice, last: 49)
         #expect(!isGranted(ask(alice, epoch: UInt16(burst.keyID >> 48)).actions, alice), "the next one has the new key")
+    }
+
+    @Test
+    mutating func
+        `who waits for the floor over a renewal asks once more, keeps its place, and has it under the new key`()
+    {
+        channel.rules = FloorRules(hasQueue: true)
+        core = RelayCore(channels: [channel], roster: .open, random: SeededGenerator(seed: 1))
+        for id in [alice, bob, carol] { join(id) }
+        join(ConnectionID(number: 4))
+        let burst = ask(alice)
+        let waiting = ask(bob, mayQueue: true)
+        #expect(place(waiting.actions, bob) == 1)
+        #expect(place(ask(carol, mayQueue: true).actions, carol) == 2)
+        let renewed = core.handle(.revoke(.numbered(4), from: channel.id), at: now)
+        #expect(keys(renewed, to: bob).count == 1)
+        let again = ask(bob, mayQueue: true)
+        #expect(again.keyID >> 48 != waiting.keyID >> 48)
+        #expect(place(again.actions, bob) == 1 && again.actions.sent(to: carol).isEmpty)
+        #expect(!again.actions.sent(to: bob).contains { if case .floorDeny = $0 { true } else { false } })
+        let ended = core.handle(.message(alice, .floorRelease(.init(requestID: .first, lastSequence: nil))), at: now)
+        #expect(isGranted(ended, bob))
+        #expect(say(bob, waiting.keyID, 1) == .drop(.wrongKeyID))
+        #expect(say(bob, again.keyID, 2) == .forward(channel: 0))
+        #expect(burst.keyID != again.keyID)
+    }
+
+    @Test
+    mutating func `whose grant is on its way at a renewal has the floor under the new key, before those who wait`() {
+        channel.rules = FloorRules(hasQueue: true)
+        core = RelayCore(channels: [channel], roster: .open, random: SeededGenerator(seed: 1))
+        for id in [alice, bob, carol] { join(id) }
+        #expect(isGranted(ask(alice).actions, alice))
+        #expect(place(ask(bob, mayQueue: true).actions, bob) == 1)
+        _ = core.handle(.revoke(.numbered(3), from: channel.id), at: now)
+        let again = ask(alice)
+        #expect(isGranted(again.actions, alice))
+        #expect(say(alice, again.keyID, 1) == .forward(channel: 0))
+        // Nobody keeps the floor by asking for it again and again.
+        #expect(!isGranted(ask(alice).actions, alice))
     }
 
     @Test mutating func `a member that comes back in the middle of such a burst can open the rest of it`() throws {

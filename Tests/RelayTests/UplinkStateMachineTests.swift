@@ -307,7 +307,9 @@ private typealias Action = UplinkStateMachine.Action
             case 65..<68: take(machine.handle(.abort, at: now))
             case 68..<85: take(machine.handle(.granted(request, duration: .seconds(1)), at: now))
             case 85..<90: take(machine.handle(.denied(request, .taken), at: now))
-            case 90..<94: take(machine.handle(.revoked(request, .noMedia), at: now))
+            case 90..<92: take(machine.handle(.revoked(request, .noMedia), at: now))
+            case 92: take(machine.handle(.queued(request, position: 1), at: now))
+            case 93: take(machine.handle(.keyRenewed, at: now))
             case 94..<95: take(machine.handle(.linkLost, at: now))
             case 95 where random.chance(20): take(machine.handle(.linkClosed, at: now))
             case 96 where random.chance(50): take(machine.handle(.linkComing, at: now))
@@ -353,6 +355,25 @@ private typealias Action = UplinkStateMachine.Action
         #expect(end?.1 == .completed)
         #expect(end?.2.sent == 1)
         #expect(end?.2.erased == 7)
+    }
+
+    @Test mutating func `who waits asks once more under a renewed key, and the older request is forgotten`() {
+        #expect(machine.handle(.keyRenewed, at: now).isEmpty)
+        _ = begin()
+        #expect(machine.handle(.keyRenewed, at: now).isEmpty, "the relay grants the key before to who has just asked")
+        _ = machine.handle(.queued(first, position: 2), at: now)
+        let second = FloorRequestID(rawValue: 2)
+        #expect(machine.handle(.keyRenewed, at: now) == [.requestFloor(second, priority: 0)])
+        #expect(machine.nextDeadline == nil)
+        #expect(machine.handle(.granted(first, duration: .seconds(60)), at: now).isEmpty)
+        _ = machine.handle(.queued(second, position: 2), at: now)
+        now = now + .seconds(30)
+        #expect(machine.handle(.granted(second, duration: .seconds(60)), at: now).count == 1)
+        #expect(machine.handle(.keyRenewed, at: now).isEmpty, "a burst goes on under its key")
+        let live = OutgoingFrame(payload: [9], samples: 960, capturedAt: now + .milliseconds(1))
+        #expect(media(machine.handle(.frame(live), at: now)).map(\.payload) == [[9]])
+        let ended = machine.handle(.end, at: now)
+        #expect(ended.contains { if case .releaseFloor(second, _) = $0 { true } else { false } })
     }
 
     @Test mutating func `who let go before it was queued is denied, and who lets go while it waits ends quietly`() {
