@@ -26,8 +26,11 @@ enum Fuzz {
             write(named(arguments[2]).seeds(), "seed", into: arguments[3])
         case "--unpack" where arguments.count == 4: unpack(arguments[2], into: arguments[3])
         case "--pack" where arguments.count == 3: pack(arguments[2])
-        case let name? where !name.hasPrefix("-"): run(named(name), arguments)
-        default: fail("say which: \(all.map(\.name).joined(separator: " "))")
+        case let name? where !name.hasPrefix("-"): run(named(name), Array(arguments.dropFirst(2)))
+        default:
+            // To reduce a corpus, libFuzzer starts this program again, with options of its own only.
+            if let name = getenv(nameVariable) { run(named(String(cString: name)), Array(arguments.dropFirst())) }
+            fail("say which: \(all.map(\.name).joined(separator: " "))")
         }
     }
 
@@ -36,11 +39,14 @@ enum Fuzz {
         return fuzzer
     }
 
-    private static func run(_ fuzzer: Fuzzer, _ arguments: [String]) {
+    private static let nameVariable = "PTTD_FUZZER"
+
+    private static func run(_ fuzzer: Fuzzer, _ options: [String]) -> Never {
         chosen = fuzzer
+        setenv(nameVariable, fuzzer.name, 1)
         // libFuzzer keeps pointers to its arguments.
         var words: [UnsafeMutablePointer<CChar>?] =
-            ([arguments[0]] + arguments.dropFirst(2)).map { strdup($0) } + [nil]
+            ([CommandLine.arguments[0]] + options).map { strdup($0) } + [nil]
         var count = Int32(words.count - 1)
         let status = words.withUnsafeMutableBufferPointer { buffer in
             var start = buffer.baseAddress
