@@ -98,21 +98,19 @@ public struct BurstStore: Sendable {
 
     // MARK: In
 
-    /// Keeps a packet of `talker` that was forwarded for the first time.
-    public mutating func keep(
-        _ bytes: [UInt8], of talker: MemberID, named name: DisplayName, ssrc: SSRC, keyID: UInt64, sequence: UInt16,
-        at now: Instant
-    ) {
+    /// Whether the burst goes on and packets of it are kept.
+    public func isKeeping(_ burst: BurstName) -> Bool { current.contains { $0.burst == burst } }
+
+    /// Begins to keep a burst of `talker`.
+    public mutating func begin(_ burst: BurstName, of talker: MemberID, named name: DisplayName, at now: Instant) {
+        while current.count >= limits.bursts { dropStalest() }
+        current.append(Burst(burst: burst, talker: talker, name: name, beganAt: now, newestAt: now))
+    }
+
+    /// Keeps a packet of a burst that has begun, forwarded for the first time.
+    public mutating func keep(_ bytes: [UInt8], of burst: BurstName, sequence: UInt16, at now: Instant) {
         // That of the packet before, but where several talk at once.
-        let known = current.lastIndex { $0.burst.keyID == keyID && $0.burst.ssrc == ssrc }
-        if known == nil {
-            while current.count >= limits.bursts { dropStalest() }
-            current.append(
-                Burst(
-                    burst: BurstName(ssrc: ssrc, keyID: keyID), talker: talker, name: name, beganAt: now, newestAt: now)
-            )
-        }
-        let last = known ?? current.count - 1
+        guard let last = current.lastIndex(where: { $0.burst == burst }) else { return }
         current[last].newestAt = now
         let number = current[last].extender.extend(sequence)
         let packet = Packet(number: number, receivedAt: now, bytes: bytes)

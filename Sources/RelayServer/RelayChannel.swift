@@ -57,11 +57,12 @@ struct RelayChannel: Sendable {
             announcement = ServerMessage.memberJoined(.init(id: id, displayName: name, ssrc: ssrc)).framed()
         }
 
-        /// Whether its packets come slowly enough for one more to be looked at. Allocates nothing.
-        mutating func mayBringMedia(_ limits: RelayLimits, at now: Instant) -> Bool {
-            var bucket = media ?? MessageBucket(depth: limits.mediaBurst, perSecond: limits.mediaPerSecond, at: now)
-            defer { media = bucket }
-            return bucket.take(at: now)
+        /// Whether a packet of that source is looked at: it has to be its own, and its packets have to come slowly enough; nil: it is.
+        /// Allocates and copies nothing.
+        mutating func refuse(_ source: SSRC, depth: Int, perSecond: Int, at now: Instant) -> MediaDrop? {
+            guard source == ssrc else { return .foreignSource }
+            if media == nil { media = MessageBucket(depth: depth, perSecond: perSecond, at: now) }
+            return media?.take(at: now) == true ? nil : .tooFast
         }
 
         var asMessage: ServerMessage.Member { .init(id: id, displayName: name, ssrc: ssrc) }

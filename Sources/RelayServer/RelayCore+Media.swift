@@ -11,14 +11,14 @@ extension RelayCore {
         _ packet: MediaPacketHeader, bytes: [UInt8], isRepaired: Bool = false, from id: ConnectionID, at now: Instant
     ) -> (MediaDecision, [Action]) {
         counters.packetsIn += 1
-        guard let connection = connections[id], case .member(let number) = connection.state,
-            let member = channels[number].members[id]
-        else { return drop(.notJoined) }
-        let ssrc = member.ssrc
-        guard packet.ssrc == ssrc else { return drop(.foreignSource) }
+        guard case .member(let number)? = connections[id]?.state, channels[number].members.keys.contains(id) else {
+            return drop(.notJoined)
+        }
         // Each packet of a talker becomes one for every listener.
-        let limits = limits
-        guard channels[number].members[id]?.mayBringMedia(limits, at: now) == true else { return drop(.tooFast) }
+        let (depth, perSecond) = (limits.mediaBurst, limits.mediaPerSecond)
+        let refusal = channels[number].members[id]?.refuse(packet.ssrc, depth: depth, perSecond: perSecond, at: now)
+        if let refusal { return drop(refusal) }
+        let ssrc = packet.ssrc
         switch channels[number].floor.media(
             ssrc: ssrc, keyID: packet.keyID, sequence: packet.sequence, marker: packet.marker, at: now)
         {
@@ -29,11 +29,7 @@ extension RelayCore {
         case .forward(let isFirst, let endsBurst):
             counters.packetsForwarded += 1
             channels[number].noteForwarded(ssrc, bytes: bytes.count, isRepaired: isRepaired)
-            changeStore(number) {
-                $0.keep(
-                    bytes, of: member.id, named: member.name, ssrc: ssrc, keyID: packet.keyID,
-                    sequence: packet.sequence, at: now)
-            }
+            keep(bytes, packet, of: id, channel: number, at: now)
             var actions = isFirst ? firstPacket(packet, channel: number, at: now) : []
             if now >= channels[number].nextReportCheck {
                 let silent = channels[number].stopSilentListeners(
@@ -43,6 +39,18 @@ extension RelayCore {
             }
             if endsBurst { actions += apply(.deadline, channel: number, at: now) }
             return (.forward(channel: number), actions)
+        }
+    }
+
+    private mutating func keep(
+        _ bytes: [UInt8], _ packet: MediaPacketHeader, of id: ConnectionID, channel number: Int, at now: Instant
+    ) {
+        let burst = BurstName(ssrc: packet.ssrc, keyID: packet.keyID)
+        let isKnown = channels[number].store.isKeeping(burst)
+        let talker = isKnown ? nil : channels[number].members[id].map { (id: $0.id, name: $0.name) }
+        changeStore(number) { store in
+            if let talker { store.begin(burst, of: talker.id, named: talker.name, at: now) }
+            store.keep(bytes, of: burst, sequence: packet.sequence, at: now)
         }
     }
 

@@ -16,7 +16,13 @@ import Testing
     private func packet(_ sequence: UInt16) -> [UInt8] { [UInt8(sequence >> 8), UInt8(sequence & 255)] }
 
     private func keep(_ store: inout BurstStore, _ sequence: UInt16, key: UInt64 = 1) {
-        store.keep(packet(sequence), of: talker, named: name, ssrc: ssrc, keyID: key, sequence: sequence, at: now)
+        keep(packet(sequence), in: &store, sequence, key: key)
+    }
+
+    private func keep(_ bytes: [UInt8], in store: inout BurstStore, _ sequence: UInt16, key: UInt64) {
+        let burst = BurstName(ssrc: ssrc, keyID: key)
+        if !store.isKeeping(burst) { store.begin(burst, of: talker, named: name, at: now) }
+        store.keep(bytes, of: burst, sequence: sequence, at: now)
     }
 
     private func get(_ store: BurstStore, _ first: UInt16, _ last: UInt16, key: UInt64 = 1) -> [[UInt8]] {
@@ -94,7 +100,7 @@ import Testing
             }
             sequence &+= 1
             let bytes = [UInt8](repeating: 0, count: Int.random(in: 20...200, using: &random))
-            store.keep(bytes, of: talker, named: name, ssrc: ssrc, keyID: key, sequence: sequence, at: now)
+            keep(bytes, in: &store, sequence, key: key)
             if random.chance(1) { store.end(ssrc, at: now) }
             #expect(store.current.count <= 2 && store.past.count <= 3, "seed \(seed)")
             #expect(store.bursts.reduce(0) { $0 + $1.packetCount } <= 300, "seed \(seed)")
