@@ -79,8 +79,12 @@ final class Forwarder: @unchecked Sendable {
 
     private func watchBoth() throws {
         watches = [
-            try loop.watch(inner, for: .readable) { [unowned self] _ in receive(inner, .toServer) },
-            try loop.watch(outer, for: .readable) { [unowned self] _ in receive(outer, .toClient) },
+            try loop.watch(inner, for: .readable) { [weak self] _ in
+                if let self { receive(inner, .toServer) }
+            },
+            try loop.watch(outer, for: .readable) { [weak self] _ in
+                if let self { receive(outer, .toClient) }
+            },
         ]
     }
 
