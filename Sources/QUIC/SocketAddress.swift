@@ -43,6 +43,8 @@ public struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
 
     /// The numeric address `host` ("192.0.2.1", "2001:db8::1", "fe80::1%eth0"), or nil when it is none.
     public init?(_ host: String, port: UInt16) {
+        // To inet_pton(3) text ends at its first NUL.
+        guard !host.utf8.contains(0) else { return nil }
         var four = in_addr()
         if inet_pton(AF_INET, host, &four) == 1 {
             self.init(four, port: port)

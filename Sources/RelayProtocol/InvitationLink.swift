@@ -118,7 +118,8 @@ public struct InvitationLink: Hashable, Sendable, CustomStringConvertible {
         }
         let halves = host.split(separator: "%", maxSplits: 1, omittingEmptySubsequences: false)
         var address = in6_addr()
-        guard inet_pton(AF_INET6, String(halves[0]), &address) == 1 else { return false }
+        // To inet_pton(3) text ends at its first NUL.
+        guard !halves[0].utf8.contains(0), inet_pton(AF_INET6, String(halves[0]), &address) == 1 else { return false }
         guard halves.count == 2 else { return true }
         return !halves[1].isEmpty && halves[1].utf8.allSatisfy(PercentEncoding.isUnreserved)
     }

@@ -147,6 +147,9 @@ import Testing
         }
         #expect(SocketAddress.any().isUnspecified)
         #expect(try #require(SocketAddress("0.0.0.0", port: 0)).isUnspecified)
+        for text in ["192.0.2.1\0", "::1\0:", "::1\0%1", "fe80::1%", "", "relay"] {
+            #expect(SocketAddress(text, port: 1) == nil)
+        }
     }
 
     @Test func namesAreResolvedOffTheLoop() async throws {

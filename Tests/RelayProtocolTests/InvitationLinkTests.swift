@@ -56,6 +56,8 @@ import Testing
             ("ptt://[1.2.3.4]:1/n?\(query)", .badHost("[1.2.3.4]:1")), ("ptt://[::1/n?\(query)", .badPort("")),
             ("ptt://[::1%25]:1/n?\(query)", .badHost("[::1%25]:1")),
             ("ptt://u@h:1/n?\(query)", .badHost("u@h:1")),
+            ("ptt://[::1\0:]:1/n?\(query)", .badHost("[::1\0:]:1")),
+            ("ptt://[::1%00%25eth0]:1/n?\(query)", .badHost("[::1%00%25eth0]:1")),
             ("ptt://h/n?\(query)", .badPort("")), ("ptt://h:/n?\(query)", .badPort("")),
             ("ptt://h:0/n?\(query)", .badPort("0")), ("ptt://h:65536/n?\(query)", .badPort("65536")),
             ("ptt://h:+1/n?\(query)", .badPort("+1")), ("ptt://::1/n?\(query)", .badHost("::1")),
