@@ -2,7 +2,7 @@
 import CSodium
 
 /// SipHash-2-4 with a key and a tag of 128 bits each (Aumasson, Bernstein: SipHash: a fast short-input PRF, 2012): authentication
-/// without encryption, in less than 100 nanoseconds on any processor.
+/// without encryption, and without instructions that a small processor may not have.
 ///
 /// A key is all that there is: no tables, no nonce, nothing to be set up. A relay goes through thousands of keys for every packet,
 /// whose tables would have to come from memory each time.

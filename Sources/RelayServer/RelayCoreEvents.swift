@@ -49,8 +49,8 @@ extension RelayCore {
         /// `nextDeadline` has come, or may have.
         case deadline
 
-        /// Whether `nextDeadline` may be earlier after it. Not so with what each of thousands of listeners says every few seconds: to look
-        /// at every channel's deadline then would be most of the work.
+        /// Whether `nextDeadline` may be earlier after it. Not so with what each of thousands of listeners says every few seconds: every
+        /// channel's deadline would be looked at for nothing.
         var maySetDeadline: Bool {
             if case .message(_, .receptionReport) = self { false } else { true }
         }
