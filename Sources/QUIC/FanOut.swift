@@ -3,6 +3,7 @@ import CGnuTLS
 import CLinux
 import CNgtcp2
 import Glibc
+import Reactor
 
 /// What became of a fan-out.
 public struct FanOutResult: Sendable, Equatable {
@@ -19,10 +20,13 @@ public struct FanOutResult: Sendable, Equatable {
 /// Of a thousand connections only a few would be in the processor's caches. So what is needed of each lies side by side in one array,
 /// and all else is there once for a system call and used for the next again: the packet is copied as often as one call sends it, and only
 /// its trailer is written for each recipient. They are laid out anew when the group has other connections, or when any path of the
-/// endpoint has changed. Used on the endpoint's loop, which `QUICEndpoint.fanOut` checks.
+/// endpoint has changed. Used on the endpoint's loop, which `QUICEndpoint.fanOut` checks; for the length of a packet to a large group,
+/// on the threads of its helpers too.
 public final class FanOutGroup {
     /// Bytes that a trailer may have.
     public static let longestTrailer = 64
+    /// Recipients from which on helpers are asked: they wake in the time in which some dozens are sent theirs, and do it with empty caches.
+    static let sharedFrom = 256
 
     /// What sendmmsg(2) needs to know of one connection.
     private struct Recipient {
@@ -45,11 +49,24 @@ public final class FanOutGroup {
     private var laidOutFor: UInt64?
     private var recipients: UnsafeMutableBufferPointer<Recipient>
     private var count = 0
+    private let finish: (_ number: Int, _ datagram: UnsafeMutableRawBufferPointer) -> Void
+    // Of the packet that is being sent: a batch for each thread, and who gets nothing.
+    private var batches: [FanOutBatch] = []
+    private var excluded: Int?
+    private lazy var work: HelperTeam.Work = { [unowned self] in send(share: $0, on: $1) }
 
     /// A group of nobody.
-    public init(trailerLength: Int = 0) {
+    ///
+    /// - Parameter finish: Gets the packet for `connections[number]` as it is to be sent, and fills the trailer at its end; called for every
+    ///   one that is sent it, with `QUICEndpoint.helpers` on several threads at once, each time for another number. It must leave the packet
+    ///   as it is: the next one is made in the same place.
+    public init(
+        trailerLength: Int = 0,
+        finish: @escaping (_ number: Int, _ datagram: UnsafeMutableRawBufferPointer) -> Void = { _, _ in }
+    ) {
         precondition(0...Self.longestTrailer ~= trailerLength, "a trailer has at most \(Self.longestTrailer) bytes")
         self.trailerLength = trailerLength
+        self.finish = finish
         recipients = .allocate(capacity: 0)
     }
 
@@ -78,10 +95,10 @@ public final class FanOutGroup {
         }
     }
 
-    /// Sends `packet` to all but one, some at a time with `batch`; see `QUICEndpoint.fanOut`.
+    /// Sends `packet` to all but one, with a batch for each thread that may take part; see `QUICEndpoint.fanOut`.
     func send(
-        _ packet: UnsafeRawBufferPointer, with batch: FanOutBatch, paths: UInt64, except excluded: Int?,
-        finish: (Int, UnsafeMutableRawBufferPointer) -> Void
+        _ packet: UnsafeRawBufferPointer, with batches: [FanOutBatch], helpers: HelperTeam?, paths: UInt64,
+        except excluded: Int?
     ) -> FanOutResult {
         if laidOutFor != paths {
             layOut()
@@ -90,13 +107,32 @@ public final class FanOutGroup {
         var result = FanOutResult()
         result.skipped = connections.count - count
         if let excluded, !connections[excluded].isReady { result.skipped -= 1 }
-        guard count > 0, let first = recipients.baseAddress else { return result }
-        batch.begin(packet, trailerLength: trailerLength)
-        var descriptor = first.pointee.descriptor
-        for place in 0..<count where recipients[place].number != excluded {
+        for batch in batches { batch.begin(packet, trailerLength: trailerLength) }
+        (self.batches, self.excluded) = (batches, excluded)
+        let shares = (count + FanOutBatch.capacity - 1) / FanOutBatch.capacity
+        if let helpers, count >= Self.sharedFrom {
+            helpers.perform(shares, work)
+        } else {
+            for share in 0..<shares { send(share: share, on: 0) }
+        }
+        for batch in batches {
+            result.sent += batch.sent
+            for number in batch.refused { connections[number].statistics.foreignPacketsFailed += 1 }
+            result.failed += batch.refused.count
+        }
+        return result
+    }
+
+    /// Sends to as many recipients as one system call takes.
+    private func send(share: Int, on thread: Int) {
+        guard let first = recipients.baseAddress else { return }
+        let (batch, finish, excluded) = (batches[thread], finish, excluded)
+        let begin = share * FanOutBatch.capacity
+        var descriptor = first[begin].descriptor
+        for place in begin..<min(count, begin + FanOutBatch.capacity) where first[place].number != excluded {
             let recipient = first + place
-            if batch.isFull || recipient.pointee.descriptor != descriptor {
-                flush(batch, descriptor, &result)
+            if recipient.pointee.descriptor != descriptor {
+                batch.flush(descriptor)
                 descriptor = recipient.pointee.descriptor
             }
             let number = recipient.pointee.number
@@ -106,23 +142,14 @@ public final class FanOutGroup {
                     number, address: UnsafeMutableRawPointer(recipient), length: recipient.pointee.addressLength,
                     control: (recipient.pointee.control, recipient.pointee.controlLength)))
         }
-        flush(batch, descriptor, &result)
-        return result
-    }
-
-    private func flush(_ batch: FanOutBatch, _ descriptor: Int32, _ result: inout FanOutResult) {
-        result.sent += batch.flush(descriptor) { number in
-            // Voice that cannot go now is of no use later: the next recipient's turn.
-            connections[number].statistics.foreignPacketsFailed += 1
-            result.failed += 1
-        }
+        batch.flush(descriptor)
     }
 }
 
-/// The packets of one system call, each with a place of its own for a trailer. One serves all groups of an endpoint.
+/// The packets of one system call, each with a place of its own for a trailer. One for each thread serves all groups of an endpoint.
 final class FanOutBatch {
     /// Few enough packets for the first to leave early, enough to make the call cheap.
-    private static let capacity = 64
+    static let capacity = 64
     private static let lineLength = 64
 
     private let vectors: UnsafeMutablePointer<iovec>
@@ -136,6 +163,10 @@ final class FanOutBatch {
     private var trailerLength = 0
     private var copies = 0
     private var count = 0
+    /// Of the packet, how many the kernel took.
+    private(set) var sent = 0
+    /// Of the packet, for whom the kernel refused it.
+    private(set) var refused: [Int] = []
 
     init() {
         vectors = .allocate(capacity: Self.capacity)
@@ -158,13 +189,12 @@ final class FanOutBatch {
         bytes.deallocate()
     }
 
-    var isFull: Bool { count == Self.capacity }
-
     /// What `add` sends from now on; `packet` has to stay until the last `flush`.
     func begin(_ packet: UnsafeRawBufferPointer, trailerLength: Int) {
         self.packet = packet
         self.trailerLength = trailerLength
-        (count, copies) = (0, 0)
+        (count, copies, sent) = (0, 0, 0)
+        refused.removeAll(keepingCapacity: true)
         let length = packet.count + trailerLength
         stride = (length + Self.lineLength - 1) / Self.lineLength * Self.lineLength
         if byteCount < Self.capacity * stride {
@@ -194,22 +224,20 @@ final class FanOutBatch {
         return UnsafeMutableRawBufferPointer(start: place, count: packet.count + trailerLength)
     }
 
-    /// Sends what was added; tells whose packet the kernel refused.
-    ///
-    /// - Returns: How many it took.
-    func flush(_ descriptor: Int32, refused: (Int) -> Void) -> Int {
-        var (head, taken) = (0, 0)
+    /// Sends what was added.
+    func flush(_ descriptor: Int32) {
+        var head = 0
         while head < count {
-            let sent = ptt_sendmmsg(descriptor, messages + head, UInt32(count - head), 0)
-            if sent > 0 {
-                taken += Int(sent)
-                head += Int(sent)
+            let taken = ptt_sendmmsg(descriptor, messages + head, UInt32(count - head), 0)
+            if taken > 0 {
+                sent += Int(taken)
+                head += Int(taken)
             } else if errno != EINTR {
-                refused(numbers[head])
+                // Voice that cannot go now is of no use later: the next recipient's turn.
+                refused.append(numbers[head])
                 head += 1
             }
         }
         count = 0
-        return taken
     }
 }

@@ -62,11 +62,16 @@ public final class QUICEndpoint: @unchecked Sendable {
     public internal(set) var statistics = Statistics()
     /// Whether `close` was called.
     public private(set) var isClosed = false
+    /// Threads that help with packets to groups of hundreds; several endpoints may have the same.
+    public var helpers: HelperTeam? {
+        didSet { fanOutBatches = (0...(helpers?.size ?? 0)).map { _ in FanOutBatch() } }
+    }
 
     let logger: Logger
     let credentials: TLSCredentials
     let sender = PacketSender()
-    private let fanOutBatch = FanOutBatch()
+    /// One for the loop's thread, and one for each of `helpers`.
+    private var fanOutBatches = [FanOutBatch()]
     let receiver = PacketReceiver()
     /// Who begins a connection, and has not been looked at.
     var newcomers = Newcomers()
@@ -162,15 +167,12 @@ public final class QUICEndpoint: @unchecked Sendable {
     /// - Parameters:
     ///   - packet: Must begin with a byte 128…191 (RFC 9443), else receivers take it for QUIC (checked).
     ///   - excluded: The number of the connection in the group that gets nothing: who sent the packet.
-    ///   - finish: Gets the packet for `group.connections[number]` as it is to be sent, and fills the trailer at its end; called for
-    ///     every one that is not skipped. It must leave the packet as it is: the next one is made in the same place.
     public func fanOut(
-        _ packet: UnsafeRawBufferPointer, to group: FanOutGroup, except excluded: Int? = nil,
-        finish: (_ number: Int, _ datagram: UnsafeMutableRawBufferPointer) -> Void = { _, _ in }
+        _ packet: UnsafeRawBufferPointer, to group: FanOutGroup, except excluded: Int? = nil
     ) -> FanOutResult {
         loop.checkIsolated()
         precondition(packet.first.map(PacketClass.init(firstByte:)) == .foreign, "a foreign packet begins with 128…191")
-        return group.send(packet, with: fanOutBatch, paths: paths, except: excluded, finish: finish)
+        return group.send(packet, with: fanOutBatches, helpers: helpers, paths: paths, except: excluded)
     }
 
     /// A connection became ready, ended or moved: groups are laid out anew before their next packet.

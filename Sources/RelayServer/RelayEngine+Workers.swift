@@ -38,8 +38,10 @@ extension RelayEngine {
         at address: SocketAddress, workers count: Int, _ configuration: RelayServerConfiguration
     ) throws(RelayServerError) {
         var transport = Self.transport(configuration)
+        helpers = team(of: configuration.helpers)
         do throws(QUICError) {
             let endpoint = try QUICEndpoint(loop: loop, bind: address, configuration: transport, logger: logger)
+            endpoint.helpers = helpers
             workers = [
                 RelayWorker(
                     0, endpoint: endpoint, numbers: numbers, limits: limits, logger: logger
@@ -66,11 +68,21 @@ extension RelayEngine {
         }
     }
 
+    private func team(of count: Int) -> HelperTeam? {
+        guard count > 0 else { return nil }
+        do {
+            return try HelperTeam(name: "relay-help", size: min(count, RelayServerConfiguration.helpersMaximum))
+        } catch {
+            logger.warning("the relay works without helpers", metadata: ["why": "\(error)"])
+            return nil
+        }
+    }
+
     /// A worker with a loop of its own.
     private func hire(
         _ number: Int, at address: SocketAddress, _ transport: QUICConfiguration, _ reports: Mailbox<RelayWorkerReport>
     ) throws(QUICError) -> RelayWorker {
-        let (numbers, limits, logger) = (numbers, limits, logger)
+        let (numbers, limits, logger, helpers) = (numbers, limits, logger, helpers)
         let loop: EventLoop
         let orders: Mailbox<RelayWorkerOrder>
         do throws(SystemError) {
@@ -83,6 +95,7 @@ extension RelayEngine {
             Result { () throws(QUICError) -> RelayWorker in
                 let endpoint = try QUICEndpoint(
                     loop: loop, bind: address, reusePort: true, configuration: transport, logger: logger)
+                endpoint.helpers = helpers
                 let worker = RelayWorker(
                     number, endpoint: endpoint, numbers: numbers, orders: orders, limits: limits, logger: logger
                 ) { reports.post($0, mayBeLost: $0.mayBeLost) }

@@ -18,6 +18,8 @@ final class RelayEngine: @unchecked Sendable {
     var drainedHandler: (@Sendable () -> Void)?
     let startedAt = Instant.now
     var workers: [RelayWorker] = []
+    /// What workers share the sending to hundreds with.
+    var helpers: HelperTeam?
     let logger: Logger
     let limits: RelayLimits
     let numbers: ConnectionNumbers
@@ -77,6 +79,8 @@ final class RelayEngine: @unchecked Sendable {
         }
         workers.first?.shutDown()
         workers = []
+        helpers?.stop()
+        helpers = nil
     }
 
     func handle(_ event: RelayCore.Event) {

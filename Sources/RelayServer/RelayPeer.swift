@@ -1,4 +1,4 @@
-// One connection as the relay's adapter sees it, and the connections that a channel's media go to.
+// One connection as the relay's adapter sees it.
 import Cryptography
 import QUIC
 import RelayProtocol
@@ -96,58 +96,5 @@ final class RelayPeer {
             backlogBytes -= bytes.count
         }
         backlog.removeFirst(written)
-    }
-}
-
-/// The listeners of one channel, laid out as the fan-out wants them: a packet costs no walk over them, whoever talks.
-final class ListenerGroup {
-    /// Their connections; valid after `prepare`.
-    let recipients = FanOutGroup(trailerLength: DownlinkTrailer.byteCount)
-    private var peers: [RelayPeer] = []
-    /// What makes their trailers, in the order of `peers`; here while they listen, side by side in memory.
-    private var sealers: [DownlinkSealer] = []
-    /// Those whose last counter has been used.
-    private var exhausted: [ConnectionID] = []
-    private var numbers: [ConnectionID: Int] = [:]
-    private var isPrepared = true
-
-    /// Takes `peer` in, whose sealer has been made.
-    func insert(_ peer: RelayPeer) {
-        guard let sealer = peer.sealer, !peers.contains(where: { $0 === peer }) else { return }
-        peers.append(peer)
-        sealers.append(sealer)
-        isPrepared = false
-    }
-
-    func remove(_ id: ConnectionID) {
-        guard let place = peers.firstIndex(where: { $0.id == id }) else { return }
-        peers.remove(at: place).sealer = sealers.remove(at: place)
-        isPrepared = false
-    }
-
-    /// Lays them out, when others have come or gone; tells the place of `talker`, if it is one of them.
-    func prepare(for talker: ConnectionID) -> Int? {
-        if !isPrepared {
-            isPrepared = true
-            recipients.connections = peers.map(\.connection)
-            numbers = [:]
-            for (number, peer) in peers.enumerated() { numbers[peer.id] = number }
-        }
-        return numbers[talker]
-    }
-
-    /// Writes the trailer of what recipient `number` is sent.
-    func seal(_ datagram: UnsafeMutableRawBufferPointer, for number: Int) {
-        // A trailer that cannot be made stays as it is; the listener drops the packet by its MAC.
-        try? sealers[number].seal(datagram)
-        if sealers[number].isExhausted { exhausted.append(peers[number].id) }
-    }
-
-    /// Takes out those who can be sent nothing more on their connections.
-    func removeExhausted() -> [ConnectionID] {
-        guard !exhausted.isEmpty else { return [] }
-        defer { exhausted = [] }
-        for id in exhausted { remove(id) }
-        return exhausted
     }
 }

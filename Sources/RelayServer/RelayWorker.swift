@@ -129,9 +129,7 @@ final class RelayWorker: @unchecked Sendable {
         let group = groups[channel]
         let place = group.prepare(for: talker)
         guard !group.recipients.connections.isEmpty else { return }
-        let result = endpoint.fanOut(packet, to: group.recipients, except: place) { number, datagram in
-            group.seal(datagram, for: number)
-        }
+        let result = endpoint.fanOut(packet, to: group.recipients, except: place)
         let time = Instant.now - arrived
         tally.withLock { tally in
             tally.forwarding.count(time)

@@ -45,13 +45,22 @@ struct CheckCommand: ParsableCommand {
             logger: Logger(label: "pttrelay") { _ in SwiftLogNoOpLogHandler() }, deliver: { _ in .shutDown })
     }
 
+    private static func threads(_ settings: RelaySettings) -> String {
+        let workers = settings.workers == 1 ? "works on one thread" : "works on \(settings.workers) threads"
+        switch settings.helpers {
+        case 0: return workers
+        case 1: return workers + ", and sends to hundreds with one more"
+        default: return workers + ", and sends to hundreds with \(settings.helpers) more"
+        }
+    }
+
     /// What the configuration comes to, a line each; warnings begin with "warning".
     static func summary(_ settings: RelaySettings, state: String) -> [String] {
         let listen = settings.listen ?? .standard
         var lines = [
             "listens on UDP \(listen.text), in links as \(settings.host ?? listen.invitationHost)",
             "keeps its state in \(state)",
-            settings.workers == 1 ? "works on one thread" : "works on \(settings.workers) threads",
+            threads(settings),
         ]
         if let successor = settings.ending.successor {
             lines.append(

@@ -30,9 +30,16 @@ struct RelaySettings {
     var logFormat = LogFormat.text
     /// Threads that have a share of the connections each.
     var workers = Self.standardWorkers
+    /// Threads that help to send to hundreds.
+    var helpers = Self.standardHelpers(workers: standardWorkers)
 
+    private static let processors = sysconf(Int32(_SC_NPROCESSORS_ONLN))
     /// As many as suit this machine.
-    static let standardWorkers = RelayServerConfiguration.workers(forProcessors: sysconf(Int32(_SC_NPROCESSORS_ONLN)))
+    static let standardWorkers = RelayServerConfiguration.workers(forProcessors: processors)
+    /// As many as suit this machine with so many workers.
+    static func standardHelpers(workers: Int) -> Int {
+        RelayServerConfiguration.helpers(forProcessors: processors, workers: workers)
+    }
 
     /// The file that is read when none is named, if it is there.
     static func defaultPath() -> String? {
@@ -72,6 +79,9 @@ struct RelaySettings {
                 "log-format", .oneOf(LogFormat.allCases.map { ($0.rawValue, $0) }), default: result.logFormat)
             result.workers = relay.value(
                 "workers", .integer(in: 1...RelayServerConfiguration.workersMaximum), default: standardWorkers)
+            result.helpers = relay.value(
+                "helpers", .integer(in: 0...RelayServerConfiguration.helpersMaximum),
+                default: standardHelpers(workers: result.workers))
         }
         if let limits = root.table("limits") {
             result.limits.connections = limits.value(

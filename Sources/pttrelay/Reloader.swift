@@ -64,6 +64,7 @@ struct Reloader: Sendable {
         if old.timers != new.timers { names.append("the time limits in [relay]") }
         if old.logFormat != new.logFormat { names.append("[relay] log-format") }
         if old.workers != new.workers { names.append("[relay] workers") }
+        if old.helpers != new.helpers { names.append("[relay] helpers") }
         if old.limits != new.limits { names.append("[limits]") }
         if old.operatorListen != new.operatorListen { names.append("[operator]") }
         switch (old.push, new.push) {

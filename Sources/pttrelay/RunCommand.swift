@@ -167,6 +167,7 @@ struct RunCommand: ParsableCommand {
         configuration.limits = settings.limits
         configuration.timers = settings.timers
         configuration.workers = settings.workers
+        configuration.helpers = settings.helpers
         configuration.acceptsPushes = settings.push != nil
         configuration.roster = try state.roster()
         let registrar = try Registrar(state: state, logger: Logger(label: "pttrelay.members"))

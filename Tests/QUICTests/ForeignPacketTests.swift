@@ -1,9 +1,18 @@
+import CLinux
+import Glibc
+import Reactor
+import Synchronization
 import Testing
 
 @testable import QUIC
 
 @Suite struct ForeignPacketTests {
     private static let packet: [UInt8] = [0x80, 111] + Array(0..<118)
+
+    /// A trailer that tells whose it is.
+    private static func writeNumber(_ number: Int, _ datagram: UnsafeMutableRawBufferPointer) {
+        datagram.storeBytes(of: UInt32(number).bigEndian, toByteOffset: datagram.count - 4, as: UInt32.self)
+    }
 
     @Test func aFanOutReachesEveryReadyConnectionWithItsOwnTrailer() async throws {
         let server = try await Peer.server()
@@ -20,10 +29,7 @@ import Testing
             peer.accepted[4].close(code: 0)
             let everybody = (0..<40).flatMap { _ in peer.accepted }
             return Self.packet.withUnsafeBytes { packet in
-                peer.endpoint.fanOut(packet, to: everybody, trailerLength: 4) { number, datagram in
-                    datagram.storeBytes(
-                        of: UInt32(number).bigEndian, toByteOffset: datagram.count - 4, as: UInt32.self)
-                }
+                peer.endpoint.fanOut(packet, to: everybody, trailerLength: 4, finish: Self.writeNumber)
             }
         }
         #expect(result.sent == 160)
@@ -46,6 +52,54 @@ import Testing
         try await server.stop()
     }
 
+    /// Hundreds of recipients, who are five clients again and again.
+    @Test func aFanOutToHundredsIsSharedAndReachesEveryOneOnce() async throws {
+        let server = try await Peer.server()
+        var clients: [Peer] = []
+        for number in 1...5 {
+            let client = try await Peer.client()
+            _ = try await client.connect(to: server)
+            try await server.wait("ready") { $0.readyCount == number }
+            clients.append(client)
+        }
+        let rounds = 80
+        let threads = Mutex<Set<Int32>>([])
+        let (result, refused) = try await server.on { peer in
+            let team = try HelperTeam(name: "help", size: 2)
+            defer { team.stop() }
+            peer.endpoint.helpers = team
+            let group = FanOutGroup(trailerLength: 4) { number, datagram in
+                threads.withLock { _ = $0.insert(ptt_thread_id()) }
+                // Time enough for the others to wake.
+                if number % 64 == 0 { usleep(2_000) }
+                Self.writeNumber(number, datagram)
+            }
+            group.connections = (0..<rounds).flatMap { _ in peer.accepted }
+            let result = Self.packet.withUnsafeBytes { peer.endpoint.fanOut($0, to: group, except: 7) }
+            // No datagram has so many bytes: it is refused for each, which is told once for each, whichever thread it was.
+            let long = [UInt8](repeating: 0x80, count: 65_530)
+            return (result, long.withUnsafeBytes { peer.endpoint.fanOut($0, to: group) })
+        }
+        #expect(result == FanOutResult(sent: rounds * 5 - 1, failed: 0, skipped: 0))
+        #expect(refused == FanOutResult(sent: 0, failed: rounds * 5, skipped: 0))
+        #expect(threads.withLock(\.count) > 1)
+        let failures = try await server.on { $0.accepted.map(\.statistics.foreignPacketsFailed) }
+        #expect(failures.allSatisfy { $0 == rounds })
+        let addresses = try await server.on { peer in peer.accepted.map(\.remoteAddress) }
+        for client in clients {
+            let place = try #require(addresses.firstIndex(of: try await client.address))
+            let wanted = (0..<rounds).map { $0 * 5 + place }.filter { $0 != 7 }
+            try await client.wait("all of them") { $0.foreign.count == wanted.count }
+            let packets = try await client.on { $0.foreign }
+            #expect(packets.allSatisfy { $0.prefix(120) == Self.packet[...] })
+            let numbers = packets.map { packet in packet.suffix(4).reduce(0) { $0 << 8 | Int($1) } }
+            // Threads overtake each other.
+            #expect(numbers.sorted() == wanted)
+        }
+        for client in clients { try await client.stop() }
+        try await server.stop()
+    }
+
     @Test func aGroupFollowsWhoComesGoesAndMoves() async throws {
         let server = try await Peer.server()
         var clients: [Peer] = []
@@ -63,12 +117,7 @@ import Testing
         }
         func send(except excluded: Int? = nil) async throws -> FanOutResult {
             try await server.on { peer in
-                Self.packet.withUnsafeBytes { packet in
-                    peer.endpoint.fanOut(packet, to: group.fanOut, except: excluded) { number, datagram in
-                        datagram.storeBytes(
-                            of: UInt32(number).bigEndian, toByteOffset: datagram.count - 4, as: UInt32.self)
-                    }
-                }
+                Self.packet.withUnsafeBytes { peer.endpoint.fanOut($0, to: group.fanOut, except: excluded) }
             }
         }
         #expect(try await send(except: 1) == FanOutResult(sent: 2, failed: 0, skipped: 0))
@@ -96,7 +145,7 @@ import Testing
 
     /// Lives on the server's loop.
     private final class Group: @unchecked Sendable {
-        let fanOut = FanOutGroup(trailerLength: 4)
+        let fanOut = FanOutGroup(trailerLength: 4, finish: ForeignPacketTests.writeNumber)
     }
 
     @Test func nothingIsSentBeforeTheHandshakeIsComplete() async throws {

@@ -212,10 +212,10 @@ extension QUICEndpoint {
     /// A fan-out to connections that make no lasting group.
     func fanOut(
         _ packet: UnsafeRawBufferPointer, to connections: [QUICConnection], trailerLength: Int = 0,
-        finish: (_ number: Int, _ datagram: UnsafeMutableRawBufferPointer) -> Void = { _, _ in }
+        finish: @escaping (_ number: Int, _ datagram: UnsafeMutableRawBufferPointer) -> Void = { _, _ in }
     ) -> FanOutResult {
-        let group = FanOutGroup(trailerLength: trailerLength)
+        let group = FanOutGroup(trailerLength: trailerLength, finish: finish)
         group.connections = connections
-        return fanOut(packet, to: group, finish: finish)
+        return fanOut(packet, to: group)
     }
 }

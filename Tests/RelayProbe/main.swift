@@ -1,6 +1,6 @@
 // Counts what a relay's threads allocate while one member talks, in a process of its own, for the count stands in for malloc.
 //
-//   RelayProbe LISTENERS [WORKERS]
+//   RelayProbe LISTENERS [WORKERS [HELPERS]]
 //
 // prints "allocations=N packets=N out=N": by the relay's threads, packets that came, packets that went out
 import CAllocationCounter
@@ -22,18 +22,20 @@ private let counted = 50
 
 private let listeners = CommandLine.arguments.dropFirst().first.flatMap { Int($0) } ?? 1
 private let workers = CommandLine.arguments.dropFirst(2).first.flatMap { Int($0) } ?? 1
+private let helpers = CommandLine.arguments.dropFirst(3).first.flatMap { Int($0) } ?? 0
 private let quiet = Logger(label: "probe") { _ in SwiftLogNoOpLogHandler() }
 private let channel = RelayChannelConfiguration(
     id: ChannelID(), name: DisplayName(cleaning: "Yard", fallback: "Yard"), token: InvitationToken())
 private var configuration = RelayServerConfiguration(
     listenAddress: "127.0.0.1", listenPort: 0, identity: try Identity(generating: "relay"), channels: [channel])
 configuration.workers = workers
+configuration.helpers = helpers
 private let server = try RelayServer(configuration: configuration, logger: quiet)
 try await server.start()
 private let link = try await server.invitation(for: channel.id, host: "127.0.0.1")
 private let relayThreads = threads { $0 == "relay" || $0.hasPrefix("relay-") }
-guard relayThreads.count == workers else {
-    print("there are \(relayThreads.count) threads of the relay, not \(workers)")
+guard relayThreads.count == workers + helpers else {
+    print("there are \(relayThreads.count) threads of the relay, not \(workers + helpers)")
     exit(1)
 }
 

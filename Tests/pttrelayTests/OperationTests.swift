@@ -33,6 +33,10 @@ import Testing
         #expect(try read("[relay]\nworkers = 3").workers == 3)
         #expect(throws: SettingsError.self) { _ = try read("[relay]\nworkers = 0") }
         #expect(throws: SettingsError.self) { _ = try read("[relay]\nworkers = 17") }
+        #expect(0...3 ~= (try read("").helpers))
+        #expect(try read("[relay]\nworkers = 16").helpers == RelaySettings.standardHelpers(workers: 16))
+        #expect(try read("[relay]\nhelpers = 0").helpers == 0)
+        #expect(throws: SettingsError.self) { _ = try read("[relay]\nhelpers = 17") }
     }
 
     @Test func `how long an end may take is said in seconds`() throws {
@@ -229,12 +233,12 @@ import Testing
         #expect(Reloader.needRestart(old, old).isEmpty)
         let new = try read(
             "[relay]\nlisten = \"127.0.0.1:2\"\nhost = \"a\"\nstate = \"/s\"\ndrain-time = \"1s\"\nretry-after = \"1s\"\n"
-                + "log-format = \"json\"\nworkers = 16\n"
+                + "log-format = \"json\"\nworkers = 16\nhelpers = 16\n"
                 + "[limits]\nconnections = 9\n[operator]\n[push]\nlisten = \"127.0.0.1:3\"")
         #expect(
             Reloader.needRestart(old, new) == [
                 "[relay] listen", "[relay] host", "[relay] state", "the time limits in [relay]", "[relay] log-format",
-                "[relay] workers", "[limits]", "[operator]", "[push] listen",
+                "[relay] workers", "[relay] helpers", "[limits]", "[operator]", "[push] listen",
             ])
         #expect(Reloader.needRestart(old, RelaySettings()) == ["[push]"])
     }

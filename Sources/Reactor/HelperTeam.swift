@@ -1,0 +1,162 @@
+// Threads that do shares of another thread's work, so that it is done sooner.
+import CLinux
+import Synchronization
+
+#if canImport(Glibc)
+import Glibc
+#else
+import Musl
+#endif
+
+/// Threads that sleep until some thread's work is shared with them.
+///
+/// Who shares its work does it, too, and whoever is free takes the next share: a thread of the team that wakes late, or whose processor
+/// has other things to do, finds less left. Nothing waits for more than a share that has been begun.
+public final class HelperTeam: @unchecked Sendable {
+    /// The threads of a team at most.
+    public static let sizeMaximum = 16
+
+    /// Does one share of some work. It is called on several threads at once, for another share on each.
+    ///
+    /// The thread is 0 for whose work it is, from 1 on for the team's; for what each thread needs for itself.
+    public typealias Work = (_ share: Int, _ thread: Int) -> Void
+
+    /// Its threads.
+    public let size: Int
+
+    /// What `mutex` protects.
+    private struct State {
+        /// Whether somebody's work is shared.
+        var isTaken = false
+        /// That work, while there may be shares left.
+        var work: Work?
+        var shares = 0
+        /// Which work it is, so that nobody begins with the same one twice.
+        var round: UInt64 = 0
+        /// Threads of the team that are at it.
+        var busy = 0
+        var isStopped = false
+    }
+
+    /// The next share that nobody has taken.
+    private let next = Atomic<Int>(0)
+    private var state = State()
+    private var threads: [pthread_t] = []
+    private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+    private let begun = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
+    private let done = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
+
+    /// A team of `size` threads.
+    ///
+    /// - Parameter name: What the threads are named by, with a number behind it; see `EventLoop.init(name:)`.
+    /// - Throws: `SystemError` when the process may have no more threads.
+    public init(name: String, size: Int) throws(SystemError) {
+        precondition(1...Self.sizeMaximum ~= size, "a team has 1 to \(Self.sizeMaximum) threads")
+        self.size = size
+        pthread_mutex_init(mutex, nil)
+        pthread_cond_init(begun, nil)
+        pthread_cond_init(done, nil)
+        for number in 1...size {
+            let start = Unmanaged.passRetained(Start(team: self, number: number, name: "\(name)-\(number)"))
+            var thread = pthread_t()
+            let result = pthread_create(
+                &thread, nil,
+                { argument in
+                    if let argument { Unmanaged<Start>.fromOpaque(argument).takeRetainedValue().run() }
+                    return nil
+                }, start.toOpaque())
+            guard result == 0 else {
+                start.release()
+                stop()
+                throw SystemError("pthread_create", code: result)
+            }
+            threads.append(thread)
+        }
+    }
+
+    deinit {
+        pthread_cond_destroy(done)
+        pthread_cond_destroy(begun)
+        pthread_mutex_destroy(mutex)
+        done.deallocate()
+        begun.deallocate()
+        mutex.deallocate()
+    }
+
+    /// Ends the threads, and returns when they have ended. Must be called, by one thread, or they live on; work that is shared
+    /// afterwards is done by who shares it.
+    public func stop() {
+        pthread_mutex_lock(mutex)
+        state.isStopped = true
+        pthread_cond_broadcast(begun)
+        pthread_mutex_unlock(mutex)
+        for thread in threads { pthread_join(thread, nil) }
+        threads = []
+    }
+
+    /// Has `work` done for every one of `shares` shares, in any order, and returns then. While the team has another thread's work, the
+    /// caller does all.
+    public func perform(_ shares: Int, _ work: @escaping Work) {
+        pthread_mutex_lock(mutex)
+        guard shares > 1, !state.isTaken, !state.isStopped else {
+            pthread_mutex_unlock(mutex)
+            for share in 0..<shares { work(share, 0) }
+            return
+        }
+        next.store(0, ordering: .relaxed)
+        (state.isTaken, state.work, state.shares) = (true, work, shares)
+        state.round &+= 1
+        for _ in 0..<min(size, shares - 1) { pthread_cond_signal(begun) }
+        pthread_mutex_unlock(mutex)
+        take(work, shares, thread: 0)
+        pthread_mutex_lock(mutex)
+        state.work = nil
+        while state.busy > 0 { pthread_cond_wait(done, mutex) }
+        state.isTaken = false
+        pthread_mutex_unlock(mutex)
+    }
+
+    private func take(_ work: Work, _ shares: Int, thread: Int) {
+        while true {
+            let share = next.add(1, ordering: .relaxed).oldValue
+            guard share < shares else { return }
+            work(share, thread)
+        }
+    }
+
+    fileprivate func help(thread: Int) {
+        var round: UInt64 = 0
+        pthread_mutex_lock(mutex)
+        while !state.isStopped {
+            guard let work = state.work, state.round != round else {
+                pthread_cond_wait(begun, mutex)
+                continue
+            }
+            round = state.round
+            let shares = state.shares
+            state.busy += 1
+            pthread_mutex_unlock(mutex)
+            take(work, shares, thread: thread)
+            pthread_mutex_lock(mutex)
+            state.busy -= 1
+            if state.busy == 0 { pthread_cond_signal(done) }
+        }
+        pthread_mutex_unlock(mutex)
+    }
+}
+
+/// What a thread begins with.
+private final class Start {
+    private let team: HelperTeam
+    private let number: Int
+    private let name: String
+
+    init(team: HelperTeam, number: Int, name: String) {
+        (self.team, self.number, self.name) = (team, number, name)
+    }
+
+    func run() {
+        ptt_set_thread_name(String(name.prefix(15)))
+        team.help(thread: number)
+    }
+}
