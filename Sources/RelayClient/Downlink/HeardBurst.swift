@@ -27,13 +27,13 @@ struct HeardBurst: Sendable {
     /// While its beginning is fetched.
     var late: LateEntry?
     var heldEnding: HeldEnding?
-    private(set) var hasBegun = false
     private(set) var sequences = SequenceRecord()
     /// Those of them that had to be asked for.
     private(set) var repaired = 0
     var planner = RepairPlanner()
     private(set) var lastPacketAt: Instant
-    private var reports: ReportSchedule
+    /// From its first packet on.
+    private var reports: ReportSchedule?
     /// Set once the floor is idle: the last sequence number and how long it is waited for.
     private(set) var ending: (last: UInt16, deadline: Instant)?
 
@@ -53,11 +53,13 @@ struct HeardBurst: Sendable {
         self.firstReport = firstReport
         planner.roundTripTime = roundTripTime
         lastPacketAt = now
-        reports = ReportSchedule(first: firstReport, at: now)
     }
 
     var ssrc: SSRC { announcement.ssrc }
     var talker: RelayMember { announcement.talker }
+
+    /// Whether a packet of it has come.
+    var hasBegun: Bool { reports != nil }
 
     /// Whether the packets of that source and key id are this burst's.
     func isOf(_ ssrc: SSRC, _ keyID: UInt64) -> Bool { announcement.ssrc == ssrc && announcement.keyID == keyID }
@@ -67,7 +69,7 @@ struct HeardBurst: Sendable {
         // While the beginning is fetched, what comes is held: that is no silence.
         var due = isFetching ? Instant(nanoseconds: .max) : lastPacketAt + DownlinkStateMachine.silenceTimeout
         if let ending { due = min(due, ending.deadline) }
-        if hasBegun { due = min(due, reports.next(lost: lostNow)) }
+        if let report = reports?.next(lost: lostNow) { due = min(due, report) }
         if let repair = planner.nextDeadline { due = min(due, repair) }
         if let piece = late?.nextDeadline { due = min(due, piece) }
         return due
@@ -93,10 +95,7 @@ struct HeardBurst: Sendable {
         if leavesOut, !isRepaired { leaveOut(before: header.sequence) }
         let highest = sequences.highest
         guard sequences.insert(header.sequence) == .new else { return false }
-        if !hasBegun {
-            hasBegun = true
-            reports = ReportSchedule(first: firstReport, at: now)
-        }
+        if !hasBegun { reports = ReportSchedule(first: firstReport, at: now) }
         lastPacketAt = now
         if isFetching {
             late?.took(header.sequence, at: now)
@@ -160,8 +159,9 @@ struct HeardBurst: Sendable {
 
     /// Whether reception is to be reported now; the next report follows.
     mutating func takeReport(at now: Instant) -> Bool {
-        guard hasBegun, reports.next(lost: lostNow) <= now else { return false }
-        reports.reported(lost: lostNow, at: now)
+        let lost = lostNow
+        guard let due = reports?.next(lost: lost), due <= now else { return false }
+        reports?.reported(lost: lost, at: now)
         return true
     }
 

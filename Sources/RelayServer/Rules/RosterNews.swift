@@ -22,6 +22,8 @@ struct RosterNews: Sendable, Equatable {
 
     /// The last one of each member, in the order they came.
     private var kept: [Change] = []
+    /// Of whom there is something that is not told yet.
+    private(set) var waiting: Set<MemberID> = []
     private var windowEnds = Instant.zero
     private var toldInWindow = 0
     private var isBusy = false
@@ -35,9 +37,6 @@ struct RosterNews: Sendable, Equatable {
         // Everybody who is there has come, everybody before has gone, and some come and go.
         changesMaximum = 4 * limits.membersPerChannel
     }
-
-    /// Of whom there is something that is not told yet.
-    var waiting: Set<MemberID> { Set(kept.map(\.member)) }
 
     /// When `take` must be called, at the latest.
     var nextDeadline: Instant? { kept.isEmpty ? nil : windowEnds }
@@ -54,13 +53,13 @@ struct RosterNews: Sendable, Equatable {
             return true
         }
         isBusy = true
-        if let older = kept.firstIndex(where: { $0.member == change.member }) { kept.remove(at: older) }
+        if !waiting.insert(change.member).inserted { kept.removeAll { $0.member == change.member } }
         kept.append(change)
         return false
     }
 
     /// Whether there is something that is not told yet of `member`.
-    func concerns(_ member: MemberID) -> Bool { kept.contains { $0.member == member } }
+    func concerns(_ member: MemberID) -> Bool { waiting.contains(member) }
 
     /// What is to be told now, in order; the rest waits for the end of the window that begins.
     mutating func take(at now: Instant) -> [Change] {
@@ -72,16 +71,22 @@ struct RosterNews: Sendable, Equatable {
         {
             count += 1
         }
-        defer { kept.removeFirst(count) }
-        return Array(kept.prefix(count))
+        let told = Array(kept.prefix(count))
+        kept.removeFirst(count)
+        for change in told { waiting.remove(change.member) }
+        return told
     }
 
     /// Nobody is there to be told.
-    mutating func forget() { kept = [] }
+    mutating func forget() {
+        kept = []
+        waiting = []
+    }
 
     /// What is not told yet of `member`, to be told before the rest.
     mutating func take(of member: MemberID) -> Change? {
-        kept.firstIndex { $0.member == member }.map { kept.remove(at: $0) }
+        guard waiting.remove(member) != nil else { return nil }
+        return kept.firstIndex { $0.member == member }.map { kept.remove(at: $0) }
     }
 }
 
