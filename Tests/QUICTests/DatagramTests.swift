@@ -1,5 +1,6 @@
-import QUIC
 import Testing
+
+@testable import QUIC
 
 @Suite struct DatagramTests {
     @Test func datagramsGoBothWaysInOrderWhenNothingIsLost() async throws {
@@ -57,6 +58,22 @@ import Testing
         }
         try await server.wait("both") { $0.datagrams.count == 2 }
         #expect(try await server.on { $0.datagrams.map(\.count) } == [length, 0])
+        try await client.stop()
+        try await server.stop()
+    }
+
+    @Test func whatIsSentCostsNoWakeUpAfterwards() async throws {
+        let (server, client, connection) = try await connectedPair { $0.acknowledgementThreshold = 10 }
+        try await Task.sleep(for: .milliseconds(200))
+        let before = try await client.on { $0.endpoint.timerWakes }
+        for number in 0..<100 {
+            try await client.on { _ in try connection.sendDatagram([UInt8(number)]) }
+            try await Task.sleep(for: .milliseconds(3))
+        }
+        try await server.wait("all") { $0.datagrams.count == 100 }
+        // The library's pacing looks again after each packet, microseconds later.
+        let wakes = try await client.on { $0.endpoint.timerWakes } - before
+        #expect(wakes <= 25, "\(wakes)")
         try await client.stop()
         try await server.stop()
     }

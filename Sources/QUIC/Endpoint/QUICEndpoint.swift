@@ -92,6 +92,8 @@ public final class QUICEndpoint: @unchecked Sendable {
     private let timer: Int32
     private var timerWatch: EventLoop.Watch?
     private var armed: Instant?
+    /// How often the timer has woken the loop.
+    private(set) var timerWakes = 0
     let localSecret: [UInt8]
     var resetBudget = RateLimit(perSecond: resetsPerSecond)
     /// Who may begin a connection; a client takes none.
@@ -211,7 +213,18 @@ public final class QUICEndpoint: @unchecked Sendable {
         turnBegan = .now
         body()
         receiveNewcomers()
-        while let due = deadlines.popDue(at: turnBegan) { due.handler() }
+        tellAndSend(dueAt: turnBegan)
+        // Pacing wants to look again some microseconds after what was sent, which is now: a timer for that would be a wake-up for nothing.
+        let now = Instant.now
+        if let next = deadlines.next, next <= now { tellAndSend(dueAt: now) }
+        inTurn = false
+        guard !isClosed else { return }
+        if !eventful.isEmpty || newcomers.count > 0 || (!dirty.isEmpty && sender.blocked == nil) { scheduleTurn() }
+        armTimer()
+    }
+
+    private func tellAndSend(dueAt now: Instant) {
+        while let due = deadlines.popDue(at: now) { due.handler() }
         var rounds = 0
         repeat {
             deliverEvents()
@@ -219,10 +232,6 @@ public final class QUICEndpoint: @unchecked Sendable {
             rounds += 1
         } while !eventful.isEmpty && rounds < Self.roundsPerTurn
         sender.send()
-        inTurn = false
-        guard !isClosed else { return }
-        if !eventful.isEmpty || newcomers.count > 0 || (!dirty.isEmpty && sender.blocked == nil) { scheduleTurn() }
-        armTimer()
     }
 
     private func deliverEvents() {
@@ -278,6 +287,7 @@ public final class QUICEndpoint: @unchecked Sendable {
         var expirations: UInt64 = 0
         _ = read(timer, &expirations, MemoryLayout<UInt64>.size)
         armed = nil
+        timerWakes += 1
     }
 
     private func armTimer() {
