@@ -6,41 +6,6 @@ import NIOCore
 import RelayServer
 import ServiceLifecycle
 
-/// Where the operator's endpoint listens, and who may look.
-public struct OperatorEndpointConfiguration: Sendable {
-    /// The numeric address to listen on. There is no TLS: other than loopback only behind something that adds it.
-    public var listenAddress: String
-    /// The TCP port; 0 lets the kernel choose.
-    public var listenPort: UInt16
-    /// What opens everything but `/healthz` and the empty page.
-    public var token: OperatorToken
-    /// The program's version.
-    public var version: String
-    /// Connections at one time; further ones wait in the kernel's queue.
-    public var connections = 32
-    /// How long a connection may be silent, in a request or between two.
-    public var idleTime: Duration = .seconds(60)
-    /// How long a request may take.
-    public var requestTime: Duration = .seconds(10)
-    /// Bytes of a request's head.
-    public var headBytes = 8_192
-    /// How much of a body, which no request here has, is read, so that the client gets to read why.
-    public var unwantedBodyBytes = 65_536
-
-    /// The port when nothing else is said.
-    public static let defaultPort: UInt16 = 9_464
-
-    /// An endpoint on `listenAddress`.
-    public init(
-        listenAddress: String = "127.0.0.1", listenPort: UInt16 = defaultPort, token: OperatorToken, version: String
-    ) {
-        self.listenAddress = listenAddress
-        self.listenPort = listenPort
-        self.token = token
-        self.version = version
-    }
-}
-
 /// Why the operator's endpoint does not run.
 public enum OperatorEndpointError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The port cannot be opened.

@@ -1,5 +1,4 @@
 // ADDRESS:PORT, as it is written on the command line and in the configuration.
-import ArgumentParser
 import Glibc
 import QUIC
 import RelayServer
@@ -33,14 +32,6 @@ struct ListenAddress: Equatable {
         }
         guard SocketAddress(address, port: port) != nil else { return nil }
         self.init(address: address, port: port)
-    }
-
-    /// Reads an option's value.
-    ///
-    /// - Throws: `ValidationError` that says how an address is written.
-    init(option text: String) throws {
-        guard let address = ListenAddress(argument: text) else { throw ValidationError("write \(Self.expected)") }
-        self = address
     }
 
     /// Whether only this machine reaches it.

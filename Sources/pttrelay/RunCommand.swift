@@ -218,3 +218,13 @@ private final class Readiness: Sendable {
         if isReady { Console.say("ready") }
     }
 }
+
+extension ListenAddress {
+    /// Reads an option's value.
+    ///
+    /// - Throws: `ValidationError` that says how an address is written.
+    init(option text: String) throws {
+        guard let address = ListenAddress(argument: text) else { throw ValidationError("write \(Self.expected)") }
+        self = address
+    }
+}

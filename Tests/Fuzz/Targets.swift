@@ -33,11 +33,18 @@ do {
                 "Settings",
             ]),
         part(
-            "pttrelay", ["AdministrationMessages.swift", "FloorSettings.swift"],
-            ["RelayProtocol", "RelayServer", "Settings"]),
+            "pttrelay",
+            [
+                "AdministrationMessages.swift", "FloorSettings.swift", "ListenAddress.swift", "PushSettings.swift",
+                "RelayEnding.swift", "RelaySettings.swift",
+            ],
+            ["Cryptography", "Logs", "QUIC", "RelayHTTP", "RelayProtocol", "RelayServer", "Settings"]),
         part(
             "RelayHTTP",
-            ["PushHead.swift", "PushPayload.swift", "PushRejection.swift", "OperatorToken.swift"],
+            [
+                "OperatorEndpointConfiguration.swift", "OperatorToken.swift", "PushEndpointConfiguration.swift",
+                "PushHead.swift", "PushPayload.swift", "PushRejection.swift",
+            ],
             ["Cryptography", "RelayProtocol"]),
     ]
     for target in package.targets where target.type == .regular {

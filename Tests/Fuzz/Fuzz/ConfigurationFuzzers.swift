@@ -75,6 +75,31 @@ private let channel = """
     keep-time = "10min"
     """
 
+private let relay = """
+    [relay]
+    listen = "[::]:4433"
+    host = "relay.example"
+    state = "/s"
+    drain-time = "10s"
+    successor = "relay2.example:4433"
+    log-format = "json"
+    workers = 2
+    helpers = 1
+    [limits]
+    connections = 2048
+    keep-megabytes = 128
+    [[channel]]
+    name = "Yard"
+    queue = true
+    [push]
+    listen = "0.0.0.0:2197"
+    [[push.client]]
+    pin = "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc"
+    topics = ["org.example.radio.voip-ptt"]
+    [operator]
+    listen = "127.0.0.1:9464"
+    """
+
 let configurationFuzzers: [Fuzzer] = [
     Fuzzer(name: "toml", maximum: 4_096, seeds: { [toml, daemon, channel].map(utf8) }) { bytes in
         _ = try? SettingsFile.read(bytes: bytes, file: "fuzz.toml") { root in
@@ -97,6 +122,21 @@ let configurationFuzzers: [Fuzzer] = [
         expect(!configuration.displayName.isEmpty, "a name is shown")
         let ids = configuration.channels.map(\.link.channel)
         expect(Set(ids).count == ids.count, "no channel is there twice")
+    },
+    Fuzzer(name: "relay-configuration", maximum: 8_192, seeds: { [utf8(relay), utf8(toml)] }) { bytes in
+        guard let settings = try? SettingsFile.read(bytes: bytes, file: "pttrelay.toml", RelaySettings.read) else {
+            return
+        }
+        expect(Set(settings.channels).count == settings.channels.count, "no channel is there twice")
+        expect(settings.channels.allSatisfy { settings.floorRules[$0] != nil }, "each channel has its rules")
+        expect(1...16 ~= settings.workers && 0...16 ~= settings.helpers, "threads are bounded")
+        expect(settings.ending.drainTime <= .seconds(60), "an end comes")
+        for listen in [settings.listen, settings.operatorListen, settings.push?.listen] {
+            if let listen {
+                expect(ListenAddress(argument: listen.text) == listen, "an address is read as it is written")
+            }
+        }
+        for client in settings.push?.clients ?? [] { expect(!client.topics.isEmpty, "a client may push something") }
     },
     Fuzzer(name: "floor-settings", maximum: 1_024, seeds: { [utf8(channel)] }) { bytes in
         let read = try? SettingsFile.read(bytes: bytes, file: "pttrelay.toml") { root in

@@ -1,0 +1,31 @@
+// The relay among the program's services, and the end that is in force for it: a reload of the configuration may change that.
+import RelayServer
+import ServiceLifecycle
+import Synchronization
+
+/// The end that is in force.
+final class CurrentEnding: Sendable {
+    private let ending: Mutex<RelayEnding>
+
+    init(_ ending: RelayEnding) { self.ending = Mutex(ending) }
+
+    func get() -> RelayEnding { ending.withLock { $0 } }
+
+    func set(_ new: RelayEnding) { ending.withLock { $0 = new } }
+}
+
+/// The relay in the form of the service group.
+struct RelayService: Service {
+    let server: RelayServer
+    let ending: CurrentEnding
+
+    func run() async {
+        await withGracefulShutdownHandler {
+            // It was started before, and may have been told to end since.
+            await server.untilStopped()
+        } onGracefulShutdown: {
+            let ending = ending.get()
+            Task { await server.drain(for: ending.drainTime, to: ending.successor) }
+        }
+    }
+}
