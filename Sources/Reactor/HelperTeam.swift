@@ -11,15 +11,17 @@ import Musl
 /// Threads that sleep until some thread's work is shared with them.
 ///
 /// Who shares its work does it, too, and whoever is free takes the next share: a thread of the team that wakes late, or whose processor
-/// has other things to do, finds less left. Nothing waits for more than a share that has been begun.
+/// has other things to do, finds less left. Who shares its work waits for shares that have been begun and for
+/// nothing else; for one in which the kernel halts a thread, too.
 public final class HelperTeam: @unchecked Sendable {
     /// The threads of a team at most.
     public static let sizeMaximum = 16
 
-    /// Does one share of some work. It is called on several threads at once, for another share on each.
+    /// Does one share of some work. It is called on several threads at once, for another share on each; a thread of the team may be the
+    /// last to let go of it.
     ///
     /// The thread is 0 for whose work it is, from 1 on for the team's; for what each thread needs for itself.
-    public typealias Work = (_ share: Int, _ thread: Int) -> Void
+    public typealias Work = @Sendable (_ share: Int, _ thread: Int) -> Void
 
     /// Its threads.
     public let size: Int
@@ -108,7 +110,7 @@ public final class HelperTeam: @unchecked Sendable {
         state.round &+= 1
         for _ in 0..<min(size, shares - 1) { pthread_cond_signal(begun) }
         pthread_mutex_unlock(mutex)
-        take(work, shares, thread: 0)
+        take(work, shares, thread: 0, from: nextShare)
         pthread_mutex_lock(mutex)
         state.work = nil
         while state.busy > 0 { pthread_cond_wait(done, mutex) }
@@ -116,11 +118,13 @@ public final class HelperTeam: @unchecked Sendable {
         pthread_mutex_unlock(mutex)
     }
 
-    private func take(_ work: Work, _ shares: Int, thread: Int) {
-        while true {
-            let share = next.add(1, ordering: .relaxed).oldValue
-            guard share < shares else { return }
+    private var nextShare: Int { next.add(1, ordering: .relaxed).oldValue }
+
+    private func take(_ work: Work, _ shares: Int, thread: Int, from first: Int) {
+        var share = first
+        while share < shares {
             work(share, thread)
+            share = nextShare
         }
     }
 
@@ -134,9 +138,12 @@ public final class HelperTeam: @unchecked Sendable {
             }
             round = state.round
             let shares = state.shares
+            // Nobody waits for a thread that has nothing to do.
+            let first = nextShare
+            guard first < shares else { continue }
             state.busy += 1
             pthread_mutex_unlock(mutex)
-            take(work, shares, thread: thread)
+            take(work, shares, thread: thread, from: first)
             pthread_mutex_lock(mutex)
             state.busy -= 1
             if state.busy == 0 { pthread_cond_signal(done) }

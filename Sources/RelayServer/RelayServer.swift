@@ -30,8 +30,8 @@ public struct RelayServerConfiguration: Sendable {
     /// Threads that have a socket on the port and a share of the connections each, 1 to `workersMaximum`. With one, everything is
     /// on the relay's own loop. See `workers(forProcessors:)`.
     public var workers = 1
-    /// Threads that help whichever worker sends a packet to hundreds of listeners, 0 to `helpersMaximum`: the last of them hears it
-    /// sooner. They sleep otherwise. See `helpers(forProcessors:workers:)`.
+    /// Threads that help a worker which has a packet for hundreds of listeners, 0 to `helpersMaximum`: the last of them hears it sooner.
+    /// They help one worker at a time, and sleep otherwise. See `helpers(forProcessors:workers:)`.
     public var helpers = 0
     /// Secrets of the transport; keep them across restarts (`RelayTransportKeys.bytes`), so that clients learn of a
     /// restart with their next packet.
@@ -41,14 +41,17 @@ public struct RelayServerConfiguration: Sendable {
     public static let workersMaximum = 16
 
     /// The number of workers that suits a machine of so many processors: all but one, which the kernel's part of the work and the rest
-    /// of the machine have, and 4 at most. So one on a machine with two, where a second thread would only cost wake-ups.
+    /// of the machine have, and 4 at most. So one on a machine with two, where a second one would be woken for small channels, too.
     public static func workers(forProcessors count: Int) -> Int { max(1, min(count - 1, 4)) }
 
     /// See `helpers`.
     public static let helpersMaximum = HelperTeam.sizeMaximum
 
-    /// The number of helpers that suits a machine of so many processors: one for each that no worker has, and 3 at most.
-    public static func helpers(forProcessors count: Int, workers: Int) -> Int { max(0, min(count - workers, 3)) }
+    /// The number of helpers that suits a machine of so many processors: beside one worker, one for each other processor, and 3 at most.
+    /// Several workers share out a large channel as they are.
+    public static func helpers(forProcessors count: Int, workers: Int) -> Int {
+        workers == 1 ? max(0, min(count - 1, 3)) : 0
+    }
 
     /// The port of a relay when nothing else is said.
     public static let defaultPort: UInt16 = 4_433

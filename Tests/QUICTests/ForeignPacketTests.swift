@@ -10,7 +10,7 @@ import Testing
     private static let packet: [UInt8] = [0x80, 111] + Array(0..<118)
 
     /// A trailer that tells whose it is.
-    private static func writeNumber(_ number: Int, _ datagram: UnsafeMutableRawBufferPointer) {
+    @Sendable private static func writeNumber(_ number: Int, _ datagram: UnsafeMutableRawBufferPointer) {
         datagram.storeBytes(of: UInt32(number).bigEndian, toByteOffset: datagram.count - 4, as: UInt32.self)
     }
 
@@ -70,8 +70,9 @@ import Testing
             peer.endpoint.helpers = team
             let group = FanOutGroup(trailerLength: 4) { number, datagram in
                 threads.withLock { _ = $0.insert(ptt_thread_id()) }
-                // Time enough for the others to wake.
-                if number % 64 == 0 { usleep(2_000) }
+                // Until another one has begun, however busy the machine is.
+                let deadline = ContinuousClock.now + .seconds(10)
+                while threads.withLock(\.count) < 2, ContinuousClock.now < deadline { usleep(1_000) }
                 Self.writeNumber(number, datagram)
             }
             group.connections = (0..<rounds).flatMap { _ in peer.accepted }

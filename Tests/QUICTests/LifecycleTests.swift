@@ -1,6 +1,8 @@
+import Glibc
 import MonotonicTime
 import QUIC
 import Reactor
+import Synchronization
 import Testing
 
 @Suite struct LifecycleTests {
@@ -44,6 +46,35 @@ import Testing
         #expect(try await client.on { $0.reasons } == [.closedByPeer(code: 0, reason: "")])
         #expect(server.reasons == [.endpointClosed])
         try await client.stop()
+    }
+
+    @Test func anEndpointThatClosesInACallForgetsWhatWasDueMeanwhile() async throws {
+        let (server, client, connection) = try await connectedPair()
+        let second = try await Peer.client()
+        _ = try await second.connect(to: server)
+        try await server.wait("both") { $0.readyCount == 2 }
+        let isClosed = Flag()
+        try await server.on { peer in
+            let leaving = peer.accepted[1]
+            peer.onBytes = { _, _ in
+                // What is left of the ended connection is over before this call is.
+                leaving.close(code: 0)
+                usleep(600_000)
+                peer.endpoint.close()
+                isClosed.set()
+            }
+        }
+        try await client.on { _ in try connection.openStream().write([1]) }
+        try await server.wait("closed") { _ in isClosed.isSet }
+        #expect(try await server.on { $0.endpoint.connectionCount } == 0)
+        for client in [client, second] { try await client.stop() }
+        server.loop.stop()
+    }
+
+    private final class Flag: Sendable {
+        private let value = Atomic<Bool>(false)
+        var isSet: Bool { value.load(ordering: .acquiring) }
+        func set() { value.store(true, ordering: .releasing) }
     }
 
     @Test func whatWasWrittenRightBeforeAnEndpointClosesArrives() async throws {

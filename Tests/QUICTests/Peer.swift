@@ -212,7 +212,7 @@ extension QUICEndpoint {
     /// A fan-out to connections that make no lasting group.
     func fanOut(
         _ packet: UnsafeRawBufferPointer, to connections: [QUICConnection], trailerLength: Int = 0,
-        finish: @escaping (_ number: Int, _ datagram: UnsafeMutableRawBufferPointer) -> Void = { _, _ in }
+        finish: @escaping @Sendable (_ number: Int, _ datagram: UnsafeMutableRawBufferPointer) -> Void = { _, _ in }
     ) -> FanOutResult {
         let group = FanOutGroup(trailerLength: trailerLength, finish: finish)
         group.connections = connections

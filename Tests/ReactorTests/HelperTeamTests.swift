@@ -12,7 +12,7 @@ import Testing
         for _ in 0..<500 {
             let done = (0..<max(1, shares)).map { _ in Counter() }
             team.perform(shares) { share, _ in done[share].add() }
-            #expect(done.prefix(shares).allSatisfy { $0.value == 1 })
+            #expect(done.map(\.value) == (0..<max(1, shares)).map { $0 < shares ? 1 : 0 })
         }
     }
 
@@ -25,7 +25,8 @@ import Testing
             threads.withLock { _ = $0[thread, default: []].insert(ptt_thread_id()) }
             began.add()
             // Each share begins before the other is done, which only two threads can do.
-            while began.value < 2 { sched_yield() }
+            let deadline = ContinuousClock.now + .seconds(20)
+            while began.value < 2, ContinuousClock.now < deadline { sched_yield() }
             if thread == 1 { usleep(50_000) }
             done.add()
         }
@@ -46,7 +47,8 @@ import Testing
             }
         }
         let threads = try await loops[1].run {
-            while began.value < 2 { usleep(1_000) }
+            let deadline = ContinuousClock.now + .seconds(20)
+            while began.value < 2, ContinuousClock.now < deadline { usleep(1_000) }
             let threads = Mutex<[Int]>([])
             team.perform(5) { _, thread in threads.withLock { $0.append(thread) } }
             return threads.withLock(\.self)

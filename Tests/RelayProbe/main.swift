@@ -2,7 +2,8 @@
 //
 //   RelayProbe LISTENERS [WORKERS [HELPERS]]
 //
-// prints "allocations=N packets=N out=N": by the relay's threads, packets that came, packets that went out
+// prints "allocations=N packets=N out=N helped=N": by the relay's threads, packets that came, packets that went out, and for how many
+// nanoseconds its helpers have run
 import CAllocationCounter
 import CLinux
 import Cryptography
@@ -33,6 +34,7 @@ configuration.helpers = helpers
 private let server = try RelayServer(configuration: configuration, logger: quiet)
 try await server.start()
 private let link = try await server.invitation(for: channel.id, host: "127.0.0.1")
+// A thread has its maker's name until it has given itself its own.
 private let relayThreads = threads { $0 == "relay" || $0.hasPrefix("relay-") }
 guard relayThreads.count == workers + helpers else {
     print("there are \(relayThreads.count) threads of the relay, not \(workers + helpers)")
@@ -80,6 +82,17 @@ private func threads(named isWanted: (String) -> Bool) -> [Int32] {
     return found
 }
 
+/// Nanoseconds for which the relay's helpers have run.
+private func helped() -> Int {
+    threads { $0.hasPrefix("relay-help") }.reduce(0) { sum, id in
+        guard let file = fopen("/proc/self/task/\(id)/schedstat", "r") else { return sum }
+        defer { fclose(file) }
+        var line = [CChar](repeating: 0, count: 128)
+        _ = fgets(&line, Int32(line.count), file)
+        return sum + Int(strtoll(line, nil, 10))
+    }
+}
+
 private func allocations() -> Int { relayThreads.reduce(0) { $0 + ptt_allocations($1) } }
 
 /// Waits without asking the relay, whose thread would allocate for the answer.
@@ -109,11 +122,12 @@ private func talk(_ packets: Int) async throws {
 
 try await talk(warmUp)
 try await wait("the beginning") { heard.load(ordering: .relaxed) >= warmUp * listeners }
-private let before = allocations()
+private let (before, helpedBefore) = (allocations(), helped())
 private let heardBefore = heard.load(ordering: .relaxed)
 try await talk(counted)
 try await wait("the rest") { heard.load(ordering: .relaxed) >= heardBefore + counted * listeners }
 private let after = allocations()
 print(
-    "allocations=\(after - before) packets=\(counted) out=\(heard.load(ordering: .relaxed) - heardBefore)")
+    "allocations=\(after - before) packets=\(counted) out=\(heard.load(ordering: .relaxed) - heardBefore)",
+    "helped=\(helped() - helpedBefore)")
 exit(0)

@@ -167,13 +167,15 @@ extension RelayServer {
         await second.server.stop()
     }
 
-    @Test func `a machine of few processors has one worker, a large one four, and helpers have the rest`() {
+    @Test func `a machine of few processors has one worker, a large one four, and one worker has helpers`() {
         let counts = [-1, 0, 1, 2, 3, 4, 5, 64].map(RelayServerConfiguration.workers(forProcessors:))
         #expect(counts == [1, 1, 1, 1, 2, 3, 4, 4])
         let helpers = [-1, 0, 1, 2, 3, 4, 5, 6, 64].map {
             RelayServerConfiguration.helpers(
                 forProcessors: $0, workers: RelayServerConfiguration.workers(forProcessors: $0))
         }
-        #expect(helpers == [0, 0, 0, 1, 1, 1, 1, 2, 3])
+        #expect(helpers == [0, 0, 0, 1, 0, 0, 0, 0, 0])
+        #expect(
+            [1, 2, 3, 4, 64].map { RelayServerConfiguration.helpers(forProcessors: $0, workers: 1) } == [0, 1, 2, 3, 3])
     }
 }

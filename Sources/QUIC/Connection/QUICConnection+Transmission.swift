@@ -9,6 +9,8 @@ extension QUICConnection {
     private static let packetsPerFlush = 64
     /// Pieces of a send buffer that are handed to the library at once.
     private static let piecesPerWrite = 8
+    /// What takes less time at the pace of the congestion window is sent without a pause, and without a timer for its end; nanoseconds.
+    private static let unpacedTime: UInt64 = 1_000_000
 
     private enum Step {
         /// Something was put into the packet, or given up; go on with the same packet.
@@ -62,7 +64,8 @@ extension QUICConnection {
             end(afterError: failure)
             return
         }
-        ngtcp2_conn_update_pkt_tx_time(conn, pass.time)
+        // As if it had been a moment before: a few packets are no burst that has to be paced.
+        ngtcp2_conn_update_pkt_tx_time(conn, pass.time - min(pass.time, Self.unpacedTime))
         if let closeRequest {
             end(.closedLocally(code: closeRequest.code, reason: closeRequest.reason), send: .application(closeRequest))
             return

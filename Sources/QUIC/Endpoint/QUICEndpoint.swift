@@ -62,9 +62,12 @@ public final class QUICEndpoint: @unchecked Sendable {
     public internal(set) var statistics = Statistics()
     /// Whether `close` was called.
     public private(set) var isClosed = false
-    /// Threads that help with packets to groups of hundreds; several endpoints may have the same.
+    /// Threads that help with packets to groups of hundreds. Several endpoints may have the same: they help one of them at a time.
     public var helpers: HelperTeam? {
-        didSet { fanOutBatches = (0...(helpers?.size ?? 0)).map { _ in FanOutBatch() } }
+        didSet {
+            loop.checkIsolated()
+            fanOutBatches = (0...(helpers?.size ?? 0)).map { _ in FanOutBatch() }
+        }
     }
 
     let logger: Logger
@@ -201,6 +204,7 @@ public final class QUICEndpoint: @unchecked Sendable {
         sockets = []
         newcomers = Newcomers()
         routes = [:]
+        for farewell in farewells { deadlines.remove(farewell.deadline) }
         farewells = []
     }
 
@@ -214,9 +218,11 @@ public final class QUICEndpoint: @unchecked Sendable {
         body()
         receiveNewcomers()
         tellAndSend(dueAt: turnBegan)
-        // Pacing wants to look again some microseconds after what was sent, which is now: a timer for that would be a wake-up for nothing.
+        // Pacing looks again just after what was sent, which is now: a timer for that would be a wake-up for nothing.
         let now = Instant.now
-        if let next = deadlines.next, next <= now { tellAndSend(dueAt: now) }
+        if !isClosed, dirty.isEmpty, eventful.isEmpty, let next = deadlines.next, next <= now {
+            tellAndSend(dueAt: now)
+        }
         inTurn = false
         guard !isClosed else { return }
         if !eventful.isEmpty || newcomers.count > 0 || (!dirty.isEmpty && sender.blocked == nil) { scheduleTurn() }

@@ -49,11 +49,16 @@ public final class FanOutGroup {
     private var laidOutFor: UInt64?
     private var recipients: UnsafeMutableBufferPointer<Recipient>
     private var count = 0
-    private let finish: (_ number: Int, _ datagram: UnsafeMutableRawBufferPointer) -> Void
+    private let finish: @Sendable (_ number: Int, _ datagram: UnsafeMutableRawBufferPointer) -> Void
     // Of the packet that is being sent: a batch for each thread, and who gets nothing.
     private var batches: [FanOutBatch] = []
     private var excluded: Int?
-    private lazy var work: HelperTeam.Work = { [unowned self] in send(share: $0, on: $1) }
+    private lazy var work: HelperTeam.Work = { [own = Own(group: self)] in own.group.send(share: $0, on: $1) }
+
+    /// The group, for other threads while its own waits for them: each touches another share of it.
+    private struct Own: @unchecked Sendable {
+        unowned let group: FanOutGroup
+    }
 
     /// A group of nobody.
     ///
@@ -62,7 +67,7 @@ public final class FanOutGroup {
     ///   as it is: the next one is made in the same place.
     public init(
         trailerLength: Int = 0,
-        finish: @escaping (_ number: Int, _ datagram: UnsafeMutableRawBufferPointer) -> Void = { _, _ in }
+        finish: @escaping @Sendable (_ number: Int, _ datagram: UnsafeMutableRawBufferPointer) -> Void = { _, _ in }
     ) {
         precondition(0...Self.longestTrailer ~= trailerLength, "a trailer has at most \(Self.longestTrailer) bytes")
         self.trailerLength = trailerLength
@@ -107,15 +112,18 @@ public final class FanOutGroup {
         var result = FanOutResult()
         result.skipped = connections.count - count
         if let excluded, !connections[excluded].isReady { result.skipped -= 1 }
-        for batch in batches { batch.begin(packet, trailerLength: trailerLength) }
+        let helpers = count >= Self.sharedFrom ? helpers : nil
+        let threads = 1 + (helpers?.size ?? 0)
+        for thread in 0..<threads { batches[thread].begin(packet, trailerLength: trailerLength) }
         (self.batches, self.excluded) = (batches, excluded)
         let shares = (count + FanOutBatch.capacity - 1) / FanOutBatch.capacity
-        if let helpers, count >= Self.sharedFrom {
+        if let helpers {
             helpers.perform(shares, work)
         } else {
             for share in 0..<shares { send(share: share, on: 0) }
         }
-        for batch in batches {
+        for thread in 0..<threads {
+            let batch = batches[thread]
             result.sent += batch.sent
             for number in batch.refused { connections[number].statistics.foreignPacketsFailed += 1 }
             result.failed += batch.refused.count

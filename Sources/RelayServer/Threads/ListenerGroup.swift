@@ -54,7 +54,7 @@ final class ListenerGroup {
 /// What makes the listeners' trailers, in their order; here while they listen, side by side in memory.
 ///
 /// All is used by one thread, but `seal`, which several threads may call at once for different listeners, while nothing else is called.
-private final class Sealers {
+private final class Sealers: @unchecked Sendable {
     private var all = UnsafeMutableBufferPointer<DownlinkSealer>.allocate(capacity: 0)
     private var count = 0
     /// Those whose last counter has been used.
