@@ -88,6 +88,7 @@ struct CheckCommand: ParsableCommand {
 
     private static func floor(_ rules: FloorRules) -> String {
         var words = [rules.mode.rawValue]
+        if rules.mode == .listenOnly { words.append("who was invited with a priority talks") }
         if rules.hasQueue {
             words.append(rules.mode == .cutIn ? "'queue' without meaning: whoever presses last talks" : "with a queue")
         }

@@ -193,6 +193,21 @@ import Testing
         #expect(!isRevoked)
     }
 
+    @Test(arguments: [false, true])
+    mutating func `who waits where only others may talk from now on waits for nothing`(hasQueue: Bool) {
+        _ = ask(0)
+        _ = ask(1)
+        _ = ask(2)
+        _ = core.handle(.setRules(FloorRules(mode: .listenOnly, hasQueue: hasQueue), of: yard.id), at: now)
+        let actions = release(0, last: nil)
+        #expect(Set(sent(actions, isRules)) == Set(ids[0..<3]))
+        #expect(core.channels[0].floor.holder == nil && core.channels[0].floor.waiting.isEmpty)
+        // Each is refused, or hears that what it was given is taken back.
+        let refused = Set(denials(actions).keys)
+        let revoked = Set(sent(actions) { if case .floorRevoke = $0 { true } else { false } })
+        #expect(refused.union(revoked) == [ids[1], ids[2]])
+    }
+
     @Test mutating func `the rules that hold already are no news, and undo a change that waits`() {
         #expect(sent(core.handle(.setRules(yard.rules, of: yard.id), at: now), isRules).isEmpty)
         _ = ask(0)

@@ -85,7 +85,8 @@ import Testing
     @Test mutating func `who may only listen is denied, and cut off when it talks already`() {
         open(FloorRules(), members: 2)
         _ = ask(0)
-        let actions = core.revokePermission(of: ids[0], channel: 0, at: now)
+        let (member, channel) = (welcomes[ids[0]]!.memberID, core.channels[0].configuration.id)
+        let actions = core.handle(.readmit(member, to: channel, as: .init(isListenOnly: true)), at: now)
         #expect(
             sent(actions, to: 0).first
                 == .floorRevoke(
@@ -97,6 +98,33 @@ import Testing
             #expect(denial.cause == .receiveOnly)
         }
         #expect(media(0, 1).0 == .drop(.noFloor))
+    }
+
+    @Test mutating func `on a listen-only channel who was invited with a priority talks, and everybody else listens`() {
+        open(FloorRules(mode: .listenOnly, hasQueue: true), members: 3)
+        #expect(welcomes[ids[0]]?.isListenOnly == true && welcomes[ids[0]]?.floorMode == .halfDuplex)
+        for priority in [UInt8(0), 255] {
+            guard case .floorDeny(let denial)? = sent(ask(0, 1 + UInt32(priority), priority: priority), to: 0).first
+            else { return #expect(Bool(false), "not denied") }
+            #expect(denial.cause == .receiveOnly)
+        }
+        let channel = core.channels[0].configuration.id
+        for member in [1, 2] {
+            let told = core.handle(
+                .readmit(welcomes[ids[member]]!.memberID, to: channel, as: .init(priority: 1)), at: now)
+            guard case .floorRules(let rules)? = sent(told, to: member).first else {
+                return #expect(Bool(false), "\(told)")
+            }
+            #expect(!rules.isListenOnly && rules.priority == 1)
+        }
+        #expect(sent(ask(1), to: 1).contains { if case .floorGranted = $0 { true } else { false } })
+        #expect(media(1, 1).0 == .forward(channel: 0))
+        // One at a time.
+        #expect(sent(ask(2), to: 2).contains { if case .floorQueuePosition = $0 { true } else { false } })
+        // Who loses its priority loses the floor.
+        _ = core.handle(.readmit(welcomes[ids[1]]!.memberID, to: channel, as: .init()), at: now)
+        #expect(media(1, 2).0 == .drop(.noFloor))
+        #expect(core.channels[0].floor.holder?.ssrc == welcomes[ids[2]]?.ssrc)
     }
 
     @Test mutating func `an emergency is heard: who talks is told who has it, and everybody whose it is`() {

@@ -12,7 +12,7 @@ import Testing
         var welcome = ServerMessage.Welcome(
             ssrc: SSRC(rawValue: 99), downlinkKey: DownlinkKey(), mediaKey: nil, channelName: DisplayName("Yard")!,
             members: [], floor: nil, memberID: MemberID(bytes: [UInt8](repeating: 1, count: 16))!, talkTimeLimit: nil)
-        welcome.floorMode = [.halfDuplex: .halfDuplex, .fullDuplex: .fullDuplex, .cutIn: .cutIn][rules.mode]!
+        welcome.floorMode = [.fullDuplex: .fullDuplex, .cutIn: .cutIn][rules.mode] ?? .halfDuplex
         welcome.preemptionStep = rules.preemptionStep ?? 0
         welcome.floorPriority = priority
         return welcome

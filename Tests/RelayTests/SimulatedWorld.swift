@@ -60,6 +60,9 @@ final class SimulatedWorld {
     private var order = 0
 
     let channel: RelayChannelConfiguration
+    private var roster = RelayRoster.open
+    /// Whether all members are alike.
+    let isPlain: Bool
     private(set) var relay: RelayCore
     private(set) var generation = 0
     private var isRelayUp = true
@@ -81,11 +84,22 @@ final class SimulatedWorld {
     private(set) var gaps = 0
     private var nextDatagram: UInt64 = 0
 
-    init(clients count: Int, faults: SimulatedFaults, seed: UInt64) {
+    /// - Parameter priorities: Those of the members, in their order; without any, everybody may join.
+    init(
+        clients count: Int, faults: SimulatedFaults, rules: FloorRules = FloorRules(), priorities: [UInt8] = [],
+        seed: UInt64
+    ) {
         random = SeededGenerator(seed: seed)
         self.faults = faults
-        channel = .yard()
-        relay = RelayCore(channels: [channel], random: SeededGenerator(seed: seed))
+        channel = .yard(rules)
+        isPlain = priorities.isEmpty
+        if !priorities.isEmpty {
+            let members = priorities.enumerated().map {
+                (MemberID(.numbered($0)), RelayMembership(priority: $1))
+            }
+            roster = RelayRoster(memberships: [channel.id: Dictionary(uniqueKeysWithValues: members)])
+        }
+        relay = RelayCore(channels: [channel], roster: roster, random: SeededGenerator(seed: seed))
         for number in 0..<count {
             let link = try! InvitationLink(
                 host: "relay", port: 1, channelName: channel.name, channel: channel.id, token: channel.token,
@@ -284,7 +298,7 @@ final class SimulatedWorld {
                 clientHandles(connection.client, .connectionEnded(.lost("restarted")))
             }
         }
-        relay = RelayCore(channels: [channel], random: random)
+        relay = RelayCore(channels: [channel], roster: roster, random: random)
         after(pause) { [self] in isRelayUp = true }
     }
 

@@ -16,7 +16,9 @@ import Testing
             world.logs[client].begun += 1
             let burst = BurstID(number: UInt32(world.logs[client].begun))
             if world.random.chance(8) { world.gap(of: client, up: world.random.oneInTwo()) }
-            world.clientHandles(client, .begin(burst, priority: 0))
+            // What a member may ask for is cut by the relay; an emergency is nobody's privilege.
+            let priority = world.isPlain ? 0 : world.random.chance(5) ? FloorPriority.emergency : 254
+            world.clientHandles(client, .begin(burst, priority: priority))
             let frames = Int.random(in: 0...120, using: &world.random)
             self.say(world, client: client, burst: burst, frame: 0, of: frames, until: end)
         }
@@ -65,8 +67,11 @@ import Testing
         }
     }
 
-    private func simulate(_ faults: SimulatedFaults, clients: Int, minutes: Int, seed: UInt64) -> SimulatedWorld {
-        let world = SimulatedWorld(clients: clients, faults: faults, seed: seed)
+    private func simulate(
+        _ faults: SimulatedFaults, clients: Int, rules: FloorRules = FloorRules(), priorities: [UInt8] = [],
+        minutes: Int, seed: UInt64
+    ) -> SimulatedWorld {
+        let world = SimulatedWorld(clients: clients, faults: faults, rules: rules, priorities: priorities, seed: seed)
         let end = world.now + .seconds(60 * minutes)
         for client in 0..<clients {
             world.clientHandles(client, .join)
@@ -138,6 +143,27 @@ import Testing
             let world = simulate(faults, clients: 5, minutes: 8, seed: seed)
             checkRest(world, seed: seed)
             #expect(world.generation > 3, "seed \(seed)")
+        }
+    }
+
+    @Test(arguments: [
+        FloorRules(hasQueue: true), FloorRules(hasQueue: true, preemptionStep: 10), FloorRules(mode: .cutIn),
+        FloorRules(mode: .listenOnly, hasQueue: true),
+    ])
+    func `where some wait and some take the floor from others, nothing gets stuck either`(rules: FloorRules) {
+        let seed = SeededGenerator.seed()
+        let faults = SimulatedFaults(
+            lossPercent: 5, duplicatePercent: 5, jitter: .milliseconds(50), dropsLinks: true, restartsRelay: true)
+        let world = simulate(
+            faults, clients: 5, rules: rules, priorities: [0, 0, 10, 10, 30], minutes: 5, seed: seed)
+        checkRest(world, seed: seed)
+        let ends = world.logs.flatMap { $0.ended.values.map(\.0) }
+        let revoked = ends.count { if case .revoked(.preempted) = $0 { true } else { false } }
+        #expect(rules.mode == .listenOnly || revoked > 0, "seed \(seed)")
+        #expect(ends.count { $0 == .completed } > 10, "seed \(seed)")
+        if rules.mode == .listenOnly {
+            // Who has no priority says nothing.
+            #expect(world.logs[0...1].allSatisfy { $0.ended.values.allSatisfy { $0.1.sent == 0 } }, "seed \(seed)")
         }
     }
 

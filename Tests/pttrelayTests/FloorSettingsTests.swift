@@ -22,10 +22,12 @@ import Testing
         let settings = try read(
             "[relay]\ntalk-time-limit = \"30s\"\nmedia-time-limit = \"4s\"\nretry-after = \"10s\"\n"
                 + "[[channel]]\nname = \"A\"\nqueue = true\npreemption-step = 10\n"
-                + "[[channel]]\nname = \"B\"\nmode = \"full-duplex\"\n[[channel]]\nname = \"C\"\nmode = \"cut-in\"\n")
+                + "[[channel]]\nname = \"B\"\nmode = \"full-duplex\"\n[[channel]]\nname = \"C\"\nmode = \"cut-in\"\n"
+                + "[[channel]]\nname = \"D\"\nmode = \"listen-only\"\n")
         #expect(settings.floorRules["A"] == FloorRules(hasQueue: true, preemptionStep: 10))
         #expect(settings.floorRules["B"] == FloorRules(mode: .fullDuplex))
         #expect(settings.floorRules["C"] == FloorRules(mode: .cutIn))
+        #expect(settings.floorRules["D"] == FloorRules(mode: .listenOnly))
         #expect(settings.timers.talkTimeLimit == .seconds(30))
         #expect(settings.timers.mediaTimeout == .seconds(4))
         #expect(settings.timers.retryAfter == .seconds(10))

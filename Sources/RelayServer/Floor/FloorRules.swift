@@ -10,6 +10,8 @@ public struct FloorRules: Sendable, Hashable {
         case fullDuplex = "full-duplex"
         /// One at a time, and whoever asks last: it takes the floor from who has it.
         case cutIn = "cut-in"
+        /// One at a time of those who have a priority; who has none only listens.
+        case listenOnly = "listen-only"
     }
 
     /// The priority of an emergency, which takes the floor from everything else in every mode.
@@ -34,6 +36,9 @@ public struct FloorRules: Sendable, Hashable {
 
     /// The most that may talk at once.
     public var talkersMaximum: Int { mode == .fullDuplex ? Self.fullDuplexTalkers : 1 }
+
+    /// Whether a member with that priority may ask for the floor.
+    func admits(_ priority: UInt8) -> Bool { mode != .listenOnly || priority > 0 }
 
     /// Whether requests may wait while the floor is taken.
     var queues: Bool { hasQueue && mode != .cutIn }

@@ -33,7 +33,7 @@ extension RelayCore {
             guard !isDraining || wish.isEmergency else {
                 return deny(wish, .noResources, Self.goingDown, channel: number)
             }
-            guard !member.isListenOnly else {
+            guard !channels[number].onlyListens(member) else {
                 return deny(wish, .receiveOnly, "this member may only listen", channel: number)
             }
             guard channels[number].allows(epoch: UInt16(request.keyID >> 48), limits: limits, at: now), isFresh else {
@@ -47,9 +47,8 @@ extension RelayCore {
     }
 
     /// A member may only listen from now on: what it says and waits for is over.
-    mutating func revokePermission(of id: ConnectionID, channel number: Int, at now: Instant) -> [Action] {
+    mutating func silence(_ id: ConnectionID, channel number: Int, at now: Instant) -> [Action] {
         guard let ssrc = channels[number].members[id]?.ssrc else { return [] }
-        channels[number].members[id]?.isListenOnly = true
         return apply(.silenced(ssrc: ssrc), channel: number, at: now)
     }
 
@@ -89,7 +88,10 @@ extension RelayCore {
     mutating func apply(
         _ event: FloorControlStateMachine.Event, channel number: Int, at now: Instant
     ) -> [Action] {
-        channels[number].floor.handle(event, at: now).flatMap { carryOut($0, channel: number, at: now) }
+        let told = channels[number].floor.handle(event, at: now)
+        let actions = told.flatMap { carryOut($0, channel: number, at: now) }
+        let isChanged = told.contains { if case .rules = $0 { true } else { false } }
+        return isChanged ? actions + silenceListeners(channel: number, at: now) : actions
     }
 
     private mutating func carryOut(
@@ -140,6 +142,14 @@ extension RelayCore {
             channels[number].adopt(rules, store: limits.burstStore)
             return tellRules(channel: number) + [.note(.floorRulesChanged(channel: name, rules))]
         }
+    }
+
+    /// Who waited for the floor and may not have it by the new rules waits for nothing, or was granted it just now.
+    private mutating func silenceListeners(channel number: Int, at now: Instant) -> [Action] {
+        let channel = channels[number]
+        return (channel.floor.waiting + channel.floor.holders)
+            .filter { channel.member(of: $0.ssrc).map(channel.onlyListens) ?? false }
+            .flatMap { apply(.silenced(ssrc: $0.ssrc), channel: number, at: now) }
     }
 
     /// Everybody is told what the floor is like now; what it means for one depends on its membership.
@@ -244,17 +254,20 @@ extension RelayChannel {
         welcome.retention = store.limits.retention
     }
 
+    /// Whether a member may not talk, by its invitation or on this channel.
+    func onlyListens(_ member: Member) -> Bool { member.isListenOnly || !floor.rules.admits(member.priority) }
+
     /// What the floor is like for a member.
     func rules(for member: Member) -> ServerMessage.FloorRules {
         let mode: FloorMode =
             switch floor.rules.mode {
-            case .halfDuplex: .halfDuplex
+            case .halfDuplex, .listenOnly: .halfDuplex
             case .fullDuplex: .fullDuplex
             case .cutIn: .cutIn
             }
         return ServerMessage.FloorRules(
             mode: mode, hasQueue: floor.rules.queues,
             preemptionStep: floor.rules.preemptionStep.map { max(1, $0) } ?? 0,
-            isListenOnly: member.isListenOnly, priority: min(member.priority, FloorRules.emergency - 1))
+            isListenOnly: onlyListens(member), priority: min(member.priority, FloorRules.emergency - 1))
     }
 }

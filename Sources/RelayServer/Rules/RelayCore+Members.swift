@@ -75,7 +75,7 @@ extension RelayCore {
         new.priority = membership.priority
         new.isListenOnly = membership.isListenOnly
         channels[number].members[id] = new
-        let actions = new.isListenOnly ? revokePermission(of: id, channel: number, at: now) : []
+        let actions = channels[number].onlyListens(new) ? silence(id, channel: number, at: now) : []
         let rules = channels[number].rules(for: new)
         return rules == told ? actions : actions + [.send(.floorRules(rules), to: [id])]
     }
