@@ -1,6 +1,7 @@
 // TOML: configurations, accessory profiles, and the rules of channels.
 import FoundationEssentials
 import MonotonicTime
+import RelayHTTP
 import RelayProtocol
 import RelayServer
 

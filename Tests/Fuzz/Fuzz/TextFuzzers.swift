@@ -83,6 +83,21 @@ let textFuzzers: [Fuzzer] = [
         expect(again == request, "a command is what was read")
     },
     Fuzzer(
+        name: "operator-answer", maximum: 2_048,
+        seeds: {
+            let member = AdministrationResponse.MemberLine(
+                id: "00", name: "Anna", invitation: 1, priority: 1, isListenOnly: false, enrolledAt: 1, revokedAt: 2)
+            let answers: [AdministrationResponse] = [
+                .done, .failed("no"), .members([member], next: "00"), .member(member),
+            ]
+            return answers.compactMap { try? Array(JSONEncoder().encode($0)) }
+        }
+    ) { bytes in
+        guard let answer = try? JSONDecoder().decode(AdministrationResponse.self, from: Data(bytes)) else { return }
+        let again = try? JSONDecoder().decode(AdministrationResponse.self, from: JSONEncoder().encode(answer))
+        expect(again == answer, "an answer is what was read")
+    },
+    Fuzzer(
         name: "terminal-keys", maximum: 256,
         seeds: { [utf8("  q"), joined([0x1B], utf8("[32;1:3u")), joined([0x20, 0x1B], utf8("[?2u"))] }
     ) { bytes in
