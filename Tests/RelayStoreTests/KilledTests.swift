@@ -22,7 +22,7 @@ import Testing
     }
 
     @Test func `a kill at any instant loses no member, channel, invitation or removal, and brings none back`() throws {
-        let rounds = getenv("PTT_KILLS").flatMap { Int(String(cString: $0)) } ?? 12
+        let rounds = getenv("PTT_KILLS").flatMap { Int(String(cString: $0)) } ?? 200
         let seed = UInt64.random(in: 0...UInt64.max)
         print("KilledTests: seed \(seed), \(rounds) kills")
         var random = SeededGenerator(seed: seed)

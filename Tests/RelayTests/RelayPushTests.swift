@@ -88,6 +88,49 @@ private struct PushClientRig {
         await relay.server.stop()
     }
 
+    @Test func `who is woken by a push while somebody talks hears the burst from its first packet on`() async throws {
+        let relay = try await relay()
+        let alice = try await TestClient.joined("Alice", relay)
+        let identity = try Identity(generating: "Cab")
+        let rig = try await PushClientRig(try await relay.invitation(), identity: identity)
+        let token = freshToken()
+        await rig.client.register(token: token, topic: topic)
+        _ = try await rig.registered(token)
+        // What a program does that is woken.
+        let waking = Task {
+            _ = try await rig.push()
+            return try await TestClient.joined("Cab", relay, identity: identity)
+        }
+        await alice.client.beginBurst(priority: 0)
+        let start = Instant.now
+        var (count, rest, isPushed) = (0, 20, false)
+        while rest > 0 {
+            let capturedAt = start + .milliseconds(20 * count)
+            await alice.client.send(
+                OutgoingFrame(payload: TestClient.payload(1, count), samples: 960, capturedAt: capturedAt))
+            count += 1
+            if !isPushed, await relay.server.counters.packetsForwarded >= 30 {
+                isPushed = true
+                #expect(await relay.server.push(request(token)) == .accepted(.sent))
+            }
+            // She goes on until it has come, and a little longer.
+            if await relay.server.memberCount(of: relay.channel.id) == 2 { rest -= 1 }
+            try #require(count < 1_000, "it did not come")
+            try await Task.sleep(for: .milliseconds(20))
+        }
+        await alice.client.endBurst()
+        let cab = try await waking.value
+        #expect(try await alice.transmissionEnd().0 == .completed)
+        let (end, report, index) = try await cab.heardEnd()
+        let heard = cab.recorder.events[..<index].compactMap { if case .frame(let frame) = $0 { frame } else { nil } }
+        #expect(end == .completed && report.received == count && report.lost == 0 && report.skipped == 0)
+        #expect(heard.map(\.payload) == (0..<count).map { TestClient.payload(1, $0) })
+        #expect(heard.first?.marker == true)
+        // What was said before the push was fetched.
+        #expect(heard.prefix(30).allSatisfy { $0.isLate } && heard.last?.isLate == false)
+        await relay.server.stop()
+    }
+
     @Test func `one key may be a member and a push-only client of one channel at a time`() async throws {
         let relay = try await relay()
         let identity = try Identity(generating: "both")

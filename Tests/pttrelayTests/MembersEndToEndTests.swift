@@ -21,12 +21,22 @@ final class StateFolder: Sendable {
         path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
     deinit {
-        for name in [
-            "identity.pem", "transport.key", "relay.sqlite", "relay.sqlite-wal", "relay.sqlite-shm", "control",
-            "operator.token",
-            "channels.toml", "channels.toml.taken-over",
-        ] { unlink(path + "/" + name) }
+        for name in names { unlink(path + "/" + name) }
         rmdir(path)
+    }
+
+    /// What is in it; a program that was killed may leave files under names that only it knew.
+    var names: [String] {
+        guard let directory = opendir(path) else { return [] }
+        defer { closedir(directory) }
+        var names: [String] = []
+        while let entry = readdir(directory) {
+            names.append(
+                withUnsafePointer(to: &entry.pointee.d_name) {
+                    $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+                })
+        }
+        return names
     }
 }
 

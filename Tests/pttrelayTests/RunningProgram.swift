@@ -12,58 +12,58 @@ final class RunningProgram: Sendable {
     let folder: StateFolder
     let process: pid_t
     let pagePort: UInt16
-    private let errors: String
+    private let settings: String
+    /// Whether its end was waited for: its number may be another process's then.
+    private let isOver = Mutex(false)
 
-    /// Starts it, and waits until it is ready.
-    init() throws {
-        folder = try StateFolder()
-        let (folder, port) = (folder, try Self.freePort())
-        pagePort = port
-        errors = folder.path + "/errors"
-        try Self.write(
-            "[relay]\nlisten = \"127.0.0.1:0\"\nworkers = 1\n[operator]\nlisten = \"127.0.0.1:\(port)\"\n",
-            to: folder.path + "/pttrelay.toml")
-        var ends: [Int32] = [0, 0]
-        try #require(pipe(&ends) == 0)
-        var actions = posix_spawn_file_actions_t()
-        posix_spawn_file_actions_init(&actions)
-        defer { posix_spawn_file_actions_destroy(&actions) }
-        posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO)
-        posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors, O_WRONLY | O_CREAT | O_TRUNC, 0o600)
-        for end in ends { posix_spawn_file_actions_addclose(&actions, end) }
-        let words = [
-            try Self.program(), "run", "--config", folder.path + "/pttrelay.toml", "--state", folder.path, "--channel",
-            "Team",
-        ]
-        var arguments: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
-        defer { for argument in arguments { free(argument) } }
-        var id: pid_t = 0
-        let result = posix_spawn(&id, words[0], &actions, nil, &arguments, environ)
-        close(ends[1])
-        defer { close(ends[0]) }
-        try #require(result == 0)
-        process = id
-        var text = ""
-        var buffer = [UInt8](repeating: 0, count: 4_096)
-        while !text.contains("ready\n") {
-            let count = read(ends[0], &buffer, buffer.count)
-            if count < 0, errno == EINTR { continue }
-            try #require(count > 0, "it ended: \(log)")
-            text += String(decoding: buffer.prefix(count), as: UTF8.self)
+    /// Starts it, on a state directory of its own unless an earlier one is given, and waits until it is ready.
+    init(in earlier: StateFolder? = nil, logLevel: String = "info", isAwaited: Bool = true) throws {
+        folder = try earlier ?? StateFolder()
+        pagePort = try Self.freePort()
+        settings =
+            "[relay]\nlisten = \"127.0.0.1:0\"\nworkers = 1\n[operator]\nlisten = \"127.0.0.1:\(pagePort)\"\n"
+        let file = folder.path + "/pttrelay.toml"
+        try Self.write(settings, to: file)
+        process = try Self.spawn(
+            ["run", "--config", file, "--state", folder.path, "--channel", "Team", "--log-level", logLevel],
+            output: folder.path + "/output", errors: folder.path + "/errors")
+        let deadline = ContinuousClock.now + .seconds(30)
+        while isAwaited, !said.contains("ready\n") {
+            try #require(isRunning && ContinuousClock.now < deadline, "it is not ready: \(log)")
+            usleep(2_000)
         }
     }
 
-    deinit {
-        kill(process, SIGKILL)
-        while waitpid(process, nil, 0) < 0, errno == EINTR {}
-        for name in ["errors", "pttrelay.toml"] { unlink(folder.path + "/" + name) }
+    deinit { end() }
+
+    /// Kills it, and waits until it is gone.
+    ///
+    /// - Returns: Whether it ran until then.
+    @discardableResult
+    func end() -> Bool {
+        isOver.withLock { isOver in
+            guard !isOver else { return false }
+            isOver = true
+            kill(process, SIGKILL)
+            var status: Int32 = 0
+            while waitpid(process, &status, 0) < 0, errno == EINTR {}
+            return status & 0x7F == SIGKILL
+        }
     }
 
+    /// What it has printed.
+    var said: String { Self.contents(folder.path + "/output") }
+
     /// What it has logged.
-    var log: String { Self.contents(errors) }
+    var log: String { Self.contents(folder.path + "/errors") }
 
     /// Whether it runs.
-    var isRunning: Bool { waitpid(process, nil, WNOHANG) == 0 }
+    var isRunning: Bool {
+        isOver.withLock { isOver in
+            if !isOver { isOver = waitpid(process, nil, WNOHANG) != 0 }
+            return !isOver
+        }
+    }
 
     /// The processor time that it has used.
     var processorTime: Duration {
@@ -95,14 +95,40 @@ final class RunningProgram: Sendable {
         try #require(system("prlimit --pid \(process) --nofile=\(count):") == 0)
     }
 
-    private static func contents(_ path: String) -> String {
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else { return "" }
-        defer { close(descriptor) }
-        var buffer = [UInt8](repeating: 0, count: 65_536)
-        let count = read(descriptor, &buffer, buffer.count)
-        return String(decoding: buffer.prefix(max(0, count)), as: UTF8.self)
+    /// Adds `lines` to the configuration that it was started with.
+    func configure(_ lines: String) throws { try Self.write(settings + lines, to: folder.path + "/pttrelay.toml") }
+
+    /// Starts the program with these words; what it says goes to the files.
+    static func spawn(_ words: [String], output: String, errors: String) throws -> pid_t {
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
+        posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output, O_WRONLY | O_CREAT | O_TRUNC, 0o600)
+        posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors, O_WRONLY | O_CREAT | O_TRUNC, 0o600)
+        let path = try program()
+        var arguments: [UnsafeMutablePointer<CChar>?] = ([path] + words).map { strdup($0) } + [nil]
+        defer { for argument in arguments { free(argument) } }
+        var id: pid_t = 0
+        try #require(posix_spawn(&id, path, &actions, nil, &arguments, environ) == 0)
+        return id
     }
+
+    /// The whole of a file; empty when it cannot be read.
+    static func bytes(of path: String) -> [UInt8] {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return [] }
+        defer { close(descriptor) }
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            let count = read(descriptor, &buffer, buffer.count)
+            guard count > 0 else { return bytes }
+            bytes += buffer.prefix(count)
+        }
+    }
+
+    static func contents(_ path: String) -> String { String(decoding: bytes(of: path), as: UTF8.self) }
 
     private static func write(_ text: String, to path: String) throws {
         let file = try #require(fopen(path, "w"))
