@@ -11,8 +11,8 @@ import Musl
 /// Threads that sleep until some thread's work is shared with them.
 ///
 /// Who shares its work does it, too, and whoever is free takes the next share: a thread of the team that wakes late, or whose processor
-/// has other things to do, finds less left. Who shares its work waits for shares that have been begun and for
-/// nothing else; for one in which the kernel halts a thread, too.
+/// has other things to do, finds less left. Who shares its work waits for shares that have been begun and for nothing else; for one in
+/// which the kernel halts a thread, too.
 public final class HelperTeam: @unchecked Sendable {
     /// The threads of a team at most.
     public static let sizeMaximum = 16
