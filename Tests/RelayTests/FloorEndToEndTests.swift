@@ -73,7 +73,7 @@ import Testing
         await relay.server.stop()
     }
 
-    @Test func `who waits knows its place, keeps what it says, and has the floor once it is its turn`() async throws {
+    @Test func `who waits knows its place, and has the floor once it is its turn`() async throws {
         let relay = try await relay(FloorRules(hasQueue: true))
         var clients: [TestClient] = []
         for name in ["Alice", "Bob", "Carol"] { clients.append(try await TestClient.joined(name, relay)) }

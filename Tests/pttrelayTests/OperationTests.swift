@@ -90,6 +90,8 @@ import Testing
             listen = "192.0.2.1:4433"
             host = "relay.example"
             successor = "relay2.example:4433"
+            workers = 1
+            helpers = 1
             [[channel]]
             name = "Yard"
             queue = true
@@ -97,6 +99,9 @@ import Testing
             name = "Gate"
             mode = "cut-in"
             preemption-step = 5
+            [[channel]]
+            name = "News"
+            mode = "listen-only"
             [push]
             [operator]
             listen = "0.0.0.0:9464"
@@ -106,6 +111,9 @@ import Testing
         #expect(lines.contains { $0.hasPrefix("sends its members to relay2.example:4433 when it ends") })
         #expect(lines.contains("serves 'Yard': half-duplex, with a queue, only an emergency takes the floor"))
         #expect(lines.contains("serves 'Gate': cut-in, a priority higher by 5 takes the floor"))
+        let news = "listen-only, who was invited with a priority talks, only an emergency takes the floor"
+        #expect(lines.contains("serves 'News': \(news)"))
+        #expect(lines.contains("works on one thread, and sends to hundreds with one more"))
         #expect(lines.contains { $0.hasPrefix("warning: nobody may push") })
         #expect(lines.contains { $0.hasPrefix("warning: the operator's page has no TLS") })
         #expect(CheckCommand.summary(RelaySettings(), state: "/s").allSatisfy { !$0.hasPrefix("warning") })
