@@ -1,12 +1,15 @@
 # Two commands do everything: `make demo` and `make test`. The others are parts of them.
-SWIFT_STATIC := --static-swift-stdlib
+# Shipped programs: Swift's runtime inside, checked libc calls and stack guards in C, all symbols bound at the start, and no
+# search for libraries beside the program.
+SHIPPED := --static-swift-stdlib --disable-local-rpath -Xcc -D_FORTIFY_SOURCE=2 -Xcc -fstack-protector-strong \
+  -Xlinker -z -Xlinker relro -Xlinker -z -Xlinker now
 CHECKED_IMPORTS := --explicit-target-dependency-import-check error
 
 BUILD_PACKAGES := pkg-config libdbus-1-dev libasound2-dev libbluetooth-dev libopus-dev libspeexdsp-dev libogg-dev libevdev-dev libudev-dev \
   libngtcp2-dev libngtcp2-crypto-gnutls-dev libgnutls28-dev libsodium-dev libtomlplusplus-dev libqrencode-dev libsqlite3-dev
 RUN_PACKAGES := dbus libasound2-plugins
 DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
-TEST_PACKAGES := pulseaudio pulseaudio-utils alsa-utils sox strace procps iproute2 python3-venv opus-tools protobuf-compiler systemd \
+TEST_PACKAGES := pulseaudio pulseaudio-utils pipewire wireplumber pipewire-pulse alsa-utils sox strace procps iproute2 python3-venv opus-tools protobuf-compiler systemd \
   ofono modemmanager mandoc rtkit zbar-tools
 
 .PHONY: demo test deps demo-deps test-deps build release test-programs unit vm vm-accessories lint format bench fuzz install
@@ -29,13 +32,13 @@ test-deps:
 build:
 	swift build $(CHECKED_IMPORTS)
 release:
-	swift build -c release $(SWIFT_STATIC) --product pttd
-	swift build -c release $(SWIFT_STATIC) --product pttctl
-	swift build -c release $(SWIFT_STATIC) --product pttrelay
-	swift build -c release $(SWIFT_STATIC) --product fake-bluez
+	swift build -c release $(SHIPPED) --product pttd
+	swift build -c release $(SHIPPED) --product pttctl
+	swift build -c release $(SHIPPED) --product pttrelay
+	swift build -c release $(SHIPPED) --product fake-bluez
 test-programs:
-	swift build -c release $(SWIFT_STATIC) --product PushToTalkApp
-	swift build -c release $(SWIFT_STATIC) --product bus-cycles
+	swift build -c release $(SHIPPED) --product PushToTalkApp
+	swift build -c release $(SHIPPED) --product bus-cycles
 
 unit:
 	swift test --no-parallel $(CHECKED_IMPORTS)
@@ -56,8 +59,15 @@ fuzz: deps
 	Tests/Fuzz/run all
 
 # Puts programs and system files where a package would; DESTDIR as usual. No other prefix: the system bus reads policies below /usr only.
+# Programs are stripped; debuggers find their symbols by build ID (gdb, "Debugging Information in Separate Files").
 install:
-	install -Dm 755 -t $(DESTDIR)/usr/bin .build/release/pttd .build/release/pttctl .build/release/pttrelay
+	for program in pttd pttctl pttrelay; do \
+	    id=$$(readelf -n .build/release/$$program | sed -n 's/.*Build ID: //p') && [ -n "$$id" ] && \
+	    symbols=$(DESTDIR)/usr/lib/debug/.build-id/$$(printf %.2s $$id)/$${id#??}.debug && \
+	    install -D -m 755 -s .build/release/$$program $(DESTDIR)/usr/bin/$$program && \
+	    install -d "$$(dirname $$symbols)" && \
+	    objcopy --only-keep-debug --compress-debug-sections .build/release/$$program $$symbols && chmod 644 $$symbols || exit 1; \
+	done
 	install -Dm 644 -t $(DESTDIR)/usr/lib/systemd/system systemd/pttd.service systemd/pttrelay.service
 	install -Dm 644 systemd/user/pttd.service $(DESTDIR)/usr/lib/systemd/user/pttd.service
 	install -Dm 644 systemd/pttd.sysusers $(DESTDIR)/usr/lib/sysusers.d/pttd.conf

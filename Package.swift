@@ -45,7 +45,6 @@ let nio: [Target.Dependency] = [
     .product(name: "HTTPTypes", package: "swift-http-types"),
 ]
 let sqlite = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
-let heap = Target.Dependency.product(name: "HeapModule", package: "swift-collections")
 
 let package = Package(
     name: "pttd",
@@ -57,7 +56,6 @@ let package = Package(
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
-        .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
@@ -91,11 +89,12 @@ let package = Package(
 
         // Floor 1: what every room may stand on.
         room("MonotonicTime", ["CLinux"]),
-        room("Reactor", ["CLinux", "MonotonicTime", heap]),
-        room("Cryptography", ["CGnuTLS", "CSodium"]),
-        room("Settings", ["CTOML"]),
-        room("Logs", ["CLinux", "MonotonicTime", log]),
-        room("Terminal", ["CLinux", "MonotonicTime", "Reactor"]),
+        room("Reactor", ["CLinux", "MonotonicTime"]),
+        room("Files"),
+        room("Cryptography", ["CGnuTLS", "CSodium", "Files"]),
+        room("Settings", ["CTOML", "Files"]),
+        room("Logs", ["CLinux", "Files", "MonotonicTime", log]),
+        room("Terminal", ["CLinux", "Files", "Logs", "MonotonicTime", "Reactor"]),
 
         // Floor 2: pure rules and protocols; one Swift face per system interface.
         room("PushToTalkCore", ["MonotonicTime"]),
@@ -120,17 +119,17 @@ let package = Package(
         room("RelayClient", ["QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
 
         // Floor 4
-        room("Recordings", ["COgg", "COpus", "Audio", "Reactor", "MonotonicTime", log]),
+        room("Recordings", ["COgg", "COpus", "Audio", "Files", "Reactor", "MonotonicTime", log]),
         room(
-            "Accessories", ["BlueZ", "DBus", "LinuxInput", "Settings", "MonotonicTime", "Reactor", log],
+            "Accessories", ["BlueZ", "DBus", "LinuxInput", "Settings", "Files", "MonotonicTime", "Reactor", log],
             resources: [.embedInCode("Profiles")]),
-        room("ChannelService", ["PushToTalkCore", "Audio", "Settings", "MonotonicTime", "Reactor", log]),
+        room("ChannelService", ["PushToTalkCore", "Audio", "Files", "MonotonicTime", "Reactor", log]),
         room("PushToTalk", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         room(
             "RelayServer",
             ["CLinux", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
 
-        room("RelayStore", ["RelayProtocol", "Cryptography", sqlite]),
+        room("RelayStore", ["RelayProtocol", "Cryptography", "Files", sqlite]),
 
         // Floor 5
         room(
@@ -155,7 +154,8 @@ let package = Package(
             "pttd",
             [
                 "Bridge", "DaemonAPI", "Accessories", "ChannelService", "RelayClient", "RelayServer", "BlueZ", "DBus",
-                "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "MonotonicTime",
+                "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "Files",
+                "MonotonicTime",
                 "Reactor", "PTTBus", "Calls", "RealTimeKit", "SystemUI", "Recordings", "Logs", "Terminal", arguments,
                 log,
             ]),
@@ -168,7 +168,7 @@ let package = Package(
         executable(
             "pttrelay",
             [
-                "RelayServer", "RelayHTTP", "RelayStore", "RelayProtocol", "QUIC", "Cryptography", "Settings",
+                "RelayServer", "RelayHTTP", "RelayStore", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Files",
                 "Reactor",
                 "Logs", "Terminal", "MonotonicTime", "CQREncode", arguments, lifecycle, log,
             ]),
@@ -189,9 +189,10 @@ let package = Package(
 
         // Tests, one target a room.
         tests("Reactor", named: "Reactor", ["MonotonicTime", "CLinux"]),
-        tests("Cryptography", named: "Cryptography"),
+        tests("Files", named: "Files"),
+        tests("Cryptography", named: "Cryptography", ["Files"]),
         tests("Settings", named: "Settings"),
-        tests("Logs", named: "Logs", [log]),
+        tests("Logs", named: "Logs", ["MonotonicTime", log]),
         tests("Terminal", named: "Terminal", ["MonotonicTime", "Reactor"]),
         tests("PushToTalkCore", named: "PushToTalkCore", ["MonotonicTime"]),
         tests("SFrame", named: "SFrame", ["Cryptography", "MonotonicTime"]),
@@ -199,7 +200,7 @@ let package = Package(
         tests(
             "QUIC", named: "QUIC",
             ["MonotonicTime", "Reactor", "Cryptography", "CGnuTLS", "CLinux", "CNgtcp2", log]),
-        tests("DBus", named: "DBus", ["BusTestSupport", "MonotonicTime", "Reactor", log]),
+        tests("DBus", named: "DBus", ["BusTestSupport", "CDBus", "MonotonicTime", "Reactor", log]),
         tests("LinuxInput", named: "LinuxInput", ["CEvdev", "CLinux", "MonotonicTime", "Reactor", log]),
         tests("BlueZ", named: "BlueZ", ["FakeBlueZ", "BusTestSupport", "DBus", "MonotonicTime", "Reactor", log]),
         tests(
@@ -223,11 +224,13 @@ let package = Package(
         tests(
             "Accessories", named: "Accessories",
             [
-                "FakeBlueZ", "BusTestSupport", "BlueZ", "DBus", "LinuxInput", "Settings", "MonotonicTime", "Reactor",
-                log,
+                "FakeBlueZ", "BusTestSupport", "BlueZ", "DBus", "LinuxInput", "Settings", "Files", "MonotonicTime",
+                "Reactor", log,
             ],
             exclude: ["Traces"]),
-        tests("ChannelService", named: "ChannelService", ["PushToTalkCore", "Audio", "MonotonicTime", "Reactor"]),
+        tests(
+            "ChannelService", named: "ChannelService",
+            ["PushToTalkCore", "Audio", "Files", "MonotonicTime", "Reactor"]),
         .executableTarget(
             name: "restoration-writer", dependencies: ["ChannelService", "PushToTalkCore"],
             path: "Tests/Support/restoration-writer", swiftSettings: swiftSettings),
@@ -243,7 +246,7 @@ let package = Package(
                 "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "MonotonicTime", "Reactor", lifecycle,
                 log,
             ]),
-        tests("RelayStore", named: "RelayStore", ["RelayProtocol", "Cryptography", sqlite]),
+        tests("RelayStore", named: "RelayStore", ["RelayProtocol", "Cryptography", "Files", sqlite]),
         // Not a product: writes to a relay's records until it is killed.
         .executableTarget(
             name: "records-writer", dependencies: ["RelayStore", "RelayProtocol", "Cryptography"],
@@ -252,12 +255,12 @@ let package = Package(
             "pttrelay", named: "pttrelay",
             [
                 "RelayHTTP", "RelayStore", "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "Settings",
-                "Logs", "MonotonicTime", "Reactor", lifecycle, sqlite, log,
+                "Files", "QUIC", "Logs", "MonotonicTime", "Reactor", lifecycle, sqlite, log,
             ]),
         tests(
             "pttd", named: "pttd",
             [
-                "FakeBlueZ", "BusTestSupport", "DBus", "Settings", "Audio", "RelayClient", "RelayProtocol",
+                "FakeBlueZ", "BusTestSupport", "DBus", "Files", "Settings", "Audio", "RelayClient", "RelayProtocol",
                 "RelayServer", "Accessories", "Bridge",
                 "Calls", "ChannelService", "Recordings", "Cryptography", "PTTBus", "PushToTalkCore", "SystemUI",
                 "MonotonicTime",
@@ -273,6 +276,19 @@ let package = Package(
         tests(
             "DaemonAPI", named: "DaemonAPI",
             ["BusTestSupport", log, "PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor"]),
+
+        // The whole fleet in one thread (Tests/Fleet/README.md). It sees what modules keep to themselves: a release build of it needs
+        // -enable-testing, as Tests/Fleet/run has it.
+        .target(
+            name: "FleetSimulator",
+            dependencies: [
+                "Accessories", "BlueZ", "Bridge", "ChannelService", "Audio", "PushToTalkCore", "RelayClient",
+                "RelayServer", "RelayProtocol", "Cryptography", "MonotonicTime", "TestSupport",
+            ], path: "Tests/Fleet/Simulator", swiftSettings: swiftSettings),
+        .executableTarget(
+            name: "fleet", dependencies: ["FleetSimulator", arguments], path: "Tests/Fleet/Command",
+            swiftSettings: swiftSettings),
+        tests("FleetSimulator", named: "Fleet"),
 
         // Compiled as an app's code is: without the settings of this package.
         .target(
@@ -313,3 +329,8 @@ let package = Package(
     ],
     cxxLanguageStandard: .cxx17
 )
+
+// `PTTD_TESTS=Audio,QUIC swift test` builds the tests of these modules only: a short turn while working on one.
+if let modules = Context.environment["PTTD_TESTS"]?.split(separator: ",").map({ "\($0)Tests" }) {
+    package.targets.removeAll { $0.type == .test && !modules.contains($0.name) }
+}

@@ -45,6 +45,7 @@ public enum AudioError: Error, Equatable, Sendable, CustomStringConvertible {
                 + (known.isEmpty
                     ? "ALSA knows none here: is a sound card there (cat /proc/asound/cards)?"
                     : "ALSA knows: \(known.joined(separator: ", "))")
+                + "; microphone and speaker are named in [audio] of pttd.toml (arecord -L and aplay -L list the names)"
         case .deviceBusy(let device, let holders):
             "\(device) is busy: "
                 + (holders.isEmpty
@@ -59,7 +60,8 @@ public enum AudioError: Error, Equatable, Sendable, CustomStringConvertible {
         case .unsupportedFormat(let device, let detail):
             "\(device): unsupported format: \(detail); try plughw: instead of hw:"
         case .file(let path, let operation, let code):
-            "\(path): cannot \(operation): \(Self.text(ofErrno: code))"
+            "\(path): cannot \(operation) it: \(Self.text(ofErrno: code)); "
+                + "microphone and speaker are named in [audio] of pttd.toml"
         case .malformedWAV(let path, let reason):
             "\(path) is not a usable WAV file: \(reason); use 16-bit or float PCM, for example: sox IN -b 16 OUT.wav"
         case .codec(let operation, let code):
@@ -109,7 +111,8 @@ extension AudioError {
         case (_, .encode): self = .codec(operation: "encode", code: fault.code)
         case (_, .overload): self = .unresponsive(name)
         case (_, .stall): self = .deviceStalled(name)
-        case (.alsa(let pcm), .open) where fault.code == ENOENT || fault.code == ENODEV || fault.code == ENXIO:
+        // EINVAL: a card or device number that is not there.
+        case (.alsa(let pcm), .open) where [ENOENT, ENODEV, ENXIO, EINVAL].contains(fault.code):
             self = .noSuchDevice(pcm, known: ALSANames.all())
         case (_, .configure) where fault.code == EINVAL || fault.code == ENOTSUP:
             self = .unsupportedFormat(name, detail: "no interleaved 16, 24 or 32-bit or float PCM")

@@ -180,9 +180,9 @@ extension BlueZClient {
     private func answer(_ request: AgentRequest) async -> AgentAnswer {
         if let handler = agent?.handler { return await handler(request) }
         switch request {
-        case .confirm(let device, _), .authorize(let device): return pairing.contains(device) ? .accept : .reject
+        case .confirm(let device, _), .authorize(let device): return pairing[device] != nil ? .accept : .reject
         case .authorizeService(let device, _):
-            return tree.devices[device]?.isTrusted == true || pairing.contains(device) ? .accept : .reject
+            return tree.devices[device]?.isTrusted == true || pairing[device] != nil ? .accept : .reject
         case .passkey, .pinCode, .display: return .reject
         }
     }

@@ -30,6 +30,21 @@ public enum BlueALSA {
         }
     }
 
+    /// Asks it for a sign of life.
+    ///
+    /// - Returns: Whether one came, be it an error.
+    public static func ping(on connection: DBusConnection) async -> Bool {
+        do throws(DBusError) {
+            // A property is told by its main loop, a ping would be answered beside it.
+            _ = try await connection.getProperty(
+                "Profiles", of: manager, destination: service, path: root, timeout: BlueZTimeout.short)
+            return true
+        } catch {
+            if case .timedOut = error { return false }
+            return true
+        }
+    }
+
     /// Where BlueALSA has a device's commands: the path below the adapter is BlueZ's.
     static func path(of device: DeviceIdentifier) -> DBusObjectPath {
         let parts = [device.adapter.name, String(device.path.lastComponent), "rfcomm"]

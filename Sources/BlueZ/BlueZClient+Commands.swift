@@ -6,6 +6,14 @@ import Reactor
 extension BlueZClient {
     /// How long a `Connect` goes on before the device is looked at again.
     static let lookAgainAfter = Duration.seconds(3)
+    /// How long the answer to `Pair` is waited for once the device is paired.
+    static let pairedAnswerTime = Duration.seconds(2)
+
+    /// Asks bluetoothd for a sign of life; an error is one, but for a time-out.
+    public func ping() async throws(BlueZError) {
+        _ = try await call(
+            "/", "org.freedesktop.DBus.Peer", "Ping", timeout: BlueZTimeout.short, during: "ask for a sign of life")
+    }
 
     // MARK: Adapters
 
@@ -115,22 +123,55 @@ extension BlueZClient {
     }
 
     /// Pairs with a device. Register an agent first.
+    ///
+    /// It ends when BlueZ answers, when the device has been paired for `pairedAnswerTime` (5.66 may then owe the answer for ever), when
+    /// the device is gone, with `cancelPairing`, or after `BlueZTimeout.pair`.
     public func pair(_ device: DeviceIdentifier) async throws(BlueZError) {
-        pairing.insert(device)
-        defer { pairing.remove(device) }
-        do throws(BlueZError) {
-            _ = try await call(
-                device.path, BlueZName.device, "Pair", timeout: BlueZTimeout.pair, during: "pair \(device)")
-        } catch {
-            guard error.kind == .alreadyDone else { throw error }
+        let operation = "pair \(device)"
+        guard pairing[device] == nil else {
+            throw BlueZError(.inProgress, "a pairing of it is under way", during: operation)
+        }
+        let asking = Task { () -> BlueZError? in
+            do throws(BlueZError) {
+                _ = try await call(
+                    device.path, BlueZName.device, "Pair", timeout: BlueZTimeout.pair, during: operation)
+                return nil
+            } catch {
+                return error
+            }
+        }
+        pairing[device] = Pairing(asking: asking)
+        defer { pairing.removeValue(forKey: device)?.timer?.cancel() }
+        guard let error = await asking.value else { return }
+        switch error.kind {
+        case .alreadyDone: return
+        case .cancelled, .timedOut:
+            if tree.devices[device]?.isPaired == true { return }
+            if tree.devices[device] == nil {
+                throw BlueZError(.noSuchObject, "the device went away while it was being paired", during: operation)
+            }
+            // BlueZ gives it up, too; its answer is of no interest.
+            try? await connection.send(
+                destination: BlueZName.service, path: device.path, interface: BlueZName.device, method: "CancelPairing")
+            throw error
+        default: throw error
         }
     }
 
-    /// Ends a pairing that is under way.
-    public func cancelPairing(_ device: DeviceIdentifier) async throws(BlueZError) {
-        _ = try await call(
-            device.path, BlueZName.device, "CancelPairing", timeout: BlueZTimeout.short,
-            during: "cancel pairing of \(device)")
+    /// Gives up a pairing of ours that is under way: `pair` fails at once, whether BlueZ answers or not.
+    public func cancelPairing(_ device: DeviceIdentifier) { pairing[device]?.asking.cancel() }
+
+    /// Ends the waiting for an answer that is not needed any more, or will not come.
+    func noticedPairing(_ event: BlueZEvent) {
+        switch event {
+        case .deviceChanged(let device) where device.isPaired:
+            guard let current = pairing[device.identifier], current.timer == nil else { return }
+            pairing[device.identifier]?.timer = loop.schedule(after: Self.pairedAnswerTime) {
+                current.asking.cancel()
+            }
+        case .deviceRemoved(let device): pairing[device]?.asking.cancel()
+        default: return
+        }
     }
 
     /// Trusts a device, or no longer. Only trusted devices are reconnected by themselves.

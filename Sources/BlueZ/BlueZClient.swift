@@ -39,7 +39,7 @@ public actor BlueZClient {
     var agent: AgentState?
     var serial: SerialProfileState?
     /// Devices that we are pairing: the only ones whose pairing the default agent agrees to.
-    var pairing: Set<DeviceIdentifier> = []
+    var pairing: [DeviceIdentifier: Pairing] = [:]
 
     /// Signals kept while the tree is being read.
     private static let bufferedMaximum = 4096
@@ -53,7 +53,7 @@ public actor BlueZClient {
     ///   - basePath: Below it our objects for BlueZ (agent, reconnection profile) are exported.
     ///   - handler: Called on the loop for each event.
     public init(
-        on connection: DBusConnection, basePath: DBusObjectPath = "/org/pttd/bluez", logger: Logger,
+        on connection: DBusConnection, basePath: DBusObjectPath = "/pttd/bluez", logger: Logger,
         handler: @escaping @Sendable (BlueZEvent) -> Void
     ) {
         self.connection = connection
@@ -91,6 +91,7 @@ public actor BlueZClient {
     /// - Throws: When the bus refuses the signal matches.
     public func start() async throws(BlueZError) {
         guard watch == nil, matches.isEmpty else { return }
+        await connection.bound(Self.bound) { [weak self] flood in self?.assumeIsolated { $0.flooded(flood) } }
         do throws(DBusError) {
             // Matches before the first question, so that nothing falls between.
             for rule in [
@@ -118,6 +119,7 @@ public actor BlueZClient {
 
     /// Ends it: no event is reported any more; agent and profile are taken back.
     public func stop() async {
+        await connection.bound(nil)
         await unregisterAll()
         await unregisterSerialProfile()
         if let watch { await connection.unwatchName(watch) }
@@ -137,6 +139,7 @@ public actor BlueZClient {
         for event in events {
             handler(event)
             noticed(event)
+            if !pairing.isEmpty { noticedPairing(event) }
         }
     }
 
@@ -247,6 +250,18 @@ public actor BlueZClient {
         }
     }
 
+    /// A person makes some twenty edges a second, and an accessory may repeat each: what is beyond this is no person's. The burst leaves
+    /// room for values that are told in pieces.
+    private static let bound = DBusSignalBound(
+        sender: BlueZName.service, namespace: BlueZName.manager, groupElements: 4,
+        properties: [.init(BlueZName.characteristic, "Value"), .init(BlueZName.battery, "Percentage")],
+        burst: 64, interval: .milliseconds(20))
+
+    private func flooded(_ flood: DBusSignalFlood) {
+        guard case .device(let device) = BlueZObject(flood.group), tree.devices[device] != nil else { return }
+        report([.flooding(device, perSecond: flood.perSecond)])
+    }
+
     // MARK: Calls
 
     func call(
@@ -272,6 +287,13 @@ public actor BlueZClient {
     }
 }
 
+/// A pairing of ours that is under way.
+struct Pairing {
+    let asking: Task<BlueZError?, Never>
+    /// Runs once the device is paired.
+    var timer: EventLoop.Timer?
+}
+
 /// How long BlueZ may take.
 enum BlueZTimeout {
     /// Properties, registrations.
@@ -280,6 +302,6 @@ enum BlueZTimeout {
     static let attribute = Duration.seconds(35)
     /// Connecting, with its own retries: BlueZ gives up an LE connection after 20 s, GATT discovery after 30 s.
     static let connect = Duration.seconds(60)
-    /// Pairing: BlueZ's agent may wait for the user for 60 s.
-    static let pair = Duration.seconds(90)
+    /// Pairing: connecting, and then the pairing itself, which both sides give up after 30 s (Bluetooth Core, Vol 3, Part H, 3.4).
+    static let pair = Duration.seconds(45)
 }

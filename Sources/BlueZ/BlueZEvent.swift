@@ -41,6 +41,8 @@ public enum BlueZEvent: Hashable, Sendable {
     /// A notification or indication, or a value that some program read: its bytes, also when equal to those before,
     /// and when they were taken off the bus.
     case valueChanged(CharacteristicIdentifier, [UInt8], at: Instant)
+    /// A device sends more values a second than are looked at, of which only the newest count from now on; nil: not any more.
+    case flooding(DeviceIdentifier, perSecond: Int?)
     /// A characteristic is gone.
     case characteristicRemoved(CharacteristicIdentifier)
 

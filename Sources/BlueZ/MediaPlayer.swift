@@ -71,7 +71,7 @@ public actor MediaPlayer {
     ///   - path: Where it is exported.
     ///   - handler: Called on the loop for each event.
     public init(
-        on connection: DBusConnection, path: DBusObjectPath = "/org/pttd/player", logger: Logger,
+        on connection: DBusConnection, path: DBusObjectPath = "/pttd/player", logger: Logger,
         handler: @escaping @Sendable (MediaPlayerEvent) -> Void
     ) {
         self.connection = connection

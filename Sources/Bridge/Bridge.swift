@@ -184,7 +184,7 @@ public actor Bridge {
         switch event {
         case .callback(let callback): handle(.callback(callback))
         case .notice(let notice): handle(.notice(notice))
-        case .remoteParticipantsChanged: handler?(.changed)
+        case .remoteParticipantsChanged, .soundProblemsChanged: handler?(.changed)
         }
     }
 
@@ -251,7 +251,7 @@ public actor Bridge {
         case .abortBurst: link?.assumeIsolated { $0.abortBurst() }
         case .endedBySystem: handler?(.endedBySystem)
         case .report(let error):
-            logger.notice("not transmitted", metadata: ["code": "\(error.code)", "why": "\(error.explanation)"])
+            logger.notice("not transmitted", metadata: ["why": "\(error.explanation)"])
             handler?(.failed(error))
         }
     }
@@ -288,8 +288,7 @@ public actor Bridge {
                 answer?(error)
                 // A release after the end of its transmission finds nothing to stop: no news.
                 guard let error, error.code != .transmissionNotFound, answer == nil else { return }
-                logger.warning(
-                    "the channel manager refused", metadata: ["request": "\(request)", "why": "\(error.explanation)"])
+                logger.warning("the channel does not do what was asked", metadata: ["why": "\(error.explanation)"])
             }
         }
     }

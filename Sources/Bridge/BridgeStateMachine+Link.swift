@@ -80,9 +80,14 @@ extension BridgeStateMachine {
         actions.append(.setExpectedLoss(percent: percent))
     }
 
-    mutating func tellStatus() { actions.append(.setServiceStatus(serviceStatus)) }
+    mutating func tellStatus() {
+        if seededFault("the-link-is-back-and-nobody-is-told") { return }
+        actions.append(.setServiceStatus(serviceStatus))
+    }
 
     private mutating func burstEnded(_ end: TransmissionEnd) {
+        if seededFault("a-denied-burst-goes-on"), case .denied = end { return }
+        if seededFault("a-revoked-burst-goes-on"), case .revoked = end { return }
         burst = nil
         defer {
             if let status = heldStatus {

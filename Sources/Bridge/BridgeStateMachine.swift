@@ -185,6 +185,7 @@ public struct BridgeStateMachine: Sendable {
     mutating func endedBySystem() {
         key.transmissionEnded()
         calm()
+        if seededFault("accessories-are-not-told-of-an-end") { return }
         actions.append(.endedBySystem)
     }
 

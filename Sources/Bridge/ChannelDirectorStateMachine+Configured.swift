@@ -108,7 +108,8 @@ extension ChannelDirectorStateMachine {
             let whose = active.owner == nil ? "a user" : "a program"
             throw PTChannelError(
                 .channelLimitReached,
-                explanation: "the channel '\(active.descriptor.name)', which \(whose) joined, is active; leave it first"
+                explanation:
+                    "the channel '\(active.descriptor.name)', which \(whose) joined, is active; leave it first ('pttctl leave')"
             )
         }
         if case .name(let name) = step {

@@ -176,6 +176,7 @@ public struct ChannelDirectorStateMachine: Sendable {
     }
 
     private mutating func returnToConfigured() {
+        if seededFault("the-configured-channel-does-not-return"), !actions.isEmpty { return }
         guard active == nil, isOpen, wantsConfigured, let configured else { return }
         active = configured
         actions.append(.open(configured, .developerRequest))
@@ -247,7 +248,8 @@ public struct ChannelDirectorStateMachine: Sendable {
         if active.uuid == uuid, active.isUnowned, program != nil { return }
         let explanation: String? =
             active.uuid == uuid
-            ? "this channel is joined already" : "the channel '\(active.descriptor.name)' is active; leave it first"
+            ? "this channel is joined already; to join it by another link, leave it first ('pttctl leave')"
+            : "the channel '\(active.descriptor.name)' is active; leave it first ('pttctl leave')"
         throw PTChannelError(.channelLimitReached, explanation: explanation)
     }
 

@@ -1,4 +1,5 @@
 // Who holds the talk key: accessories, callers on the bus, the desktop, the channel's program. Pure.
+import MonotonicTime
 
 /// The one talk key of the machine, pressed by any number of holders at once.
 ///
@@ -51,6 +52,7 @@ public struct TalkKey: Sendable {
 
     /// `holder` lets go, or is gone.
     public mutating func release(_ holder: Holder) -> Change {
+        if seededFault("the-talk-key-is-not-released") { return .none }
         spent.remove(holder)
         guard holders.remove(holder) != nil else { return .none }
         return holders.isEmpty ? .stop : .none
@@ -61,6 +63,7 @@ public struct TalkKey: Sendable {
     /// Only callers have to let go first. Accessories are told of it and report their next fresh press only, and what a program
     /// or a click asks for is fresh each time.
     public mutating func transmissionEnded() {
+        if seededFault("a-used-up-press-counts") { return }
         for case .caller(let caller) in holders { spent.insert(.caller(caller)) }
         holders.removeAll()
     }

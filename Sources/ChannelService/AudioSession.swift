@@ -67,4 +67,8 @@ enum AudioSessionEvent {
     case played(voice: Int)
     /// The speaker failed; it is tried again with the next sound.
     case playbackFailed(reason: String)
+    /// The speaker has sounded.
+    case speakerWorks
+    /// The microphone could not be opened ahead of its first use; it is tried again with the next transmission.
+    case microphoneMissing(reason: String)
 }

@@ -134,13 +134,15 @@ extension ChannelService {
 
     private func heard(_ event: AudioSessionEvent) {
         switch event {
-        case .activated: handle(.audioSessionActivated)
+        case .activated:
+            sessionProblem = nil
+            handle(.audioSessionActivated)
         case .deactivated: handle(.audioSessionDeactivated)
         case .failed(let reason):
-            audioProblem = reason
+            sessionProblem = reason
             handle(.audioSessionFailed(reason: reason))
         case .captureBegan(let firstSampleAt):
-            audioProblem = nil
+            soundProblem(of: .microphone, nil)
             log("capture started", ["first_sample": "\(firstSampleAt.nanoseconds)"])
             handle(.captureBegan)
         case .frame(let frame):
@@ -156,19 +158,31 @@ extension ChannelService {
             tellLevel()
         case .captureEnded: handle(.captureEnded)
         case .tonesFinished(let heard):
-            if heard { audioProblem = nil }
+            if heard { soundProblem(of: .speaker, nil) }
             handle(.tonesFinished)
         case .captureFailed(let reason):
-            audioProblem = reason
+            soundProblem(of: .microphone, reason)
             handle(.captureFailed(reason: reason))
-        case .played(let voice):
-            audioProblem = nil
-            receive(.played(voice: voice))
+        case .microphoneMissing(let reason): soundProblem(of: .microphone, reason)
+        case .speakerWorks: soundProblem(of: .speaker, nil)
+        case .played(let voice): receive(.played(voice: voice))
         case .playbackFailed(let reason):
             // A speaker that stays away fails at every sound; it is told once.
-            guard audioProblem != reason else { return }
-            audioProblem = reason
+            guard speakerProblem != reason else { return }
+            soundProblem(of: .speaker, reason)
             handle(.playbackFailed(reason: reason))
         }
+    }
+
+    private func soundProblem(of device: AudioDevice.Use, _ reason: String?) {
+        switch device {
+        case .microphone:
+            guard microphoneProblem != reason else { return }
+            microphoneProblem = reason
+        case .speaker:
+            guard speakerProblem != reason else { return }
+            speakerProblem = reason
+        }
+        tell(.soundProblemsChanged)
     }
 }

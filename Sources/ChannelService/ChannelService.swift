@@ -32,7 +32,9 @@ public actor ChannelService {
     var listening = ListeningStateMachine()
     var replays = ReplayMemory()
     var statistics = ChannelServiceStatistics()
-    var audioProblem: String?
+    var sessionProblem: String?
+    var microphoneProblem: String?
+    var speakerProblem: String?
     var inputLevel = EncodedFrame.levelMin
     private var levelTold: Float?
     private var levelHandler: (@Sendable (Float?) -> Void)?
@@ -78,7 +80,8 @@ public actor ChannelService {
             activeRemoteParticipant: machine.activeRemoteParticipant, remoteParticipants: listening.participants,
             audioSession: machine.audioSession,
             isCapturing: machine.isCapturing, calls: machine.calls, program: machine.pushes.program,
-            pushToken: machine.pushes.token, audioProblem: audioProblem,
+            pushToken: machine.pushes.token, audioProblem: sessionProblem ?? speakerProblem ?? microphoneProblem,
+            microphoneProblem: microphoneProblem, speakerProblem: speakerProblem,
             inputLevel: levelShown,
             statistics: statistics)
     }

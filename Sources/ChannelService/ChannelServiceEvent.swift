@@ -12,6 +12,8 @@ public enum ChannelServiceEvent: Hashable, Sendable {
     case notice(ChannelManagerStateMachine.Notice)
     /// These are heard now, the longest first: several only where several may talk at once.
     case remoteParticipantsChanged([PTParticipant])
+    /// The microphone or the speaker has failed, or works again (`ChannelServiceSnapshot.microphoneProblem`, `speakerProblem`).
+    case soundProblemsChanged
 }
 
 /// The state of the channel service at one moment, for display.
@@ -38,6 +40,10 @@ public struct ChannelServiceSnapshot: Hashable, Sendable {
     public var pushToken: PushToken?
     /// Why sound last failed, until it works again.
     public var audioProblem: String?
+    /// Why the microphone last failed, until it works again.
+    public var microphoneProblem: String?
+    /// Why the speaker last failed, until something was heard again.
+    public var speakerProblem: String?
     /// How loud own speech is, in dBFS (-96…0), at most a tenth of a second ago; nil while none is captured.
     public var inputLevel: Float?
     /// Counts since the start.

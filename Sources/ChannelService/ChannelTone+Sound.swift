@@ -15,6 +15,7 @@ extension Tone {
         case .waiting: [.wait]
         case .denied: [.deny]
         case .talkTimeWarning: [.warning]
+        case .deviceFailed: [.fault]
         case .channel(let position): counting(min(max(1, position), positionMax))
         }
     }

@@ -87,6 +87,7 @@ extension DeviceAudioSession {
             }
         case .failed(let error):
             microphoneFailure = "\(error)"
+            if captureBurst == nil { handler?(.microphoneMissing(reason: "\(error)")) }
         case .ended(let burst, let reason):
             guard burst == captureBurst else { return }
             captureBurst = nil

@@ -100,10 +100,13 @@ extension DeviceAudioSession {
         case .began(let voice, _, _, _, _):
             voicesPlaying.insert(voice)
             return
-        case .ended(let voice, _, _, _, _):
+        case .ended(let voice, _, let reason, let counts, _):
             voicesPlaying.remove(voice)
+            // A burst that ends because the speaker failed says nothing good of it.
+            if reason != .deviceFailed, counts.played > 0 { handler?(.speakerWorks) }
             handler?(.played(voice: voice))
         case .toneEnded(_, let lastSampleAt):
+            handler?(.speakerWorks)
             if isForProgram, tonesPlaying == 1 {
                 // It is in the device still.
                 loop.schedule(at: lastSampleAt) { [weak self, weak speaker] in

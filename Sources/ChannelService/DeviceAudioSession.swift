@@ -65,9 +65,11 @@ final class DeviceAudioSession: AudioSession {
             guard configuration.keepsDevicesOpen else { return }
             do throws(AudioError) { try openMicrophone().prepare() } catch {
                 logger.warning("no microphone for now, it is tried again at the next press: \(error)")
+                handler?(.microphoneMissing(reason: "\(error)"))
             }
             do throws(AudioError) { try openSpeaker().prepare() } catch {
                 logger.warning("no speaker for now, it is tried again with the next sound: \(error)")
+                handler?(.playbackFailed(reason: "\(error)"))
             }
         }
     }

@@ -199,6 +199,7 @@ struct ReceptionStateMachine: Sendable {
     }
 
     private mutating func finish(at now: Instant) -> [Action] {
+        if seededFault("heard-bursts-never-end") { return [] }
         isReplaying = false
         guard !queue.isEmpty else {
             state = .idle

@@ -1,6 +1,6 @@
 // The few file operations that the restoration store is made of, and what they are on this system.
 
-import Settings
+import Files
 
 #if canImport(Glibc)
 import Glibc
@@ -25,64 +25,35 @@ protocol RestorationFiles: Sendable {
 /// Linux' files.
 struct SystemFiles: RestorationFiles {
     func read(_ path: String, byteCountMax: Int) throws(RestorationStoreError) -> [UInt8]? {
-        // Not blocking: a pipe in the file's place must not stop the start.
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
-        if descriptor < 0, errno == ENOENT { return nil }
-        guard descriptor >= 0 else { throw Self.failure("read", path) }
-        defer { close(descriptor) }
-        var bytes: [UInt8] = []
-        let blockSize = 65_536
-        var block = [UInt8](repeating: 0, count: blockSize)
-        while bytes.count <= byteCountMax {
-            let count = block.withUnsafeMutableBytes { systemRead(descriptor, $0.baseAddress, $0.count) }
-            if count < 0, errno == EINTR { continue }
-            guard count >= 0 else { throw Self.failure("read", path) }
-            if count == 0 { break }
-            bytes += block[..<count]
+        do throws(FileError) {
+            return try RegularFile.readIfPresent(path, byteCountMax: byteCountMax, followsLinks: false)
+        } catch {
+            // One more byte than a record can have, so that a larger file is no record.
+            if case .tooLarge = error.cause { return [UInt8](repeating: 0, count: byteCountMax + 1) }
+            throw .file(error)
         }
-        return bytes
     }
 
     func write(_ bytes: [UInt8], to path: String) throws(RestorationStoreError) {
-        do throws(AtomicFile.Failure) {
-            try AtomicFile.writeThrough(bytes, to: path, mode: 0o600)
-        } catch {
-            throw RestorationStoreError(error)
-        }
+        try attempt { () throws(FileError) in try AtomicFile.writeThrough(bytes, to: path, mode: 0o600) }
     }
 
     func rename(_ path: String, to other: String) throws(RestorationStoreError) {
-        guard systemRename(path, other) == 0 else { throw Self.failure("replace", other) }
+        guard systemRename(path, other) == 0 else { throw .file(FileError("replace", other)) }
     }
 
     func remove(_ path: String) throws(RestorationStoreError) {
-        guard unlink(path) == 0 || errno == ENOENT else { throw Self.failure("remove", path) }
+        guard unlink(path) == 0 || errno == ENOENT else { throw .file(FileError("remove", path)) }
     }
 
     func synchronize(directory: String) throws(RestorationStoreError) {
-        do throws(AtomicFile.Failure) {
-            try AtomicFile.synchronize(directory: directory)
-        } catch {
-            throw RestorationStoreError(error)
-        }
+        try attempt { () throws(FileError) in try AtomicFile.synchronize(directory: directory) }
     }
 
-    private static func failure(_ operation: String, _ path: String) -> RestorationStoreError {
-        .system(operation: operation, path: path, code: errno)
+    private func attempt(_ body: () throws(FileError) -> Void) throws(RestorationStoreError) {
+        do throws(FileError) { try body() } catch { throw .file(error) }
     }
-
-    static func words(_ code: Int32) -> String { String(cString: strerror(code)) }
 }
 
-// The calls whose names the methods above have, too.
-private func systemRead(_ descriptor: Int32, _ bytes: UnsafeMutableRawPointer?, _ count: Int) -> Int {
-    read(descriptor, bytes, count)
-}
+/// rename(2), whose name a method above has, too.
 private func systemRename(_ path: String, _ other: String) -> Int32 { rename(path, other) }
-
-extension RestorationStoreError {
-    /// The same in the store's words.
-    init(_ failure: AtomicFile.Failure) {
-        self = .system(operation: failure.operation, path: failure.path, code: failure.code)
-    }
-}

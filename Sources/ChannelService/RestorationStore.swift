@@ -1,5 +1,6 @@
 // The file that keeps the active channel over restarts: whole or not at all, whatever happens while it is written.
 
+import Files
 import PushToTalkCore
 
 /// The restoration record of this machine, in a file.
@@ -46,22 +47,25 @@ public struct RestorationStore: Sendable {
             }
             bytes = contents
         } catch {
-            return Loaded(problem: "\(error); the channel of the last run is not restored")
+            guard case .file(let file) = error, file.isDamage else {
+                return Loaded(problem: "\(error); the channel of the last run is not restored")
+            }
+            return Loaded(problem: setAside(why: file.reason, advice: "join the channel again"))
         }
         do throws(RestorationRecord.Invalid) {
             return Loaded(record: try RestorationRecord(text: bytes))
         } catch {
-            return Loaded(problem: setAside(why: error))
+            let advice =
+                if case .otherVersion = error {
+                    "join the channel again, or move the file back for the pttd that wrote it"
+                } else {
+                    "join the channel again"
+                }
+            return Loaded(problem: setAside(why: "\(error)", advice: advice))
         }
     }
 
-    private func setAside(why: RestorationRecord.Invalid) -> String {
-        let advice =
-            if case .otherVersion = why {
-                "join the channel again, or move the file back for the pttd that wrote it"
-            } else {
-                "join the channel again"
-            }
+    private func setAside(why: String, advice: String) -> String {
         do throws(RestorationStoreError) {
             try files.rename(path, to: aside)
             try files.synchronize(directory: directory)
@@ -93,16 +97,15 @@ public struct RestorationStore: Sendable {
 
 /// Why the restoration record could not be read or kept.
 public enum RestorationStoreError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The system refused (errno).
-    case system(operation: String, path: String, code: Int32)
+    /// The system refused.
+    case file(FileError)
     /// The record is longer than `RestorationRecord.byteCountMax`.
     case tooLarge(byteCount: Int)
 
     /// What happened and what to do about it.
     public var description: String {
         switch self {
-        case .system(let operation, let path, let code):
-            "cannot \(operation) \(path): \(SystemFiles.words(code)); see that pttd may write there and the disk has room"
+        case .file(let error): error.description
         case .tooLarge(let byteCount):
             "the channel takes \(byteCount) bytes to keep, and at most \(RestorationRecord.byteCountMax) are kept; "
                 + "give it a shorter name or a smaller image"

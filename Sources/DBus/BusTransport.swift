@@ -10,25 +10,32 @@ import Reactor
 final class BusTransport {
     private let loop: EventLoop
     private var connection: OpaquePointer?
-    private let onMessage: (Result<DBusMessage, DBusError>) -> Void
+    private let onMessage: (DBusMessage) -> Void
     private let onClosed: () -> Void
+    /// Whether a message is to be read; asked before it is.
+    private let admits: (OpaquePointer) -> Bool
     /// libdbus has two watches on one descriptor, epoll takes a descriptor once.
     private var watches: [OpaquePointer] = []
     private var polled: [Int32: (watch: EventLoop.Watch, interest: EventLoop.Readiness)] = [:]
     private var timers: [OpaquePointer: EventLoop.Timer] = [:]
     private var dispatchTimer: EventLoop.Timer?
+    /// The message that `onMessage` is told of; libdbus's, and there only during that call.
+    private var current: OpaquePointer?
 
     /// Opens a connection; authentication goes on in the background.
     ///
     /// - Parameters:
-    ///   - onMessage: Called on the loop for each message, in order; an error for one that cannot be read.
+    ///   - admits: Called on the loop for each message before it is looked at: whether it is handed on now.
+    ///   - onMessage: Called on the loop for the head of each message, in order. `readArguments` reads the rest of it.
     ///   - onClosed: Called on the loop once when the other end is gone, after the last message.
     init(
-        address: String, loop: EventLoop, onMessage: @escaping (Result<DBusMessage, DBusError>) -> Void,
+        address: String, loop: EventLoop, admits: @escaping (OpaquePointer) -> Bool,
+        onMessage: @escaping (DBusMessage) -> Void,
         onClosed: @escaping () -> Void
     ) throws(DBusError) {
         loop.checkIsolated()
         self.loop = loop
+        self.admits = admits
         self.onMessage = onMessage
         self.onClosed = onClosed
         guard !address.utf8.contains(0) else { throw .connectFailed(address: "", reason: "NUL byte in the address") }
@@ -44,9 +51,9 @@ final class BusTransport {
         }
         self.connection = connection
         dbus_connection_set_exit_on_disconnect(connection, 0)
-        dbus_connection_set_max_message_size(connection, DBusLimits.messageBytes)
+        dbus_connection_set_max_message_size(connection, DBusLimits.busMessageBytes)
         dbus_connection_set_max_received_size(connection, DBusLimits.receivedBytes)
-        dbus_connection_set_max_message_unix_fds(connection, DBusLimits.messageDescriptors)
+        dbus_connection_set_max_message_unix_fds(connection, DBusLimits.busMessageDescriptors)
         dbus_connection_set_max_received_unix_fds(connection, DBusLimits.receivedDescriptors)
         guard install(on: connection) else {
             close()
@@ -62,7 +69,7 @@ final class BusTransport {
     /// - Returns: Its serial number.
     func send(_ outgoing: OutgoingMessage) throws(DBusError) -> UInt32 {
         guard let connection, isConnected else { throw .disconnected }
-        guard dbus_connection_get_outgoing_size(connection) < DBusLimits.outgoingBytes else {
+        guard !isCongested else {
             throw .limitReached("\(DBusLimits.outgoingBytes) bytes waiting to be sent")
         }
         let message = try outgoing.encode()
@@ -75,6 +82,11 @@ final class BusTransport {
             throw .limitReached("memory for a message")
         }
         return serial
+    }
+
+    /// Whether so much waits to be written that nothing more is taken.
+    var isCongested: Bool {
+        connection.map { dbus_connection_get_outgoing_size($0) >= DBusLimits.outgoingBytes } ?? false
     }
 
     private var canSendDescriptors: Bool {
@@ -232,16 +244,39 @@ final class BusTransport {
         }
     }
 
+    /// The message that `onMessage` is being told of, to be handed on later.
+    func keepCurrent() -> KeptMessage? { current.map { KeptMessage($0) } }
+
+    /// Reads the arguments of the message that `onMessage` is being told of.
+    ///
+    /// - Throws: `.limitReached` when there is more in it than `DBusLimits` lets in; `.invalid` when it cannot be read.
+    func readArguments() throws(DBusError) -> [DBusValue] {
+        guard let current else { throw .invalid("a message that is not there any more") }
+        return try DBusMessage.readArguments(of: current)
+    }
+
+    /// How long the arguments of that message are, for a log.
+    func measureArguments() -> MessageSize { current.map { MessageSize(of: $0) } ?? MessageSize() }
+
     fileprivate func filter(_ message: OpaquePointer) {
         guard connection != nil else { return }
-        if dbus_message_is_signal(message, "org.freedesktop.DBus.Local", "Disconnected") != 0 {
+        // libdbus makes it itself; from the bus it would have a sender.
+        if dbus_message_get_sender(message) == nil,
+            dbus_message_is_signal(message, "org.freedesktop.DBus.Local", "Disconnected") != 0
+        {
             onClosed()
             return
         }
-        let receivedAt = Instant.now
-        do { onMessage(.success(try DBusMessage(decoding: message, at: receivedAt))) } catch {
-            onMessage(.failure(error))
-        }
+        if admits(message) { handOn(message) }
+    }
+
+    /// Tells the owner of a message that has come, now or before.
+    func handOn(_ message: OpaquePointer) {
+        guard let head = DBusMessage(head: message, at: .now) else { return }
+        let outer = current
+        current = message
+        defer { current = outer }
+        onMessage(head)
     }
 }
 

@@ -93,11 +93,16 @@ extension DBusConnection {
         }
     }
 
-    func deliver(_ signal: DBusMessage) {
-        if signal.sender == Self.busName { ownerChanged(signal) }
-        for (identifier, entry) in matches.entries {
-            let owner = entry.rule.sender.flatMap { currentOwner(of: $0) }
-            guard entry.rule.matches(signal, owner: owner) else { continue }
+    /// Hands a signal to whom it fits. One that fits nobody is not even read, whoever sent it and however long it is.
+    func deliver(_ head: DBusMessage) {
+        let isNews = head.sender == Self.busName
+        let fitting = matches.entries.filter { _, entry in
+            entry.rule.fits(head, owner: entry.rule.sender.flatMap { currentOwner(of: $0) })
+        }
+        guard isNews || !fitting.isEmpty else { return ignored(head) }
+        guard let signal = try? read(head) else { return }
+        if isNews { ownerChanged(signal) }
+        for (identifier, entry) in fitting where entry.rule.argumentFits(signal) {
             // A handler before this one may have removed it.
             guard matches.contains(identifier) else { continue }
             entry.handler(signal)

@@ -113,33 +113,33 @@ extension DBusConnection {
         case set(DBusPropertySetter, DBusMethodCall)
     }
 
+    /// Finds what answers a call. Its arguments are read only when they are of the declared types.
     private func answer(
-        _ message: DBusMessage, sender: String, path: DBusObjectPath, member: String
+        _ head: DBusMessage, sender: String, path: DBusObjectPath, member: String
     ) throws -> Answer {
         guard objects.exists(path) else { throw DBusErrorReply.unknownObject("no object at \(path)") }
-        switch message.interface {
+        switch head.interface {
         case "org.freedesktop.DBus.Introspectable" where member == "Introspect":
-            try expect([], message)
+            try expect([], head)
             return .now([.string(objects.introspection(of: path))])
         case "org.freedesktop.DBus.ObjectManager" where member == "GetManagedObjects":
             guard objects.managers.contains(path) else { break }
-            try expect([], message)
+            try expect([], head)
             return .now([objects.managedObjects(below: path)])
-        case "org.freedesktop.DBus.Properties": return try answerProperties(message, sender, path, member)
+        case "org.freedesktop.DBus.Properties": return try answerProperties(head, sender, path, member)
         default: break
         }
         let exports = objects.objects[path] ?? []
         // A call may leave the interface out: the first that has the method takes it.
-        let named = exports.filter { message.interface == nil || $0.interface.name == message.interface }
-        if named.isEmpty, let interface = message.interface {
+        let named = exports.filter { head.interface == nil || $0.interface.name == head.interface }
+        if named.isEmpty, let interface = head.interface {
             throw DBusErrorReply.unknownInterface("no interface \(interface) at \(path)")
         }
         for export in named {
             guard let method = export.interface.method(member) else { continue }
-            try expect(method.input.map(\.type), message)
             let call = DBusMethodCall(
                 sender: sender, path: path, interface: export.interface.name, member: member,
-                arguments: message.arguments)
+                arguments: try arguments(method.input.map(\.type), head))
             let signature = method.output.map(\.type.code).joined()
             if let starter = export.starters[member] { return .start(starter, call, returning: signature) }
             if let handler = export.methods[member] { return .call(handler, call, returning: signature) }
@@ -148,13 +148,11 @@ extension DBusConnection {
     }
 
     private func answerProperties(
-        _ message: DBusMessage, _ sender: String, _ path: DBusObjectPath, _ member: String
+        _ head: DBusMessage, _ sender: String, _ path: DBusObjectPath, _ member: String
     ) throws -> Answer {
-        let arguments = message.arguments
         switch member {
         case "GetAll":
-            try expect([.string], message)
-            let interface: String = try arguments.argument(0)
+            let interface: String = try arguments([.string], head).argument(0)
             guard !interface.isEmpty else {
                 let all = (objects.objects[path] ?? []).reduce(into: [String: DBusValue]()) { result, export in
                     result.merge(export.values) { first, _ in first }
@@ -163,20 +161,20 @@ extension DBusConnection {
             }
             return .now([.properties(try exported(path, interface).values)])
         case "Get":
-            try expect([.string, .string], message)
+            let arguments = try arguments([.string, .string], head)
             let name: String = try arguments.argument(1)
             guard let value = try exported(path, try arguments.argument(0)).values[name] else {
-                throw DBusErrorReply.unknownProperty("no property \(name)")
+                throw DBusErrorReply.unknownProperty("no property \(name.prefix(80))")
             }
             return .now([.variant(value)])
         case "Set":
-            try expect([.string, .string, .variant], message)
+            let arguments = try arguments([.string, .string, .variant], head)
             let interface: String = try arguments.argument(0)
             let name: String = try arguments.argument(1)
             guard case .variant(let value) = arguments[2] else { throw DBusErrorReply.invalidArguments("no variant") }
             let export = try exported(path, interface)
             guard let property = export.interface.property(name) else {
-                throw DBusErrorReply.unknownProperty("no property \(name)")
+                throw DBusErrorReply.unknownProperty("no property \(name.prefix(80))")
             }
             guard let setter = export.setters[name] else {
                 throw DBusErrorReply.propertyReadOnly("property \(name) is read-only")
@@ -199,24 +197,37 @@ extension DBusConnection {
         return export
     }
 
-    private func expect(_ types: [DBusType], _ message: DBusMessage) throws {
-        let got = message.arguments.signature.rawValue
+    private func expect(_ types: [DBusType], _ head: DBusMessage) throws {
         let expected = types.map(\.code).joined()
-        guard got == expected else {
-            throw DBusErrorReply.invalidArguments("expected arguments of type '\(expected)', got '\(got)'")
+        guard head.signature == expected else {
+            throw DBusErrorReply.invalidArguments("expected arguments of type '\(expected)', got '\(head.signature)'")
+        }
+    }
+
+    /// The arguments of a call, if they are of these types and not too much.
+    private func arguments(_ types: [DBusType], _ head: DBusMessage) throws -> [DBusValue] {
+        try expect(types, head)
+        do throws(DBusError) { return try read(head).arguments } catch {
+            guard case .limitReached(let limit) = error else { throw error }
+            throw DBusErrorReply.limitsExceeded(limit)
         }
     }
 
     private func run(_ message: DBusMessage, returning signature: String, _ work: @escaping Work) {
-        guard runningHandlers < DBusLimits.runningHandlers else {
+        let caller = message.sender ?? ""
+        let running = runningHandlersOfCaller[caller] ?? 0
+        guard runningHandlers < DBusLimits.runningHandlers, running < DBusLimits.runningHandlersPerCaller else {
             return reply(to: message, .failure(DBusErrorReply.limitsExceeded("too many calls at once")))
         }
         runningHandlers += 1
+        runningHandlersOfCaller[caller] = running + 1
         let current = generation
         Task {
             let result: Result<[DBusValue], any Error>
             do { result = .success(try await work(self)) } catch { result = .failure(error) }
             runningHandlers -= 1
+            let left = (runningHandlersOfCaller[caller] ?? 1) - 1
+            runningHandlersOfCaller[caller] = left == 0 ? nil : left
             // The caller was on a bus that is gone.
             guard current == generation else { return }
             if case .success(let values) = result, values.signature.rawValue != signature {
@@ -229,24 +240,60 @@ extension DBusConnection {
         }
     }
 
-    private func reply(to call: DBusMessage, _ result: Result<[DBusValue], any Error>) {
+    func reply(to call: DBusMessage, _ result: Result<[DBusValue], any Error>) {
         guard call.wantsReply, let sender = call.sender else { return }
-        do {
-            switch result {
-            case .success(let arguments):
-                try send(OutgoingMessage(kind: .reply(serial: call.serial, destination: sender), arguments: arguments))
-            case .failure(let error):
-                let (name, text) = Self.errorReply(error)
-                try send(
-                    OutgoingMessage(
-                        kind: .error(serial: call.serial, destination: sender, name: name), arguments: [.string(text)]))
-            }
-        } catch {
-            logger.warning(
-                "answer not sent", metadata: ["method": "\(call.member ?? "")", "reason": "\(error)"])
-            guard case .success = result else { return }
-            reply(to: call, .failure(DBusErrorReply.failed("the answer could not be sent: \(error)")))
+        let answer: OutgoingMessage
+        switch result {
+        case .success(let arguments):
+            answer = OutgoingMessage(kind: .reply(serial: call.serial, destination: sender), arguments: arguments)
+        case .failure(let error): answer = Self.errorAnswer(to: call, sender, error)
         }
+        let bytes: Int
+        do throws(DBusError) { bytes = try ValueCheck.bytes(of: answer.arguments) } catch {
+            return post(Self.unsent(call, sender, error), of: call)
+        }
+        switch ledger.answer(sender, bytes: bytes + AnswerLedger.overhead, at: .now) {
+        case .send(let asks):
+            post(answer, of: call)
+            if asks { ping(sender) }
+        case .refuse(let tells):
+            if tells { warnOfCaller(call) }
+            post(Self.tooMuch(call, sender, "this caller does not read its answers"), of: call)
+        case .withhold(let tells): if tells { warnOfCaller(call) }
+        }
+    }
+
+    private func warnOfCaller(_ call: DBusMessage) {
+        logger.warning(
+            "a caller does not read its answers; it gets no more until it does",
+            metadata: [
+                "caller": "\(call.sender ?? "")", "bytes": "\(ledger.unread(of: call.sender ?? ""))",
+                "ofAll": "\(ledger.unread)",
+            ])
+    }
+
+    private func post(_ answer: OutgoingMessage, of call: DBusMessage) {
+        do throws(DBusError) {
+            try send(answer)
+        } catch {
+            warn("answer not sent", of: call, ["why": "\(error)"])
+            guard case .reply(_, let sender) = answer.kind, case .invalid = error else { return }
+            post(Self.unsent(call, sender, error), of: call)
+        }
+    }
+
+    private static func errorAnswer(to call: DBusMessage, _ sender: String, _ error: any Error) -> OutgoingMessage {
+        let (name, text) = errorReply(error)
+        return OutgoingMessage(
+            kind: .error(serial: call.serial, destination: sender, name: name), arguments: [.string(text)])
+    }
+
+    private static func unsent(_ call: DBusMessage, _ sender: String, _ error: DBusError) -> OutgoingMessage {
+        errorAnswer(to: call, sender, DBusErrorReply.failed("the answer could not be sent: \(error)"))
+    }
+
+    private static func tooMuch(_ call: DBusMessage, _ sender: String, _ words: String) -> OutgoingMessage {
+        errorAnswer(to: call, sender, DBusErrorReply.limitsExceeded(words))
     }
 
     private static func errorReply(_ error: any Error) -> (name: String, text: String) {

@@ -51,6 +51,14 @@ public actor DBusConnection {
     var requestedNames: [String: RequestedName] = [:]
     var objects = ObjectTree()
     var runningHandlers = 0
+    var floodGate: SignalFloodGate?
+    var callFloods: CallFloods?
+    var runningHandlersOfCaller: [String: Int] = [:]
+    var ledger = AnswerLedger()
+    /// Our questions whether a caller reads, by their serial numbers.
+    private var pings: [UInt32: String] = [:]
+    private var warned = OncePerSender()
+    private var congestion = Congestion()
 
     private struct PendingCall {
         let continuation: CheckedContinuation<Result<DBusMessage, DBusError>, Never>
@@ -66,6 +74,7 @@ public actor DBusConnection {
     ///   - address: The bus.
     ///   - loop: Where it lives and calls its handlers.
     ///   - reconnects: Whether to come back by itself after the bus was lost.
+    @_semantics("optimize.no.crossmodule")  // Swift 6.3: "circular reference" where an importer inlines this.
     public init(to address: DBusAddress, on loop: EventLoop, logger: Logger, reconnects: Bool = true) {
         self.address = address
         self.loop = loop
@@ -127,6 +136,10 @@ public actor DBusConnection {
         let current = generation
         transport = try BusTransport(
             address: resolved, loop: loop,
+            admits: { [weak self] message in
+                nonisolated(unsafe) let message = message
+                return self?.assumeIsolated { $0.admits(message) } ?? true
+            },
             onMessage: { [weak self] message in self?.assumeIsolated { $0.received(message, generation: current) } },
             onClosed: { [weak self] in self?.assumeIsolated { $0.lost(generation: current) } })
         do throws(DBusError) {
@@ -172,9 +185,14 @@ public actor DBusConnection {
         transport = nil
         generation += 1
         old?.close()
+        resetFloodGate()
+        resetCallFloods()
         let calls = pending.values.sorted { $0.identifier < $1.identifier }
         pending = [:]
         serialOfCall = [:]
+        pings = [:]
+        ledger = AnswerLedger()
+        congestion = Congestion()
         for call in calls {
             call.timer.cancel()
             call.continuation.resume(returning: .failure(.disconnected))
@@ -273,7 +291,24 @@ public actor DBusConnection {
     @discardableResult
     func send(_ message: OutgoingMessage) throws(DBusError) -> UInt32 {
         guard let transport else { throw .disconnected }
-        return try transport.send(message)
+        do throws(DBusError) {
+            let serial = try transport.send(message)
+            congestion.sent()
+            return serial
+        } catch {
+            if case .limitReached = error, transport.isCongested, congestion.failed(at: .now) { giveUp() }
+            throw error
+        }
+    }
+
+    /// The bus has taken nothing for so long that it will not: whoever does not read has used up what the bus lets us send. A new
+    /// connection starts with nothing.
+    private func giveUp() {
+        logger.error(
+            "the bus takes no more messages; connecting again",
+            metadata: ["bus": "\(address)", "seconds": "\(Congestion.patience.components.seconds)"])
+        let current = generation
+        loop.execute { [weak self] in self?.assumeIsolated { $0.lost(generation: current) } }
     }
 
     private func begin(
@@ -311,34 +346,100 @@ public actor DBusConnection {
 
     // MARK: What arrives
 
-    private func received(_ result: Result<DBusMessage, DBusError>, generation: Int) {
+    /// Takes up a message that was kept.
+    func takeUp(_ message: KeptMessage) { transport?.handOn(message.pointer) }
+
+    /// Keeps the message that has just arrived, to take it up later.
+    func keepCurrent() -> KeptMessage? { transport?.keepCurrent() }
+
+    private func received(_ head: DBusMessage, generation: Int) {
         guard generation == self.generation else { return }
-        switch result {
-        case .failure(let error): logger.warning("unreadable message dropped", metadata: ["reason": "\(error)"])
-        case .success(let message):
-            switch message.kind {
-            case .methodReturn: answered(message, .success(message))
-            case .error:
-                answered(
-                    message,
-                    .failure(
-                        .remote(
-                            name: message.errorName ?? "org.freedesktop.DBus.Error.Failed",
-                            message: message.arguments.first?.stringValue ?? "")))
-            case .signal: deliver(message)
-            case .methodCall: serve(message)
-            }
+        switch head.kind {
+        case .methodReturn, .error: answered(head)
+        case .signal: deliver(head)
+        case .methodCall: if admitsCall(head) { serve(head) }
         }
     }
 
+    /// Reads the message that has just arrived, whose head is known.
+    ///
+    /// - Throws: `.limitReached` and `.invalid`; it has been logged with sender and size.
+    func read(_ head: DBusMessage) throws(DBusError) -> DBusMessage {
+        guard let transport else { throw .disconnected }
+        var message = head
+        do throws(DBusError) {
+            message.arguments = try transport.readArguments()
+        } catch {
+            warn("message refused", of: head, ["bytes": "\(transport.measureArguments())", "why": "\(error)"])
+            throw error
+        }
+        return message
+    }
+
+    /// Nobody here asked for this signal, but it was sent to us alone.
+    func ignored(_ head: DBusMessage) {
+        guard head.destination != nil, let transport else { return }
+        warn("signal ignored", of: head, ["bytes": "\(transport.measureArguments())"])
+    }
+
+    /// Warns of a message, once a minute for each sender: whoever sends a thousand is told of once.
+    func warn(_ what: Logger.Message, of message: DBusMessage, _ details: Logger.Metadata) {
+        guard warned.mayTell(of: message.sender ?? "", at: .now) else { return }
+        var metadata = details
+        metadata["sender"] = "\(message.sender ?? "")"
+        if let member = message.member { metadata["member"] = "\(message.interface.map { "\($0)." } ?? "")\(member)" }
+        logger.warning(what, metadata: metadata)
+    }
+
     /// Takes an answer only from whom the call went to, as far as that can be told: anyone may send us an "answer".
-    private func answered(_ message: DBusMessage, _ result: Result<DBusMessage, DBusError>) {
-        guard let call = pending[message.replySerial] else { return }
-        let isFromBus = message.sender == Self.busName
-        if DBusName.isUnique(call.destination), message.sender != call.destination, !isFromBus {
-            logger.warning("answer from a stranger dropped", metadata: ["sender": "\(message.sender ?? "")"])
+    private func answered(_ head: DBusMessage) {
+        let isFromBus = head.sender == Self.busName
+        if let caller = pings[head.replySerial] {
+            guard isFromBus || head.sender == caller else { return }
+            pings[head.replySerial] = nil
+            return ledger.answered(caller, PingAnswer(head, isFromBus: isFromBus))
+        }
+        guard let call = pending[head.replySerial] else { return }
+        if DBusName.isUnique(call.destination), head.sender != call.destination, !isFromBus {
+            return warn("answer from a stranger dropped", of: head, [:])
+        }
+        let result: Result<DBusMessage, DBusError>
+        do throws(DBusError) {
+            let message = try read(head)
+            guard head.kind == .error else { return finish(head.replySerial, .success(message)) }
+            result = .failure(
+                .remote(
+                    name: head.errorName ?? "org.freedesktop.DBus.Error.Failed",
+                    message: message.arguments.first?.stringValue ?? ""))
+        } catch {
+            result = .failure(error)
+        }
+        finish(head.replySerial, result)
+    }
+
+    /// Asks a caller for a sign that it has read what was sent to it.
+    func ping(_ caller: String) {
+        let message = OutgoingMessage(
+            kind: .call(destination: caller, path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping"),
+            startsService: false)
+        guard let serial = try? send(message) else { return ledger.answered(caller, .unknown) }
+        pings[serial] = caller
+    }
+}
+
+extension PingAnswer {
+    /// What the answer to a ping says.
+    fileprivate init(_ answer: DBusMessage, isFromBus: Bool) {
+        // Whatever the caller itself answers, it has read the question.
+        guard isFromBus else {
+            self = .read
             return
         }
-        finish(message.replySerial, result)
+        switch answer.errorName {
+        case "org.freedesktop.DBus.Error.NoReply", "org.freedesktop.DBus.Error.ServiceUnknown",
+            "org.freedesktop.DBus.Error.NameHasNoOwner":
+            self = .gone
+        default: self = .unknown
+        }
     }
 }

@@ -2,12 +2,20 @@
 
 /// The bounds that a connection keeps. Beyond them an operation fails with `DBusError.limitReached`; nothing grows.
 public enum DBusLimits {
-    /// Longest message sent or accepted, in bytes. The bus itself would allow 128 MiB.
+    /// Longest message that is sent, or whose arguments are read, in bytes. A longer one is taken off the bus and refused.
     public static let messageBytes = 4 * 1024 * 1024
+    /// Values in the arguments of one message; a value of one byte on the wire takes about a hundred in memory.
+    public static let messageValues = 262_144
+    /// Longest message that is taken off the bus, in bytes: the longest that D-Bus has (D-Bus specification, "Message Format").
+    /// libdbus ends the connection when a longer one arrives, so the bound is the bus's own: 32 MiB on a system bus.
+    public static let busMessageBytes = 128 * 1024 * 1024
     /// Bytes received and not yet handled, beyond which the socket is not read.
     public static let receivedBytes = 8 * 1024 * 1024
-    /// Descriptors in one message.
+    /// Descriptors in one message that is sent.
     public static let messageDescriptors = 16
+    /// Descriptors in one message that is taken off the bus: as many as the kernel passes at a time (unix(7), SCM_MAX_FD). libdbus ends
+    /// the connection when more arrive.
+    public static let busMessageDescriptors = 253
     /// Descriptors received and not yet handled, beyond which the socket is not read: the process has few of them.
     public static let receivedDescriptors = 64
     /// Bytes waiting to be written, beyond which nothing more is accepted for sending.
@@ -16,6 +24,8 @@ public enum DBusLimits {
     public static let pendingCalls = 1024
     /// Calls from others whose handlers are running.
     public static let runningHandlers = 256
+    /// Those of one caller.
+    public static let runningHandlersPerCaller = 128
     /// Signal matches of one connection. A dbus-daemon allows 512 on the system bus.
     public static let matches = 480
     /// Objects exported by one connection.

@@ -58,25 +58,29 @@ public struct DBusMatchRule: Hashable, Sendable {
         return parts.joined(separator: ",")
     }
 
-    /// Whether a signal fits. The bus delivers signals that were sent to us directly whatever our rules are, so every
-    /// part is checked, the sender too.
+    /// Whether a signal fits, as far as its head tells. The bus delivers signals that were sent to us directly whatever our rules are,
+    /// so every part is checked, the sender too.
     ///
     /// - Parameter owner: The unique name that owns `sender` now.
-    func matches(_ signal: DBusMessage, owner: String?) -> Bool {
+    func fits(_ head: DBusMessage, owner: String?) -> Bool {
         if sender != nil {
-            guard let owner, signal.sender == owner else { return false }
+            guard let owner, head.sender == owner else { return false }
         }
-        if let interface, signal.interface != interface { return false }
-        if let member, signal.member != member { return false }
-        if let path, signal.path != path { return false }
+        if let interface, head.interface != interface { return false }
+        if let member, head.member != member { return false }
+        if let path, head.path != path { return false }
         if let pathNamespace {
-            guard let path = signal.path, path == pathNamespace || path.isDescendant(of: pathNamespace) else {
+            guard let path = head.path, path == pathNamespace || path.isDescendant(of: pathNamespace) else {
                 return false
             }
         }
-        if let argument0 {
-            guard case .string(argument0)? = signal.arguments.first else { return false }
-        }
+        return true
+    }
+
+    /// Whether the first argument of a signal fits.
+    func argumentFits(_ signal: DBusMessage) -> Bool {
+        guard let argument0 else { return true }
+        guard case .string(argument0)? = signal.arguments.first else { return false }
         return true
     }
 }

@@ -35,8 +35,10 @@ public struct DBusMessage: Sendable {
     public let errorName: String?
     /// Whether the caller wants an answer.
     public let wantsReply: Bool
-    /// The body.
-    public let arguments: [DBusValue]
+    /// The types of the arguments, as one signature.
+    let signature: String
+    /// The arguments. Empty while only the head has been read.
+    public internal(set) var arguments: [DBusValue] = []
     /// When it was taken off the socket.
     public let receivedAt: Instant
 }

@@ -99,6 +99,13 @@ struct ValueCheck {
         return try DBusSignature(arguments.map(\.type.code).joined())
     }
 
+    /// Checks the arguments of one message and returns how long they are at most, in bytes.
+    static func bytes(of arguments: [DBusValue]) throws(DBusError) -> Int {
+        var check = ValueCheck()
+        for argument in arguments { try check.check(argument, as: nil, depth: 0) }
+        return check.bytes
+    }
+
     private mutating func count(_ size: Int) throws(DBusError) {
         bytes += size
         guard bytes <= DBusLimits.messageBytes else {

@@ -1,5 +1,6 @@
 // Between our values and libdbus's message iterators. What goes out has been checked before.
 import CDBus
+import Glibc
 import MonotonicTime
 
 extension OutgoingMessage {
@@ -123,14 +124,15 @@ extension OutgoingMessage {
 private func code(_ type: Unicode.Scalar) -> Int32 { Int32(type.value) }
 
 extension DBusMessage {
-    /// Reads a message that libdbus received, and so has validated.
-    init(decoding message: OpaquePointer, at receivedAt: Instant) throws(DBusError) {
+    /// Reads everything but the arguments of a message that libdbus received, and so has validated; nil for one of a kind that
+    /// D-Bus does not have yet.
+    init?(head message: OpaquePointer, at receivedAt: Instant) {
         switch dbus_message_get_type(message) {
         case DBUS_MESSAGE_TYPE_METHOD_CALL: kind = .methodCall
         case DBUS_MESSAGE_TYPE_METHOD_RETURN: kind = .methodReturn
         case DBUS_MESSAGE_TYPE_ERROR: kind = .error
         case DBUS_MESSAGE_TYPE_SIGNAL: kind = .signal
-        default: throw .invalid("a message of unknown type")
+        default: return nil
         }
         serial = dbus_message_get_serial(message)
         replySerial = dbus_message_get_reply_serial(message)
@@ -141,22 +143,35 @@ extension DBusMessage {
         member = dbus_message_get_member(message).map { String(cString: $0) }
         errorName = dbus_message_get_error_name(message).map { String(cString: $0) }
         wantsReply = dbus_message_get_no_reply(message) == 0
+        signature = dbus_message_get_signature(message).map { String(cString: $0) } ?? ""
         self.receivedAt = receivedAt
+    }
+
+    /// Reads a whole message that libdbus received.
+    init(decoding message: OpaquePointer, at receivedAt: Instant) throws(DBusError) {
+        guard let head = DBusMessage(head: message, at: receivedAt) else { throw .invalid("a message of unknown type") }
+        self = head
+        arguments = try Self.readArguments(of: message)
+    }
+
+    /// Reads the arguments of a message that libdbus received.
+    static func readArguments(of message: OpaquePointer) throws(DBusError) -> [DBusValue] {
         let signature = try DBusSignature(dbus_message_get_signature(message).map { String(cString: $0) } ?? "")
         var arguments: [DBusValue] = []
         var iterator = DBusMessageIter()
-        if dbus_message_iter_init(message, &iterator) != 0 {
-            for type in signature.types {
-                arguments.append(try Self.decode(type, &iterator))
-                dbus_message_iter_next(&iterator)
-            }
+        guard dbus_message_iter_init(message, &iterator) != 0 else { return [] }
+        var budget = ReadingBudget()
+        for type in signature.types {
+            arguments.append(try decode(type, &iterator, &budget))
+            dbus_message_iter_next(&iterator)
         }
-        self.arguments = arguments
+        return arguments
     }
 
     private static func decode(
-        _ type: DBusType, _ iterator: inout DBusMessageIter
+        _ type: DBusType, _ iterator: inout DBusMessageIter, _ budget: inout ReadingBudget
     ) throws(DBusError) -> DBusValue {
+        try budget.take(1)
         switch type {
         case .byte: return .byte(basic(&iterator, 0))
         case .boolean: return .boolean(basic(&iterator, dbus_bool_t(0)) != 0)
@@ -167,9 +182,9 @@ extension DBusMessage {
         case .int64: return .int64(basic(&iterator, 0))
         case .uint64: return .uint64(basic(&iterator, 0))
         case .double: return .double(basic(&iterator, 0))
-        case .string: return .string(text(&iterator))
-        case .objectPath: return .objectPath(DBusObjectPath(unchecked: text(&iterator)))
-        case .signature: return .signature(try DBusSignature(text(&iterator)))
+        case .string: return .string(try text(&iterator, &budget))
+        case .objectPath: return .objectPath(DBusObjectPath(unchecked: try text(&iterator, &budget)))
+        case .signature: return .signature(try DBusSignature(try text(&iterator, &budget)))
         case .unixDescriptor:
             // libdbus hands out a duplicate; -1 when the message does not bring the descriptor it names.
             let number: Int32 = basic(&iterator, -1)
@@ -184,20 +199,17 @@ extension DBusMessage {
             defer { dbus_free(signature) }
             let types = try DBusSignature(String(cString: signature)).types
             guard types.count == 1, let type = types.first else { throw .invalid("a variant without one value") }
-            return .variant(try decode(type, &inner))
+            return .variant(try decode(type, &inner, &budget))
         case .array(.byte):
-            var inner = DBusMessageIter()
-            dbus_message_iter_recurse(&iterator, &inner)
-            var start: UnsafePointer<UInt8>?
-            var count: Int32 = 0
-            dbus_message_iter_get_fixed_array(&inner, &start, &count)
-            return .bytes(Array(UnsafeBufferPointer(start: start, count: Int(count))))
+            let bytes = fixedArray(&iterator)
+            try budget.take(bytes.count)
+            return .bytes(Array(bytes))
         case .array(let element):
             var inner = DBusMessageIter()
             dbus_message_iter_recurse(&iterator, &inner)
             var elements: [DBusValue] = []
             while dbus_message_iter_get_arg_type(&inner) != 0 {
-                elements.append(try decode(element, &inner))
+                elements.append(try decode(element, &inner, &budget))
                 dbus_message_iter_next(&inner)
             }
             return .array(element, elements)
@@ -208,9 +220,9 @@ extension DBusMessage {
             while dbus_message_iter_get_arg_type(&inner) != 0 {
                 var entry = DBusMessageIter()
                 dbus_message_iter_recurse(&inner, &entry)
-                let name = try decode(key, &entry)
+                let name = try decode(key, &entry, &budget)
                 dbus_message_iter_next(&entry)
-                entries[name] = try decode(value, &entry)
+                entries[name] = try decode(value, &entry, &budget)
                 dbus_message_iter_next(&inner)
             }
             return .dictionary(key: key, value: value, entries)
@@ -219,11 +231,21 @@ extension DBusMessage {
             dbus_message_iter_recurse(&iterator, &inner)
             var fields: [DBusValue] = []
             for type in types {
-                fields.append(try decode(type, &inner))
+                fields.append(try decode(type, &inner, &budget))
                 dbus_message_iter_next(&inner)
             }
             return .structure(fields)
         }
+    }
+
+    /// The bytes of an array of bytes; libdbus's, as long as the message is there.
+    static func fixedArray(_ iterator: inout DBusMessageIter) -> UnsafeBufferPointer<UInt8> {
+        var inner = DBusMessageIter()
+        dbus_message_iter_recurse(&iterator, &inner)
+        var start: UnsafePointer<UInt8>?
+        var count: Int32 = 0
+        dbus_message_iter_get_fixed_array(&inner, &start, &count)
+        return UnsafeBufferPointer(start: start, count: Int(count))
     }
 
     private static func basic<T: BitwiseCopyable>(_ iterator: inout DBusMessageIter, _ initial: T) -> T {
@@ -232,9 +254,13 @@ extension DBusMessage {
         return value
     }
 
-    private static func text(_ iterator: inout DBusMessageIter) -> String {
+    private static func text(
+        _ iterator: inout DBusMessageIter, _ budget: inout ReadingBudget
+    ) throws(DBusError) -> String {
         var pointer: UnsafePointer<CChar>?
         dbus_message_iter_get_basic(&iterator, &pointer)
-        return pointer.map { String(cString: $0) } ?? ""
+        guard let pointer else { return "" }
+        try budget.take(strlen(pointer))
+        return String(cString: pointer)
     }
 }

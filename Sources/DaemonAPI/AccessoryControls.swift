@@ -73,6 +73,9 @@ public protocol AccessoryControls: Actor {
     /// The session ends without a profile, if it is not over yet.
     func cancelLearning() async
 
+    /// The person has pressed every other key, or there is none. Changes nothing unless that is what the session waits for.
+    func proceedLearning() async
+
     /// The profiles that are known, by id.
     func profiles() async -> [ProfileDescription]
 }

@@ -64,11 +64,7 @@ extension DaemonAPI {
                 try await api.requestBegin(uuid, caller)
             },
             "RequestStopTransmitting": owners { api, _, caller in
-                await api.settled(caller.busName)
-                try await api.perform { controls throws(PTChannelError) in
-                    try await controls.requestStopTransmitting(uuid, by: caller)
-                }
-                await api.drop(.transmission, for: caller.busName)
+                try await api.requestStop(uuid, caller)
             },
             "SetDescriptor": owners { api, arguments, caller in
                 let descriptor = PTChannelDescriptor(
@@ -141,6 +137,7 @@ extension DaemonAPI {
     // MARK: Talking
 
     private func begin(_ caller: String) async throws {
+        try await waitForTurn(.talkKey, of: caller)
         let controls = try controls
         // Watched before the press, so that a caller who is gone by now is noticed.
         try await hold(.talkKey, for: caller)
@@ -156,15 +153,18 @@ extension DaemonAPI {
     }
 
     private func end(_ caller: String) async throws {
+        let wasWaiting = endWaiting(.talkKey, of: caller)
         await settled(caller)
         await drop(.talkKey, for: caller)
-        guard try await controls.releaseTalkKey(caller: caller) else {
+        let wasHeld = try await controls.releaseTalkKey(caller: caller)
+        guard wasHeld || wasWaiting else {
             throw PTTBus.reply(
                 PTChannelError(.transmissionNotFound, explanation: "this caller does not hold the talk key"))
         }
     }
 
     private func requestBegin(_ uuid: UUID, _ caller: BusCaller) async throws {
+        try await waitForTurn(.transmission, of: caller.busName)
         let heldBefore = isHolding(.transmission, caller.busName)
         try await hold(.transmission, for: caller.busName)
         do {
@@ -177,5 +177,18 @@ extension DaemonAPI {
             throw error
         }
         if !isHolding(.transmission, caller.busName) { await (try? controls)?.requestingCallerLeft(caller) }
+    }
+
+    private func requestStop(_ uuid: UUID, _ caller: BusCaller) async throws {
+        let wasWaiting = endWaiting(.transmission, of: caller.busName)
+        await settled(caller.busName)
+        do {
+            try await perform { controls throws(PTChannelError) in
+                try await controls.requestStopTransmitting(uuid, by: caller)
+            }
+        } catch {
+            guard wasWaiting else { throw error }
+        }
+        await drop(.transmission, for: caller.busName)
     }
 }

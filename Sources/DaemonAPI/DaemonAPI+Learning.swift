@@ -50,13 +50,20 @@ extension DaemonAPI {
         return try DBusExport(
             try PTTBus.declaration(of: PTTBus.learningInterface), properties: session.properties.properties,
             starters: [
+                "Proceed": method { api, call in
+                    guard call.sender == caller else {
+                        throw DBusErrorReply.accessDenied("only the program that began to learn can go on")
+                    }
+                    await (try? api.accessoryControls)?.proceedLearning()
+                    return []
+                },
                 "Cancel": method { api, call in
                     guard call.sender == caller else {
                         throw DBusErrorReply.accessDenied("only the program that began to learn can end it")
                     }
                     await api.endLearning()
                     return []
-                }
+                },
             ])
     }
 

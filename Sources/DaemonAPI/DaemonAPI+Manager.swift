@@ -26,6 +26,7 @@ extension DaemonAPI {
                 "ChangeChannel": method { api, call in
                     let which = try Arguments(call).text(0, "which", bytes: 1...PTTBusLimits.nameBytes)
                     let caller = api.identity(of: call.sender)
+                    try api.countJoin(of: call.sender)
                     let uuid = try await api.perform { controls throws(PTChannelError) in
                         try await controls.changeChannel(ChannelChoice(which), by: caller)
                     }
@@ -74,6 +75,10 @@ extension DaemonAPI {
         guard request.media != .application || caller.application != nil else {
             throw DBusErrorReply.invalidArguments(
                 "only a program with a channel manager has media 'application'; call RegisterApplication first")
+        }
+        // A program's own channel has nothing to do with the relay.
+        if request.media == .pttd || request.link != nil || caller.application == nil {
+            try countJoin(of: call.sender)
         }
         let uuid = try await perform { controls throws(PTChannelError) in try await controls.join(request) }
         return [.objectPath(try DBusObjectPath(PTTBus.channelPath(uuid)))]

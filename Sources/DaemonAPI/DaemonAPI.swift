@@ -1,6 +1,7 @@
 // Serving org.pttd: the service on the bus and what its objects show. What the calls do is the business of `DaemonControls`.
 import DBus
 import Logging
+import MonotonicTime
 import PTTBus
 import PushToTalkCore
 import Reactor
@@ -18,6 +19,7 @@ public actor DaemonAPI {
     private weak var weakControls: (any DaemonControls)?
     /// How long a program's delegate may take to answer.
     let delegateLimit: Duration
+    private let calls: DBusCallBound?
     private var manager = ManagerProperties()
     private(set) var channel: (path: DBusObjectPath, properties: ChannelProperties)?
     private weak var weakAccessoryControls: (any AccessoryControls)?
@@ -29,15 +31,20 @@ public actor DaemonAPI {
     var callers: [String: WatchedCaller] = [:]
     var applications: [String: Registration] = [:]
     var locks: InhibitorLocks
+    var begins = PacedBegins()
+    private var joins = CallRate(
+        "joins", caller: .init(PTTBusLimits.joins), all: .init(PTTBusLimits.joinsOfAll), at: .now)
 
     /// The service on `bus`, which must live on the same loop.
     ///
     /// - Parameters:
     ///   - controls: What the calls do; held weakly.
     ///   - delegateLimit: How long a program's delegate may take to answer.
+    ///   - isBounded: Whether callers are held to `PTTBusLimits.calls` and `begins`; tests call as often as they can.
+    @_semantics("optimize.no.crossmodule")  // Swift 6.3: "circular reference" where an importer inlines this.
     public init(
         bus: DBusConnection, controls: any DaemonControls, logger: Logger,
-        delegateLimit: Duration = PTTBusLimits.delegateAnswer
+        delegateLimit: Duration = PTTBusLimits.delegateAnswer, isBounded: Bool = true
     ) {
         self.bus = bus
         loop = bus.loop
@@ -45,10 +52,15 @@ public actor DaemonAPI {
         weakControls = controls
         self.logger = logger
         self.delegateLimit = delegateLimit
+        calls = isBounded ? PTTBusLimits.calls : nil
+        if !isBounded { begins.pace = .unbounded }
         manager.version = PTTBus.version
     }
 
-    isolated deinit { locks.removeAll() }
+    isolated deinit {
+        locks.removeAll()
+        endAllWaiting()
+    }
 
     /// What the calls do.
     var controls: any DaemonControls {
@@ -80,6 +92,7 @@ public actor DaemonAPI {
     /// - Throws: `DBusError`: the bus cannot be reached (it is tried again in the background), another pttd has the name, or the
     ///   bus's policy forbids it.
     public func start() async throws(DBusError) {
+        await bus.bound(calls: calls)
         await bus.exportObjectManager(at: Self.managerPath)
         try await bus.export([try managerExport(manager), try accessoryManagerExport()], at: Self.managerPath)
         isExported = true
@@ -97,10 +110,15 @@ public actor DaemonAPI {
     public func stop() async {
         try? await bus.releaseName(PTTBus.name)
         await bus.close()
+        endAllWaiting()
         locks.removeAll()
     }
 
     // MARK: What is so
+
+    /// Counts a join that leads to the relay.
+    /// - Throws: `LimitsExceeded`.
+    func countJoin(of caller: String) throws(DBusErrorReply) { try joins.take(caller, at: .now) }
 
     /// The channel that is joined, or none.
     public func update(channel new: ChannelProperties?) async {
@@ -145,6 +163,12 @@ public actor DaemonAPI {
 
     /// Who has the audio instead of push-to-talk, in words; empty: nobody.
     public func update(call: String) async { await update(\.call, call, "call") }
+
+    /// Why the microphone, or the speaker, cannot be used, in words; empty: it can.
+    public func update(microphoneProblem: String, speakerProblem: String) async {
+        await update(\.microphoneProblem, microphoneProblem, "microphone's problem")
+        await update(\.speakerProblem, speakerProblem, "speaker's problem")
+    }
 
     /// The names of the configured channels, in their order.
     public func update(channels: [String]) async { await update(\.channels, channels, "configured channels") }

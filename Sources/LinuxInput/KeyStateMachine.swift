@@ -41,10 +41,11 @@ public struct KeyStateMachine: Sendable {
         switch event {
         case .key(let code, 1) where code < Self.codesCount:
             return held.insert(code).inserted ? [KeyEdge(code: code, isDown: true, time: now)] : []
-        case .key(let code, 0):
-            return held.remove(code) != nil ? [KeyEdge(code: code, isDown: false, time: now)] : []
-        case .key:
+        case .key(_, 1), .key(_, 2):
             return []
+        // 0, and what no kernel sends: that releases as well, for nothing must stick.
+        case .key(let code, _):
+            return held.remove(code) != nil ? [KeyEdge(code: code, isDown: false, time: now)] : []
         case .removed:
             let edges = held.sorted().map { KeyEdge(code: $0, isDown: false, time: now) }
             held = []

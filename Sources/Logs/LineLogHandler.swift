@@ -1,15 +1,14 @@
 // How the programs write their log: one line an event on standard error, as systemd's journal wants it.
-import CLinux
 import Glibc
 import Logging
 import MonotonicTime
 
 /// Writes each event as one line: `label: message key=value …`, metadata sorted by key.
 ///
-/// Under systemd (`JOURNAL_STREAM` is set, systemd.exec(5)) a line begins with its priority, sd-daemon(3), and the journal adds the
+/// In systemd's journal (`JOURNAL_STREAM` names the descriptor, systemd.exec(5)) a line begins with its priority, sd-daemon(3), and the journal adds the
 /// time; elsewhere it begins with the monotonic time in seconds and the level. A value with spaces is quoted; line ends and
 /// control characters in a value are escaped, so no peer can forge a line. As `LogFormat.json` the event is an object; the priority for
-/// the journal stands before it all the same.
+/// the journal stands before it all the same. Logging never waits: see `LogWriter`.
 public struct LineLogHandler: LogHandler {
     /// What every event of this handler carries.
     public var metadata: Logger.Metadata = [:]
@@ -17,22 +16,30 @@ public struct LineLogHandler: LogHandler {
     public var logLevel: Logger.Level
     private let label: String
     private let format: LogFormat
-    private let underJournal: Bool
-    private let descriptor: Int32
+    private let writer: LogWriter
+    /// Longest line of text, in bytes; the rest is cut off, and said so.
+    private static let lineBytesMax = 16 * 1024
 
     /// A handler for `label` that keeps events of `level` and above.
     ///
     /// - Parameters:
     ///   - format: How a line is written.
-    ///   - descriptor: Where lines go; standard error by default.
+    ///   - writer: Where lines go; standard error by default.
     public init(
-        label: String, level: Logger.Level, format: LogFormat = .text, descriptor: Int32 = STDERR_FILENO
+        label: String, level: Logger.Level, format: LogFormat = .text, writer: LogWriter = .standardError
     ) {
         self.label = label
         self.format = format
         logLevel = level
-        self.descriptor = descriptor
-        underJournal = getenv("JOURNAL_STREAM") != nil
+        self.writer = writer
+        let plain = self
+        writer.describeDrops { count in
+            plain.line(
+                LogEvent(
+                    level: .warning, message: "log lines dropped: nobody read them in time", error: nil,
+                    metadata: ["count": "\(count)"], source: "Logs", file: #fileID, function: #function,
+                    line: #line))
+        }
     }
 
     /// One value of `metadata`.
@@ -41,20 +48,24 @@ public struct LineLogHandler: LogHandler {
         set { metadata[key] = newValue }
     }
 
-    /// Writes the event.
-    public func log(event: LogEvent) {
+    /// Hands the event to the writer.
+    public func log(event: LogEvent) { writer.write(line(event), isImportant: event.level >= .warning) }
+
+    private func line(_ event: LogEvent) -> String {
         let all = event.metadata.map { metadata.merging($0) { _, new in new } } ?? metadata
-        var line = underJournal ? "<\(Self.priority(event.level))>" : ""
+        var line = writer.isJournal ? "<\(Self.priority(event.level))>" : ""
         switch format {
-        case .text: line += (underJournal ? "" : "\(Self.time()) \(event.level) ") + text(event, all)
+        case .text:
+            line += (writer.isJournal ? "" : "\(Self.time()) \(event.level) ") + text(event, all)
+            let excess = line.utf8.count - Self.lineBytesMax
+            if excess > 0 {
+                line = String(decoding: line.utf8.prefix(Self.lineBytesMax), as: UTF8.self) + "… \(excess) bytes more"
+            }
         case .json:
             line += JSONLine.text(
                 time: JSONLine.time(), level: event.level, label: label, message: "\(event.message)", metadata: all)
         }
-        line += "\n"
-        // One write(2) a line keeps lines of several threads apart.
-        var bytes = Array(line.utf8)
-        _ = write(descriptor, &bytes, bytes.count)
+        return line + "\n"
     }
 
     private func text(_ event: LogEvent, _ metadata: Logger.Metadata) -> String {

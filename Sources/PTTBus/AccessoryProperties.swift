@@ -161,6 +161,8 @@ public enum LearningStep: String, Hashable, Sendable, Codable, CaseIterable {
     case press
     /// The person is to let go.
     case release
+    /// The person is to press every other key once.
+    case others
     /// A profile has been written.
     case done
     /// It came to nothing.

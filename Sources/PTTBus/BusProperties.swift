@@ -21,6 +21,10 @@ public struct ManagerProperties: BusProperties, Hashable {
     public var channels: [String] = []
     /// Who has the audio instead of push-to-talk; empty while nobody has.
     public var call = ""
+    /// Why the microphone cannot be used; empty while it can, as far as is known.
+    public var microphoneProblem = ""
+    /// Why nothing can be heard; empty while it can, as far as is known.
+    public var speakerProblem = ""
 
     /// The interface whose properties these are.
     public static let interface = PTTBus.managerInterface
@@ -34,6 +38,8 @@ public struct ManagerProperties: BusProperties, Hashable {
         activeChannel = properties["ActiveChannel"]?.objectPathValue ?? "/"
         channels = properties["Channels"]?.arrayValue?.compactMap(\.stringValue) ?? []
         call = properties["Call"]?.stringValue ?? ""
+        microphoneProblem = properties["MicrophoneProblem"]?.stringValue ?? ""
+        speakerProblem = properties["SpeakerProblem"]?.stringValue ?? ""
     }
 
     /// The values by property name.
@@ -41,6 +47,7 @@ public struct ManagerProperties: BusProperties, Hashable {
         [
             "Version": .string(version), "ActiveChannel": .objectPath(activeChannel),
             "Channels": .array(.string, channels.map { .string($0) }), "Call": .string(call),
+            "MicrophoneProblem": .string(microphoneProblem), "SpeakerProblem": .string(speakerProblem),
         ]
     }
 }

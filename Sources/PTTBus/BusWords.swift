@@ -41,7 +41,7 @@ extension PTImage {
 
     /// The image of an option `Image`.
     ///
-    /// - Throws: `DBusErrorReply` (`InvalidArgs`) that says what is wrong and what would be right.
+    /// - Throws: `DBusErrorReply` (`InvalidArgs`, `LimitsExceeded`) that says what is wrong and what would be right.
     public init(busValue: DBusValue) throws(DBusErrorReply) {
         let value = busValue.unwrapped
         do throws(Invalid) {
@@ -55,6 +55,7 @@ extension PTImage {
             default: break
             }
         } catch {
+            if case .tooLarge = error { throw .limitsExceeded("'Image': \(error)") }
             throw .invalidArguments("'Image': \(error)")
         }
         throw .invalidArguments(

@@ -110,6 +110,11 @@ extension DaemonClient {
         try await call(session, PTTBus.learningInterface, "Cancel", [])
     }
 
+    /// Goes on with a learning session of this client that waits for other keys: all have been pressed, or there is none.
+    public func proceedLearning(_ session: DBusObjectPath) async throws(DaemonClientError) {
+        try await call(session, PTTBus.learningInterface, "Proceed", [])
+    }
+
     // MARK: An accessory
 
     /// Forgets an accessory, and has the system's Bluetooth forget the device.

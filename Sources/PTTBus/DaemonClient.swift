@@ -74,6 +74,10 @@ public actor DaemonClient {
                     try await client.refresh()
                     return client
                 }
+            } catch DBusError.timedOut(let call) {
+                // It is there, and hangs: it is not on another bus.
+                await bus.close()
+                throw .bus(.timedOut(call))
             } catch {
                 // A refusal by policy says more than an absent bus.
                 if failure == nil || error.remoteName != nil { failure = error }

@@ -28,8 +28,14 @@ public enum DaemonClientError: Error, CustomStringConvertible {
             "pttd is not running (looked for \(PTTBus.name) on the \(looked.joined(separator: " and the "))); "
                 + "start it: 'systemctl --user start pttd', or 'sudo systemctl start pttd' for the whole machine"
         case .bus(.remote(_, let message)) where message.hasPrefix(PTTBus.foreignChannelWords): message
-        case .bus(.remote(let name, let message)) where name.hasSuffix(".AccessDenied"):
-            "the bus does not let you talk to pttd (\(message)); join the group: 'sudo adduser $USER pttd', and log in again"
+        case .bus(.remote(let name, _)) where name.hasSuffix(".AccessDenied"):
+            "the bus does not let you talk to pttd; join the group: 'sudo adduser $USER pttd', and log in again"
+        case .bus(.connectFailed(let address, let reason)):
+            "there is no bus at '\(address)' (\(reason)); leave --bus out, or name 'session' or 'system'"
+        case .bus(.timedOut):
+            "pttd is on the bus, but does not answer; 'journalctl -u pttd' shows what it did last (with --user for a user's own), "
+                + "'systemctl restart pttd' starts it anew"
+        case .bus(.disconnected): "the bus is gone, and with it the answer; try again"
         case .bus(.remote(let name, let message))
         where name.hasPrefix(PTTBus.errorPrefix) || name.hasSuffix(".InvalidArgs") || name.hasSuffix(".LimitsExceeded"):
             message

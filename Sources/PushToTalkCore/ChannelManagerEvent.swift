@@ -206,4 +206,6 @@ public enum ChannelTone: Hashable, Sendable {
     case channel(position: Int)
     /// The talk-time limit comes near.
     case talkTimeWarning
+    /// The microphone failed: nothing more was said, and pressing again may not help.
+    case deviceFailed
 }

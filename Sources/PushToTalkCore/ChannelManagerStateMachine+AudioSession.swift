@@ -95,6 +95,7 @@ extension ChannelManagerStateMachine {
     }
 
     private mutating func tellDeactivated() {
+        if seededFault("a-session-is-not-told") { return }
         guard sessionTold else { return }
         sessionTold = false
         tell(.didDeactivateAudioSession)
@@ -188,6 +189,7 @@ extension ChannelManagerStateMachine {
     }
 
     private mutating func suspend(_ cause: TransmissionEndCause, reason: String, at now: Instant) {
+        if seededFault("a-call-ends-nothing") { return }
         actions.append(.notice(.audioSessionInterrupted(reason: reason)))
         endTransmission(cause, capture: .immediately, at: now)
         dropSession(at: now)

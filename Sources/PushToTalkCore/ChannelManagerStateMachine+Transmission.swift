@@ -47,7 +47,7 @@ extension ChannelManagerStateMachine {
             tell(.didDeactivateAudioSession)
         }
         let talkTimeLimit = channel?.talkTimeLimit ?? configuration.talkTimeLimit
-        let endsAt = talkTimeLimit.map { now + $0 }
+        let endsAt = seededFault("no-talk-time-limit") ? nil : talkTimeLimit.map { now + $0 }
         var warnsAt: Instant?
         if let limit = talkTimeLimit, configuration.talkTimeWarning < limit {
             warnsAt = now + (limit - configuration.talkTimeWarning)
@@ -175,6 +175,7 @@ extension ChannelManagerStateMachine {
     }
 
     mutating func tailEnded() {
+        if seededFault("the-end-of-a-tail-is-not-noticed") { return }
         guard case .tail = capture else { return }
         capture = .idle
         finishAudio(erased: false)
@@ -221,7 +222,8 @@ extension ChannelManagerStateMachine {
     func tone(after cause: TransmissionEndCause, captureBegan: Bool) -> ChannelTone? {
         switch cause {
         case .stopped: captureBegan ? .microphoneOff : nil
-        case .talkTimeLimit, .refused, .revoked, .serviceStatus, .transmissionMode, .audioFailed, .programLeft: .denied
+        case .talkTimeLimit, .refused, .revoked, .serviceStatus, .transmissionMode, .programLeft: .denied
+        case .audioFailed: .deviceFailed
         case .queued, .leftChannel, .callActive, .interrupted, .shutdown: nil
         }
     }

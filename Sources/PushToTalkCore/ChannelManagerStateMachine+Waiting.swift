@@ -88,6 +88,7 @@ extension ChannelManagerStateMachine {
 
     /// It does not begin any more.
     mutating func endWaiting(_ cause: TransmissionEndCause) {
+        if seededFault("waiting-has-no-end") { return }
         guard let ended = waiting else { return }
         waiting = nil
         pendingTone = tone(after: cause, captureBegan: false)

@@ -157,3 +157,19 @@ public enum PushDropReason: Hashable, Sendable {
     /// The daemon ends.
     case shutdown
 }
+
+extension PushDropReason: CustomStringConvertible {
+    /// In words for a log.
+    public var description: String {
+        switch self {
+        case .deadToken: "its token is not that of the active channel"
+        case .noProgram: "no program is behind the channel"
+        case .channelLeft: "the channel was left"
+        case .expired: "it was not delivered in time"
+        case .tooMany: "too many were waiting"
+        case .programNotStarted(let reason): "the program did not start: \(reason)"
+        case .notAnswered(let reason): "the program did not answer: \(reason)"
+        case .shutdown: "pttd ends"
+        }
+    }
+}

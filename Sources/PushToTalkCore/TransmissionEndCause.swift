@@ -49,3 +49,15 @@ extension TransmissionEndCause {
         }
     }
 }
+
+extension TransmissionEndCause: CustomStringConvertible {
+    /// In words for a log.
+    public var description: String {
+        switch self {
+        case .stopped: "released"
+        case .queued: "the floor is waited for"
+        case .refused(let error), .revoked(let error): error.explanation
+        default: error?.explanation ?? ""
+        }
+    }
+}

@@ -181,6 +181,9 @@ public struct QUICConfiguration: Sendable {
     /// Kernel buffers of the socket, bytes each way; the kernel may cap them.
     public var socketBuffer = 1 << 20
 
+    /// The most that `maximumDatagram` can say: with the frame's own bytes, the largest value that RFC 9221 speaks of.
+    public static let datagramMaximum = 65_535 - QUICConnection.datagramFrameOverhead
+
     /// A configuration with defaults that suit voice.
     public init(applicationProtocol: String, identity: QUICIdentity?, server: QUICServerOptions? = nil) {
         self.applicationProtocol = applicationProtocol

@@ -42,6 +42,9 @@ public protocol QUICConnectionDelegate: AnyObject {
     /// Both directions are over; `errorCode` is nil after a proper end, else the reset's code. What was received may
     /// still be read.
     func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?)
+    /// The peer has abandoned a direction of a stream: it sends no more (RESET_STREAM), or, of a stream that it opened, takes no more
+    /// (STOP_SENDING).
+    func connection(_ connection: QUICConnection, didAbandon stream: QUICStream)
     /// A datagram (RFC 9221) came; `isEarlyData` when it may be a replay.
     func connection(_ connection: QUICConnection, didReceiveDatagram datagram: [UInt8], isEarlyData: Bool)
     /// The peer has the datagram that `sendDatagram` gave this number.
@@ -70,6 +73,8 @@ extension QUICConnectionDelegate {
     public func connection(_ connection: QUICConnection, streamDidBecomeWritable stream: QUICStream) {}
     /// By default nothing.
     public func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?) {}
+    /// By default nothing.
+    public func connection(_ connection: QUICConnection, didAbandon stream: QUICStream) {}
     /// By default nothing.
     public func connection(_ connection: QUICConnection, didReceiveDatagram datagram: [UInt8], isEarlyData: Bool) {}
     /// By default nothing.

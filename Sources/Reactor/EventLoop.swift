@@ -1,6 +1,5 @@
 // One thread that waits on file descriptors and deadlines, and is the executor of the actors that live on it.
 import CLinux
-import HeapModule
 import MonotonicTime
 import Synchronization
 
@@ -15,6 +14,10 @@ import Musl
 /// It is a `SerialExecutor`: an actor whose `unownedExecutor` is an event loop runs on its thread, so a
 /// handler called by the loop may enter such an actor by `assumeIsolated`, without a hop. While nothing is due the
 /// thread sleeps; it has no tick.
+///
+/// Order: jobs of actors and work given to `execute` share one queue and run in the order in which they were posted, whichever
+/// thread posted them. A turn of the loop runs what was queued when the turn began, then the deadlines that are due, then the
+/// descriptors that are ready.
 ///
 /// `watch` and `schedule` are called on the loop's own thread only (checked). Their handlers run there too,
 /// which is why they need not be `Sendable`.
@@ -64,34 +67,33 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
 
     /// A deadline that has been scheduled.
     public final class Timer {
-        fileprivate let deadline: Instant
-        fileprivate let order: UInt64
-        fileprivate var handler: (() -> Void)?
+        fileprivate let deadline: Deadline
+        private weak var loop: EventLoop?
 
-        fileprivate init(deadline: Instant, order: UInt64, handler: @escaping () -> Void) {
+        fileprivate init(_ deadline: Deadline, loop: EventLoop) {
             self.deadline = deadline
-            self.order = order
-            self.handler = handler
+            self.loop = loop
         }
 
         /// Whether it is still to come.
-        public var isPending: Bool { handler != nil }
+        public var isPending: Bool { deadline.handler != nil }
 
         /// Takes the deadline back; no effect once it has run.
-        public func cancel() { handler = nil }
-    }
-
-    private struct TimerEntry: Comparable {
-        let timer: Timer
-        static func == (lhs: Self, rhs: Self) -> Bool { lhs.timer === rhs.timer }
-        static func < (lhs: Self, rhs: Self) -> Bool {
-            (lhs.timer.deadline, lhs.timer.order) < (rhs.timer.deadline, rhs.timer.order)
+        public func cancel() {
+            deadline.handler = nil
+            // A loop that has ended runs no deadline any more, and its heap belongs to no thread.
+            if let loop, loop.isCurrent { loop.timers.remove(deadline) }
         }
     }
 
+    /// What other code has given the loop to do.
+    private enum Item {
+        case job(UnownedJob)
+        case work(@Sendable () -> Void)
+    }
+
     private struct Inbox {
-        var jobs: [UnownedJob] = []
-        var work: [@Sendable () -> Void] = []
+        var items: [Item] = []
         var wakePending = false
         var stopping = false
     }
@@ -105,7 +107,7 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
     private let thread = Mutex<pthread_t?>(nil)
     // Loop thread only from here on.
     private var watches: [UInt64: Watch] = [:]
-    private var timers = Heap<TimerEntry>()
+    private var timers = DeadlineHeap()
     private var nextIdentifier: UInt64 = 1
     private var running = true
 
@@ -170,12 +172,12 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
     /// Queues a job of an actor that lives on this loop (`SerialExecutor`).
     public func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
-        post { $0.jobs.append(job) }
+        post(.job(job))
     }
 
-    /// Runs `work` on the loop's thread, soon. Callable from any thread.
+    /// Runs `work` on the loop's thread, after all that was posted before it. Callable from any thread.
     public func execute(_ work: @escaping @Sendable () -> Void) {
-        post { $0.work.append(work) }
+        post(.work(work))
     }
 
     /// Traps unless called on the loop's thread (`SerialExecutor`); it is what makes `assumeIsolated` work.
@@ -186,9 +188,9 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
     /// Whether the caller runs on the loop's thread (`SerialExecutor`).
     public func isIsolatingCurrentContext() -> Bool? { isCurrent }
 
-    private func post(_ change: (inout sending Inbox) -> Void) {
+    private func post(_ item: Item) {
         let mustWake = inbox.withLock { inbox in
-            change(&inbox)
+            inbox.items.append(item)
             guard !inbox.wakePending else { return false }
             inbox.wakePending = true
             return true
@@ -240,9 +242,8 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
     @discardableResult
     public func schedule(at deadline: Instant, _ handler: @escaping () -> Void) -> Timer {
         checkIsolated()
-        let timer = Timer(deadline: deadline, order: nextIdentifier, handler: handler)
-        nextIdentifier += 1
-        timers.insert(TimerEntry(timer: timer))
+        let timer = Timer(Deadline(handler: handler), loop: self)
+        timers.schedule(timer.deadline, at: deadline)
         return timer
     }
 
@@ -250,6 +251,12 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
     @discardableResult
     public func schedule(after delay: Duration, _ handler: @escaping () -> Void) -> Timer {
         schedule(at: .now + delay, handler)
+    }
+
+    /// Deadlines that are still to come. On the loop's thread only.
+    var scheduledCount: Int {
+        checkIsolated()
+        return timers.count
     }
 
     // MARK: The thread
@@ -260,7 +267,7 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
         let events = UnsafeMutablePointer<epoll_event>.allocate(capacity: Self.eventsPerWait)
         defer { events.deallocate() }
         while running {
-            let more = runJobs()
+            let more = runItems()
             runTimers()
             if !running { break }
             wait(events, blocking: !more)
@@ -269,48 +276,49 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
     }
 
     /// Runs what was queued when called, not what that queues in turn, so descriptors get their turn too.
-    private func runJobs() -> Bool {
-        let (jobs, work) = inbox.withLock { inbox in
-            let batch = (inbox.jobs, inbox.work)
-            inbox.jobs = []
-            inbox.work = []
-            inbox.wakePending = false
-            return batch
+    private func runItems() -> Bool {
+        let items = inbox.withLock { inbox in
+            defer {
+                inbox.items = []
+                inbox.wakePending = false
+            }
+            return inbox.items
         }
-        for job in jobs { job.runSynchronously(on: asUnownedSerialExecutor()) }
-        for item in work { item() }
+        for item in items {
+            switch item {
+            case .job(let job): job.runSynchronously(on: asUnownedSerialExecutor())
+            case .work(let work): work()
+            }
+        }
         return inbox.withLock { inbox in
-            let idle = inbox.jobs.isEmpty && inbox.work.isEmpty
+            let idle = inbox.items.isEmpty
             if inbox.stopping && idle { running = false }
             return !idle || inbox.stopping
         }
     }
 
     private func runTimers() {
-        guard let first = timers.min else { return }
-        if first.timer.handler != nil && first.timer.deadline > .now { return }
+        guard let next = timers.next else { return }
         let now = Instant.now
+        guard next <= now else { return }
         // Only what was due on entry: a handler that schedules for "now" must not keep descriptors waiting.
-        var due: [Timer] = []
-        while let entry = timers.min, entry.timer.handler == nil || entry.timer.deadline <= now {
-            timers.removeMin()
-            due.append(entry.timer)
-        }
-        for timer in due {
-            guard let handler = timer.handler else { continue }
-            timer.handler = nil
+        var due: [Deadline] = []
+        while let deadline = timers.popDue(at: now) { due.append(deadline) }
+        for deadline in due {
+            // An earlier handler may have cancelled it.
+            guard let handler = deadline.handler else { continue }
+            deadline.handler = nil
             handler()
         }
     }
 
     private func wait(_ events: UnsafeMutablePointer<epoll_event>, blocking: Bool) {
-        while let entry = timers.min, entry.timer.handler == nil { timers.removeMin() }
-        // A timer handler may have queued jobs on this very thread, without a wake.
-        let blocking = blocking && inbox.withLock { $0.jobs.isEmpty && $0.work.isEmpty && !$0.stopping }
+        // A timer handler may have queued items on this very thread, without a wake.
+        let blocking = blocking && inbox.withLock { $0.items.isEmpty && !$0.stopping }
         let count: Int32
         if !blocking {
             count = epoll_wait(epoll, events, Int32(Self.eventsPerWait), 0)
-        } else if let deadline = timers.min?.timer.deadline {
+        } else if let deadline = timers.next {
             let remaining = max(0, (deadline - .now).nanoseconds)
             var timeout = timespec(tv_sec: Int(remaining / 1_000_000_000), tv_nsec: Int(remaining % 1_000_000_000))
             count = epoll_pwait2(epoll, events, Int32(Self.eventsPerWait), &timeout, nil)

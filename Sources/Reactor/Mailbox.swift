@@ -18,6 +18,8 @@ public final class Mailbox<Item: Sendable>: @unchecked Sendable {
 
     private let waiting = Mutex<[Item]>([])
     private let descriptor: Int32
+    private let posted = Atomic<UInt64>(0)
+    private let handled = Atomic<UInt64>(0)
     // The loop's from here on.
     private var taken: [Item] = []
     private var watch: EventLoop.Watch?
@@ -31,6 +33,12 @@ public final class Mailbox<Item: Sendable>: @unchecked Sendable {
     }
 
     deinit { close(descriptor) }
+
+    /// Items that were handed over, from any thread.
+    public var postedCount: UInt64 { posted.load(ordering: .acquiring) }
+
+    /// How many of them the loop is done with.
+    public var handledCount: UInt64 { handled.load(ordering: .acquiring) }
 
     /// Has `loop` take what comes, and what waits already. Called on it.
     public func open(on loop: EventLoop, _ handler: @escaping (Item) -> Void) throws(SystemError) {
@@ -56,6 +64,7 @@ public final class Mailbox<Item: Sendable>: @unchecked Sendable {
         let place = waiting.withLock { items in
             guard !mayBeLost || items.count < Self.bound else { return -1 }
             items.append(item)
+            posted.add(1, ordering: .acquiringAndReleasing)
             return items.count - 1
         }
         if place == 0 {
@@ -70,6 +79,7 @@ public final class Mailbox<Item: Sendable>: @unchecked Sendable {
         taken = []
         waiting.withLock { swap(&$0, &items) }
         for index in items.indices { handler(items[index]) }
+        handled.add(UInt64(items.count), ordering: .acquiringAndReleasing)
         if items.capacity > Self.keptCapacity {
             items = []
         } else {

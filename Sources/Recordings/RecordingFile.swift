@@ -1,5 +1,7 @@
 // One recording on its way to the disk: hidden until it is whole.
 
+import Files
+
 #if canImport(Glibc)
 import Glibc
 #else

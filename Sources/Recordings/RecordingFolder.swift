@@ -1,5 +1,6 @@
 // The folder of the recordings: made, cleaned up after a crash, and kept within its bounds.
 
+import Files
 import MonotonicTime
 
 #if canImport(Glibc)
@@ -10,23 +11,11 @@ import Musl
 
 /// The folder of the recordings. Files that are none are never touched.
 struct RecordingFolder {
-    /// A clock that shows an earlier time than this (2020) was never set: what is dated so is not removed for its age.
-    static let clockIsSetAfter = 1_577_836_800
-
     let settings: RecordingSettings
 
     /// Makes the folder, for its user only, if it is not there.
     func make() throws(RecordingError) {
-        var path = settings.folder.hasPrefix("/") ? "/" : ""
-        for part in settings.folder.split(separator: "/") {
-            path += (path.isEmpty || path == "/" ? "" : "/") + part
-            if mkdir(path, 0o700) != 0, errno != EEXIST, errno != EISDIR, !Self.isDirectory(path) {
-                throw RecordingError("make the folder", path)
-            }
-        }
-        guard Self.isDirectory(settings.folder) else {
-            throw RecordingError("use the folder", settings.folder, code: ENOTDIR)
-        }
+        try AtomicFile.makeDirectory(settings.folder, mode: 0o700)
     }
 
     // MARK: After a crash
@@ -75,9 +64,11 @@ struct RecordingFolder {
 
     /// Removes the recordings that are too old or too many.
     ///
-    /// - Parameter now: Seconds since 1970.
+    /// - Parameters:
+    ///   - now: Seconds since 1970.
+    ///   - elapsed: Seconds since the last time by the monotonic clock; 0 at a start.
     /// - Returns: How many were removed.
-    func rotate(now: Int) throws(RecordingError) -> Int {
+    func rotate(now: Int, elapsed: Int = 0) throws(RecordingError) -> Int {
         var kept: [(name: RecordingName, byteCount: Int)] = []
         for text in try names() {
             guard let name = RecordingName(text) else { continue }
@@ -91,9 +82,12 @@ struct RecordingFolder {
         var bytes = kept.reduce(0) { $0 + $1.byteCount }
         var count = kept.count
         var removed = 0
-        let oldest = now - Int(settings.age.nanoseconds / 1_000_000_000)
+        let age = Int(settings.age.components.seconds)
+        let newest = kept.last { $0.name.seconds <= now }?.name.seconds
+        let clock = clock(now: now, elapsed: elapsed, newest: newest, .init(age: age))
         for (name, byteCount) in kept {
-            let isOld = name.seconds < oldest && name.seconds >= Self.clockIsSetAfter
+            let isOld =
+                name.seconds >= RecordingClock.isSetAfter && clock.map { $0.age(of: name.seconds) > age } ?? false
             guard isOld || count > settings.fileCountMax || bytes > settings.byteCountMax else { continue }
             let path = settings.folder + "/" + name.text
             guard unlink(path) == 0 || errno == ENOENT else { throw RecordingError("remove", path) }
@@ -102,6 +96,27 @@ struct RecordingFolder {
             removed += 1
         }
         return removed
+    }
+
+    /// The clock's history, with what it shows now; nil: it was never set. What is known of it is kept in the folder.
+    private func clock(
+        now: Int, elapsed: Int, newest: Int?, _ tolerance: RecordingClock.Tolerance
+    ) -> RecordingClock? {
+        guard now >= RecordingClock.isSetAfter else { return nil }
+        let path = settings.folder + "/" + RecordingClock.fileName
+        let bytes = try? RegularFile.read(path, byteCountMax: RecordingClock.byteCountMax, followsLinks: false)
+        let known = bytes.flatMap { RecordingClock(text: String(decoding: $0, as: UTF8.self)) }
+        var clock = known ?? RecordingClock(now: now, newest: newest, tolerance: tolerance)
+        clock.advance(to: now, elapsed: elapsed, tolerance: tolerance)
+        let last = clock.stretches.last?.last ?? now
+        let isNews =
+            known?.stretches.count != clock.stretches.count || abs(last - (known?.stretches.last?.last ?? 0)) >= 3_600
+        if isNews {
+            if let facts = FileFacts(of: path, followsLinks: false), facts.kind == .directory { rmdir(path) }
+            // It may be lost: the newest recording is then what is known.
+            try? AtomicFile.write(Array(clock.text.utf8), to: path, isSecret: true, waits: false)
+        }
+        return clock
     }
 
     private func names() throws(RecordingError) -> [String] {
@@ -115,10 +130,5 @@ struct RecordingFolder {
             if let name { names.append(name) }
         }
         return names
-    }
-
-    private static func isDirectory(_ path: String) -> Bool {
-        var status = stat()
-        return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
     }
 }

@@ -1,5 +1,6 @@
 // Bursts into files, on the thread that may wait for the disk.
 
+import Files
 import Logging
 import MonotonicTime
 
@@ -38,15 +39,24 @@ final class RecordingWriter {
         }
     }
 
+    /// What the clocks show: the time of day in seconds since 1970, and the monotonic clock.
+    typealias Clocks = () -> (now: Int, monotonic: Instant)
+
     private let folder: RecordingFolder
     private let logger: Logger
+    private let clocks: Clocks
+    /// When the folder was looked through last.
+    private var rotatedAt: Instant?
     private var bursts: [Burst] = []
     private var hasFolder = false
     private var isFailing = false
     /// Files that got their name.
     private(set) var recordings = 0
 
-    init(_ settings: RecordingSettings, logger: Logger) {
+    init(
+        _ settings: RecordingSettings, logger: Logger, clocks: @escaping Clocks = { (Int(time(nil)), .now) }
+    ) {
+        self.clocks = clocks
         folder = RecordingFolder(settings: settings)
         self.logger = logger
     }
@@ -72,7 +82,7 @@ final class RecordingWriter {
     /// Removes what has become too old, though nobody spoke.
     func keepWithinBounds() {
         guard hasFolder else { return }
-        attempt { () throws(RecordingError) in _ = try folder.rotate(now: Self.now) }
+        attempt { () throws(RecordingError) in _ = try rotate() }
     }
 
     /// Ends what goes on.
@@ -90,7 +100,7 @@ final class RecordingWriter {
             logger.notice(
                 "recordings that a crash cut off", metadata: ["saved": "\(saved)", "removed": "\(removed)"])
         }
-        _ = try folder.rotate(now: Self.now)
+        _ = try rotate()
     }
 
     private func begin(_ number: UInt64, _ label: RecordingLabel, _ isInOrder: Bool) {
@@ -133,7 +143,7 @@ final class RecordingWriter {
             recordings += 1
             if isFailing { logger.notice("bursts are recorded again") }
             isFailing = false
-            _ = try folder.rotate(now: Self.now)
+            _ = try rotate()
         }
         burst.file.discard()
     }
@@ -155,5 +165,10 @@ final class RecordingWriter {
         }
     }
 
-    private static var now: Int { Int(time(nil)) }
+    private func rotate() throws(RecordingError) -> Int {
+        let (now, monotonic) = clocks()
+        let elapsed = rotatedAt.map { Int((monotonic - $0).components.seconds) } ?? 0
+        rotatedAt = monotonic
+        return try folder.rotate(now: now, elapsed: elapsed)
+    }
 }

@@ -75,8 +75,14 @@ extension RelayClient {
         if case .message(.successor(let place)) = event {
             logger.info("the relay goes down, and names another one", metadata: ["relay": "\(place)"])
         }
-        if case .message(.floorTaken) = event, let roundTripTime { note(roundTrip: roundTripTime) }
+        switch event {
+        case .message(.floorTaken), .message(.floorGranted):
+            if let roundTripTime { note(roundTrip: roundTripTime) }
+        default: break
+        }
         take(event)
+        // What came may have begun or ended the wait for the relay's answer; or the connection.
+        if sender === transport { sender.connection.keepAlive = core.keepAlive }
     }
 
     func transport(_ sender: RelayTransport, received packet: UnsafeRawBufferPointer) {

@@ -18,7 +18,7 @@ public actor RelayClient: RelayLink, PushLink {
         public internal(set) var strayFrames = 0
         /// Media packets that the transport did not take.
         public internal(set) var datagramsNotSent = 0
-        /// Media packets that were lost on the way to the relay, and sent again.
+        /// Media packets that were lost on the way to the relay, or not acknowledged at the end of their burst, and sent again.
         public internal(set) var packetsRepaired = 0
     }
 

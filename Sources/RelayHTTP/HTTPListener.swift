@@ -1,4 +1,5 @@
 // A server of HTTP on one TCP port, as long as its task or service lives.
+import Glibc
 import HummingbirdCore
 import Logging
 import NIOCore
@@ -14,11 +15,13 @@ enum HTTPListener {
     /// Serves until the task is cancelled or the service group shuts down.
     ///
     /// - Parameters:
-    ///   - connections: At one time; further ones wait in the kernel's queue.
+    ///   - admission: How many connections there may be; newcomers take the place of those that have proven nothing.
+    ///   - patience: How long a connection may keep others waiting.
     ///   - listening: Told the port, once.
     /// - Throws: `ListenFailure`.
     static func serve<Child: ServerChildChannel>(
-        _ child: Child, address: String, port: UInt16, connections: Int, logger: Logger,
+        _ child: Child, address: String, port: UInt16, admission: ConnectionAdmission.Limits,
+        patience: ConnectionPatience, logger: Logger,
         listening: @escaping @Sendable (UInt16) async -> Void
     ) async throws {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
@@ -26,10 +29,9 @@ enum HTTPListener {
         // What the server says of itself is said better by the relay.
         quiet.logLevel = max(.warning, logger.logLevel)
         let server = Server(
-            childChannelSetup: child,
-            configuration: ServerConfiguration(
-                address: .hostname(address, port: Int(port)),
-                availableConnectionsDelegate: .maximum(connections, logger: quiet)),
+            childChannelSetup: AdmittedChannel(
+                base: child, gate: ConnectionGate(admission), patience: patience),
+            configuration: ServerConfiguration(address: .hostname(address, port: Int(port))),
             onServerRunning: { channel in
                 await pauseWhenShort(channel, logger: logger)
                 await listening(channel.localAddress?.port.flatMap { UInt16(exactly: $0) } ?? 0)
@@ -43,7 +45,8 @@ enum HTTPListener {
             }
             result = .success(())
         } catch let error as IOError {
-            result = .failure(ListenFailure(reason: "\(error)"))
+            // Its own description has the names of functions in it.
+            result = .failure(ListenFailure(reason: String(cString: strerror(error.errnoCode))))
         } catch {
             result = .failure(error)
         }

@@ -90,6 +90,8 @@ public enum MetricsText {
         text.counter(
             "media_packets_repaired_total", "Packets that came by repair, and were forwarded.",
             counters.packetsRepaired)
+        text.counter(
+            "media_packets_spare_total", "Packets that came twice, as a datagram and by repair.", counters.packetsSpare)
         text.counter("media_packets_resent_total", "Copies sent again on request.", counters.packetsSentAgain)
         text.counter(
             "repair_requests_total", "Requests for lost packets.",

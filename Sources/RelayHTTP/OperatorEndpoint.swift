@@ -15,8 +15,8 @@ public enum OperatorEndpointError: Error, Equatable, Sendable, CustomStringConve
     public var description: String {
         switch self {
         case .listen(let address, let reason):
-            "the operator's page cannot be served on TCP \(address): \(reason); is something else running there? "
-                + "Choose another port with 'listen' in [operator]"
+            "the operator's page cannot be served on TCP \(address): \(reason); "
+                + "see what else runs there, or choose another address with 'listen' in [operator]"
         }
     }
 }
@@ -73,10 +73,7 @@ public struct OperatorEndpoint: Service {
             maxHeaderFieldCount: 64)
         let channel = HTTP1Channel(
             responder: { request, writer, channel in
-                let deadline = channel.eventLoop.scheduleTask(in: TimeAmount(configuration.requestTime)) {
-                    channel.close(mode: .all, promise: nil)
-                }
-                defer { deadline.cancel() }
+                channel.triggerUserOutboundEvent(ConnectionWatch.Event.requestBegan, promise: nil)
                 let isRead = try await Self.skip(request.body, limit: configuration.unwantedBodyBytes)
                 let answer = await responder.answer(
                     method: request.head.method.rawValue, path: request.head.path ?? "",
@@ -86,13 +83,20 @@ public struct OperatorEndpoint: Service {
                 if request.method == .head { response = response.createHeadResponse() }
                 try await writer.write(response: response.head, body: response.body)
                 if !isRead { channel.close(mode: .all, promise: nil) }
+                channel.triggerUserOutboundEvent(ConnectionWatch.Event.requestEnded, promise: nil)
             },
             configuration: HTTP1Channel.Configuration(
                 idleTimeout: TimeAmount(configuration.idleTime), httpDecoderConfiguration: decoder))
         do {
             try await HTTPListener.serve(
                 channel, address: configuration.listenAddress, port: configuration.listenPort,
-                connections: configuration.connections, logger: logger, listening: onListening)
+                admission: .init(
+                    connections: configuration.connections,
+                    connectionsPerAddress: configuration.connectionsPerAddress, silence: .zero),
+                patience: .init(
+                    requestTime: configuration.requestTime,
+                    // One answer at a time is written, however long.
+                    unread: .init(time: configuration.requestTime, bytes: nil)), logger: logger, listening: onListening)
         } catch let error as ListenFailure {
             throw OperatorEndpointError.listen(
                 "\(configuration.listenAddress) port \(configuration.listenPort)", error.reason)

@@ -10,11 +10,14 @@ public struct OperatorEndpointConfiguration: Sendable {
     public var token: OperatorToken
     /// The program's version.
     public var version: String
-    /// Connections at one time; further ones wait in the kernel's queue.
-    public var connections = 32
-    /// How long a connection may be silent, in a request or between two.
+    /// Connections at one time. A newcomer beyond them takes the place of the oldest that has taken no answer yet; after these, of the
+    /// one that has been silent longest.
+    public var connections = 64
+    /// Connections at one time from one address, or from one /64 network of IPv6.
+    public var connectionsPerAddress = 32
+    /// How long a connection may be silent between two requests.
     public var idleTime: Duration = .seconds(60)
-    /// How long a request may take.
+    /// How long a request may take, from its first byte (the first one: from the connection) to the last byte of its answer.
     public var requestTime: Duration = .seconds(10)
     /// Bytes of a request's head.
     public var headBytes = 8_192

@@ -78,7 +78,11 @@ private final class PatienceTimer: ChannelInboundHandler, RemovableChannelHandle
             isThrough = true
             timer?.cancel()
             // Time enough to be told why.
-            if !mayPush() { close(context, in: strangerTime) }
+            if mayPush() {
+                context.triggerUserOutboundEvent(ConnectionWatch.Event.proven, promise: nil)
+            } else {
+                close(context, in: strangerTime)
+            }
         case is ChannelShouldQuiesceEvent where !isThrough: context.close(promise: nil)
         default: break
         }

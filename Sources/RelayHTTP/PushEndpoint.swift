@@ -112,7 +112,14 @@ public struct PushEndpoint: Service {
         do {
             try await HTTPListener.serve(
                 channel, address: configuration.listenAddress, port: configuration.listenPort,
-                connections: configuration.limits.connections, logger: logger, listening: onListening)
+                admission: .init(
+                    connections: configuration.limits.connections,
+                    connectionsPerAddress: configuration.limits.connectionsPerAddress,
+                    silence: configuration.limits.silence),
+                patience: .init(
+                    requestTime: nil,
+                    unread: .init(time: configuration.limits.requestTime, bytes: configuration.limits.unreadBytes)),
+                logger: logger, listening: onListening)
         } catch let error as ListenFailure {
             throw PushEndpointError.listen(
                 "\(configuration.listenAddress) port \(configuration.listenPort)", error.reason)

@@ -34,14 +34,21 @@ public struct PushEndpointConfiguration: Sendable {
 
 /// How much an endpoint takes on.
 public struct PushEndpointLimits: Sendable, Hashable {
-    /// Connections at one time; further ones wait in the kernel's queue. Each has at most 100 requests at one time.
-    public var connections = 64
+    /// Connections at one time. A newcomer beyond them takes the place of the oldest that has not shown the certificate of a client;
+    /// after these, of the one that has been silent longest. Each has at most 100 requests at one time.
+    public var connections = 256
+    /// Connections at one time from one address, or from one /64 network of IPv6.
+    public var connectionsPerAddress = 64
+    /// How long a client's connection has to be silent before a newcomer may take its place.
+    public var silence: Duration = .seconds(10)
     /// How long a connection may take for the TLS handshake.
     public var handshakeTime: Duration = .seconds(10)
     /// How long a connection without the certificate of a client stays after its handshake.
     public var strangerTime: Duration = .seconds(10)
-    /// How long a request may take from its head to the end of its body.
+    /// How long a request may take from its head to the last byte of its answer, and a client to read anything at all of what waits for it.
     public var requestTime: Duration = .seconds(10)
+    /// Bytes of answers that may wait for a client that does not read, besides those that the kernel keeps; with more it is cut off.
+    public var unreadBytes = 262_144
     /// How long requests under way may take when the endpoint goes down; the relay's members hear of it after that.
     public var closingTime: Duration = .seconds(2)
     /// How long TLS waits for the client's goodbye to its own.
@@ -69,7 +76,7 @@ public enum PushEndpointError: Error, Equatable, Sendable, CustomStringConvertib
                 + "and one with its key, or remove both from [push]: then the relay makes its own"
         case .listen(let address, let reason):
             "pushes cannot be received on TCP \(address): \(reason); "
-                + "is something else running there? Choose another port with 'listen' in [push]"
+                + "see what else runs there, or choose another address with 'listen' in [push]"
         }
     }
 }

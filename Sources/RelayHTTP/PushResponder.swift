@@ -52,7 +52,10 @@ struct PushResponder: Sendable {
         let deadline = channel.eventLoop.scheduleTask(in: TimeAmount(limits.requestTime)) {
             channel.close(mode: .all, promise: nil)
         }
-        defer { deadline.cancel() }
+        // A stream of HTTP/2 is over when its answer has gone out, for which the client has to give room.
+        let isStream = Self.isStream(channel)
+        if isStream { channel.closeFuture.whenComplete { _ in deadline.cancel() } }
+        defer { if !isStream { deadline.cancel() } }
         let messageID = Self.messageID(request)
         var body = request.body.makeAsyncIterator()
         var response: Response
@@ -166,10 +169,12 @@ struct PushResponder: Sendable {
     // MARK: Certificates
 
     private func sender(on channel: any Channel) async -> PushSender {
-        // A stream of HTTP/2 is a channel in the connection's.
-        let connection = channel.parent?.parent == nil ? channel : channel.parent ?? channel
+        let connection = Self.isStream(channel) ? channel.parent ?? channel : channel
         return sender(try? await connection.nioSSL_peerCertificate().get())
     }
+
+    /// A stream of HTTP/2 is a channel in the connection's, and that one in the listener's.
+    private static func isStream(_ channel: any Channel) -> Bool { channel.parent?.parent != nil }
 
     /// Whose a certificate is.
     func sender(_ certificate: NIOSSLCertificate?) -> PushSender {

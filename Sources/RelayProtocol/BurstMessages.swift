@@ -130,7 +130,7 @@ extension ServerMessage {
         public var name: DisplayName
         /// How long ago its first packet came; whole milliseconds.
         public var age: Duration
-        /// From its first packet to its newest; whole milliseconds.
+        /// The length of its speech; whole milliseconds.
         public var duration: Duration
         /// How many packets of it are kept.
         public var packets: UInt32

@@ -2,6 +2,8 @@
 
 /// The versions and sizes that both ends agree on.
 public enum RelayProtocolLimits {
+    /// What each end offers at least as QUIC's `max_datagram_frame_size` (RFC 9221), bytes.
+    public static let datagramFrameByteCountMinimum = 1_200
     /// The version in `Join`.
     public static let version: UInt32 = 1
     /// The TLS application protocol of version 1.

@@ -28,28 +28,40 @@ public struct SequenceRecord: Sendable, Equatable {
     /// Bit `number % window` tells whether that one was seen, for the last `window` numbers.
     private var seen = InlineArray<16, UInt64>(repeating: 0)
 
+    /// Whether `lowest` and `top` mean something.
+    private var isPlaced = false
+
     /// Nothing seen yet.
     public init() {}
 
-    /// The highest sequence number seen; `nil` before the first packet.
-    public var highest: UInt16? { received == 0 ? nil : UInt16(truncatingIfNeeded: top) }
+    /// A record that begins behind `sequence`: that number and all before it count as seen, though none of them is `received`.
+    public init(after sequence: UInt16) {
+        top = Int64(sequence)
+        lowest = top + 1
+        seen = InlineArray(repeating: .max)
+        isPlaced = true
+    }
+
+    /// The highest sequence number seen, or the one that the record begins behind; `nil` before the first packet.
+    public var highest: UInt16? { isPlaced ? UInt16(truncatingIfNeeded: top) : nil }
 
     /// The lowest sequence number seen; `nil` before the first packet.
     public var first: UInt16? { received == 0 ? nil : UInt16(truncatingIfNeeded: lowest) }
 
     /// The packets between the lowest and the highest sequence number, both included, but for those that were skipped.
-    public var expected: Int { received == 0 ? 0 : Int(top - lowest + 1) - skipped }
+    public var expected: Int { isPlaced ? Int(top - lowest + 1) - skipped : 0 }
 
     /// The packets missing between the lowest and the highest sequence number.
     public var lost: Int { expected - received }
 
     /// Takes note of an arrived `sequence`.
     public mutating func insert(_ sequence: UInt16) -> Arrival {
-        guard received > 0 else {
+        guard isPlaced else {
             lowest = Int64(sequence)
             top = lowest
             mark(lowest)
             received = 1
+            isPlaced = true
             return .new
         }
         let extended = extend(sequence)
@@ -68,7 +80,7 @@ public struct SequenceRecord: Sendable, Equatable {
     /// Takes note that nothing more comes of what is between the highest number and `sequence`, which comes next. Of a number that is
     /// no higher, nothing.
     public mutating func skip(to sequence: UInt16) {
-        guard received > 0 else { return }
+        guard isPlaced else { return }
         let extended = extend(sequence)
         guard extended > top + 1 else { return }
         skipped += Int(extended - top - 1)
@@ -83,7 +95,7 @@ public struct SequenceRecord: Sendable, Equatable {
 
     /// Whether `sequence` was seen, or is too old to tell.
     public func wasSeen(_ sequence: UInt16) -> Bool {
-        guard received > 0 else { return false }
+        guard isPlaced else { return false }
         let extended = extend(sequence)
         guard extended <= top else { return false }
         return top - extended >= Int64(Self.window) || isMarked(extended)
@@ -91,7 +103,8 @@ public struct SequenceRecord: Sendable, Equatable {
 
     /// Whether both have seen the same.
     public static func == (lhs: Self, rhs: Self) -> Bool {
-        lhs.received == rhs.received && lhs.skipped == rhs.skipped && lhs.lowest == rhs.lowest && lhs.top == rhs.top
+        lhs.isPlaced == rhs.isPlaced && lhs.received == rhs.received && lhs.skipped == rhs.skipped
+            && lhs.lowest == rhs.lowest && lhs.top == rhs.top
             && lhs.seen.indices.allSatisfy { lhs.seen[$0] == rhs.seen[$0] }
     }
 

@@ -45,6 +45,8 @@ public struct RelayChannelConfiguration: Sendable, Hashable {
 public struct RelayLimits: Sendable, Hashable {
     /// Connections at one time, joined or not.
     public var connections = 2_048
+    /// Connections beyond those, which are only taken to be told that the relay is full.
+    var connectionsRefused: Int { max(8, connections / 8) }
     /// Connections at one time from one IPv4 address or one /64 of IPv6; people behind one NAT share an address.
     public var connectionsPerAddress = 512
     /// Newcomers per second beyond which each must prove its address by a QUIC Retry, at one round trip more.

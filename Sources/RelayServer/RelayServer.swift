@@ -36,6 +36,14 @@ public struct RelayServerConfiguration: Sendable {
     /// Secrets of the transport; keep them across restarts (`RelayTransportKeys.bytes`), so that clients learn of a
     /// restart with their next packet.
     public var transportKeys: RelayTransportKeys
+    /// Told, on the relay's loop, where its connections are, whenever that has changed, and at most every `placesInterval`: text of a line of
+    /// 200 bytes at most for each. Keep it, and give it to the next start as `formerPlaces`. Nil: nobody keeps it.
+    public var keepPlaces: (@Sendable (String) -> Void)?
+    /// See `keepPlaces`.
+    public var placesInterval: Duration = .seconds(2)
+    /// What `keepPlaces` was told last before an earlier relay with the same `transportKeys` ended, or was killed. Those who were connected
+    /// are told, so that they come back although they have nothing to say. What is no such text is left out.
+    public var formerPlaces = ""
 
     /// See `workers`.
     public static let workersMaximum = 16
@@ -137,6 +145,9 @@ public actor RelayServer {
     /// The UDP port it listens on; `nil` while it does not.
     public var port: UInt16? { engine?.endpoint.localAddress.port }
 
+    /// The event loops that do the relay's work: its own, and one for each further worker.
+    public var loops: [EventLoop] { [loop] + (engine?.workers.map(\.endpoint.loop).filter { $0 !== loop } ?? []) }
+
     /// Begins to listen; returns the port.
     ///
     /// - Throws: `RelayServerError.listen`, `.alreadyRunning`.
@@ -157,6 +168,7 @@ public actor RelayServer {
                 "workers": "\(engine.workers.count)", "helpers": "\(engine.helpers?.size ?? 0)",
                 "key": "\(configuration.identity.pin)",
             ])
+        configuration.formerPlaces = ""
         return engine.endpoint.localAddress.port
     }
 

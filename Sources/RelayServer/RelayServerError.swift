@@ -1,4 +1,5 @@
 // What can keep a relay from running, in words that say what to do.
+import Glibc
 import QUIC
 import Reactor
 import RelayProtocol
@@ -26,14 +27,23 @@ public enum RelayServerError: Error, Equatable, Sendable, CustomStringConvertibl
     /// No invitation can be made with that host.
     case invitation(InvitationLinkError)
 
+    /// Why a port is not opened, without the names of calls.
+    private static func reason(_ error: QUICError) -> String {
+        guard case .socket(let error, _) = error else { return "\(error)" }
+        return switch error.code {
+        case EADDRINUSE: "another program listens there, perhaps another relay"
+        case EACCES, EPERM: "this user may not; ports below 1024 are root's (CAP_NET_BIND_SERVICE)"
+        default: String(cString: strerror(error.code))
+        }
+    }
+
     /// What is wrong and what to do.
     public var description: String {
         switch self {
         case .system(let error):
             "the relay's thread cannot start (\(error)); raise the limits of processes and open files (ulimit)"
         case .listen(let address, let error):
-            "the relay cannot listen on UDP \(address): \(error); "
-                + "is another relay running there? Choose another port with --listen ADDRESS:PORT"
+            "the relay cannot listen on UDP \(address): \(Self.reason(error)); choose another port with --listen ADDRESS:PORT"
         case .badAddress(let text):
             "'\(text)' is not a numeric IP address to listen on; use 0.0.0.0, ::, 127.0.0.1 or an address of this machine"
         case .noChannels: "the relay has no channel; configure at least one, or start it with --channel NAME"

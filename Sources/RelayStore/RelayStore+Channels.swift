@@ -42,10 +42,11 @@ extension RelayStore {
         }
     }
 
-    /// Keeps which channels are served, for a start that is told of none: these and no others.
+    /// Keeps which channels are served, for a start that is told of none: these and no others. Writes only what is new.
     ///
     /// - Throws: `RelayStoreError.notWritten`.
     public func setServed(_ channels: Set<ChannelID>) throws(RelayStoreError) {
+        guard Set(try self.channels().filter(\.isServed).map(\.id)) != channels else { return }
         try write { db in
             try db.execute(sql: "UPDATE channel SET served = 0 WHERE served <> 0")
             for channel in channels {

@@ -1,13 +1,8 @@
 // A relay's records on disk: SQLite, written so that neither a kill nor a power cut loses what was confirmed.
 import Cryptography
+import Files
 import GRDB
 import RelayProtocol
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 /// The channels, invitations and members of one relay.
 ///
@@ -29,52 +24,67 @@ public final class RelayStore: Sendable {
 
     let database: DatabaseQueue
     let limits: Limits
+    private let file: RelayStoreFile
 
     /// The file's name in the state directory.
     public static let fileName = "relay.sqlite"
 
-    /// Opens the records in the file at `path`, and makes them if there are none.
+    /// Opens the records in the file at `path`.
     ///
-    /// - Parameter settingDamageAside: Whether a file that is no database any more is renamed, and empty records are begun; else it
-    ///   is left as it is, and refused.
-    /// - Returns: The records; and, when a damaged file was set aside for them, what to tell the operator.
-    /// - Throws: `RelayStoreError.unusable`, `.unsafe`, `.damaged`, `.newer`.
+    /// - Parameter mayMake: Whether records are begun if there are none: a file that is not there or empty. A relay that has a key
+    ///   has had records, and is not to forget its members because of a lost file.
+    /// - Throws: `RelayStoreError.missing`, `.unusable`, `.notNow`, `.unsafe`, `.damaged`, `.newer`.
     public static func open(
-        path: String, limits: Limits = Limits(), settingDamageAside: Bool = true
-    ) throws(RelayStoreError) -> (RelayStore, notice: String?) {
+        path: String, limits: Limits = Limits(), mayMake: Bool = true
+    ) throws(RelayStoreError) -> RelayStore {
         do {
-            return (try opened(path, limits), nil)
-        } catch .damaged(_, let what) where settingDamageAside {
-            let aside = try setAside(path)
-            let notice =
-                "\(path) was damaged (\(what)) and is kept as \(aside); the relay begins "
-                + "with empty records: invite its members again, or stop it and restore a copy of the file"
-            return (try opened(path, limits), notice)
-        }
-    }
-
-    private static func opened(_ path: String, _ limits: Limits) throws(RelayStoreError) -> RelayStore {
-        do {
-            return try RelayStore(path: path, limits: limits)
+            return try RelayStore(path: path, limits: limits, mayMake: mayMake, sharesLog: true)
         } catch {
-            throw RelayStoreError(error, path: path)
+            let error = RelayStoreError(error, path: path)
+            guard case .notNow = error else { throw error }
+            // The index of the log wants room on the disk even for reading. Alone with the file, SQLite keeps it in memory.
+            if let store = try? RelayStore(path: path, limits: limits, mayMake: mayMake, sharesLog: false) {
+                return store
+            }
+            throw error
         }
     }
 
-    private init(path: String, limits: Limits) throws {
+    /// Gives records that are damaged, or not wanted any more, another name.
+    ///
+    /// - Returns: That name; nil: there were none.
+    /// - Throws: `RelayStoreError`.
+    public static func setAside(path: String, as word: String) throws(RelayStoreError) -> String? {
+        guard AtomicFile.exists(path) else { return nil }
+        do throws(FileError) {
+            return try AtomicFile.setAside(path, as: word, companions: RelayStoreFile.companions)
+        } catch {
+            throw RelayStoreError(error)
+        }
+    }
+
+    private init(path: String, limits: Limits, mayMake: Bool, sharesLog: Bool) throws {
         self.limits = limits
         var configuration = Configuration()
         configuration.label = "relay records"
-        configuration.journalMode = .wal
         configuration.busyMode = .timeout(2)
         configuration.prepareDatabase { db in
+            // Before the file is read for the first time.
+            if !sharesLog { try db.execute(sql: "PRAGMA locking_mode = EXCLUSIVE") }
             try db.execute(sql: "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF")
         }
-        let file = try RelayStoreFile(preparing: path)
+        file = try RelayStoreFile(preparing: path, mayMake: mayMake)
         database = try DatabaseQueue(path: path, configuration: configuration)
         try file.checkUnchanged()
-        // Not before: with WAL, GRDB sets NORMAL, and a power cut would lose what was confirmed last.
-        try database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA synchronous = FULL") }
+        let isEmpty = try database.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM sqlite_master") == 0 }
+        guard mayMake || !isEmpty else { throw RelayStoreError.missing(path: path) }
+        // By hand: GRDB would write something, for which a full disk has no room.
+        try database.writeWithoutTransaction { db in
+            guard try String.fetchOne(db, sql: "PRAGMA journal_mode = WAL") == "wal" else {
+                throw RelayStoreError.unusable(path: path, why: "its directory cannot have SQLite's log")
+            }
+            try db.execute(sql: "PRAGMA synchronous = FULL")
+        }
         try database.write { db in
             guard let verdict = try String.fetchOne(db, sql: "PRAGMA quick_check(1)"), verdict == "ok" else {
                 throw DatabaseError(resultCode: .SQLITE_CORRUPT, message: "its check fails")
@@ -82,21 +92,8 @@ public final class RelayStore: Sendable {
         }
         let migrator = Self.migrator
         if try database.read({ try migrator.hasBeenSuperseded($0) }) { throw RelayStoreError.newer(path: path) }
-        try migrator.migrate(database)
-    }
-
-    /// Renames a damaged file with what belongs to it, under the first name that is free.
-    private static func setAside(_ path: String) throws(RelayStoreError) -> String {
-        for number in 1...99 {
-            let aside = "\(path).damaged-\(number)"
-            guard access(aside, F_OK) != 0 else { continue }
-            guard rename(path, aside) == 0 else { break }
-            for suffix in RelayStoreFile.companions where access(path + suffix, F_OK) == 0 {
-                rename(path + suffix, aside + suffix)
-            }
-            return aside
-        }
-        throw .unusable(path: path, why: "it is damaged and cannot be renamed")
+        if try database.read({ try !migrator.hasCompletedMigrations($0) }) { try migrator.migrate(database) }
+        try file.checkInPlace()
     }
 
     private static var migrator: DatabaseMigrator {
@@ -133,14 +130,26 @@ public final class RelayStore: Sendable {
         return migrator
     }
 
+    /// Ends it: everything is in the file itself then. Nothing can be read or written afterwards.
+    ///
+    /// - Throws: `RelayStoreError`.
+    public func close() throws(RelayStoreError) {
+        do { try database.close() } catch { throw RelayStoreError(error, path: database.path) }
+    }
+
     // MARK: Transactions
 
     func write<T: Sendable>(_ body: @Sendable (Database) throws -> T) throws(RelayStoreError) -> T {
+        // Before, so that nothing is written where nobody will read it; and after, so that nothing is confirmed that is only there.
+        try file.checkInPlace()
+        let result: T
         do {
-            return try database.write(body)
+            result = try database.write(body)
         } catch {
             throw .notWritten(error, path: database.path)
         }
+        try file.checkInPlace()
+        return result
     }
 
     func read<T: Sendable>(_ body: @Sendable (Database) throws -> T) throws(RelayStoreError) -> T {
@@ -179,8 +188,9 @@ public final class RelayStore: Sendable {
         return (try kept.value("host"), try kept.value("port") { (port: Int64) in UInt16(exactly: port) })
     }
 
-    /// Keeps how members reach the relay.
+    /// Keeps how members reach the relay; writes only what is new.
     public func setLastStart(host: String, port: UInt16) throws(RelayStoreError) {
+        if let last = try lastStart(), last == (host, port) { return }
         try write { db in
             try db.execute(sql: "DELETE FROM start")
             try db.execute(sql: "INSERT INTO start VALUES (?, ?)", arguments: [host, Int(port)])

@@ -1,10 +1,17 @@
 // What can be wrong with a relay's records, in words that say what to do.
+import Files
 import GRDB
 
 /// Why a relay's records cannot be read or written, or do not allow what was asked.
 public enum RelayStoreError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The file cannot be opened or is of no use.
     case unusable(path: String, why: String)
+    /// The file cannot be used now, and may be later though nobody mends it: the disk is full or fails, another process has it.
+    case notNow(path: String, why: String)
+    /// There are no records where there have to be some: the file is not there, or empty.
+    case missing(path: String)
+    /// The file was removed, replaced or cut off while it was open: what is written does not reach the next start.
+    case replaced(path: String)
     /// The file is a link, or could be somebody else's.
     case unsafe(path: String, why: String)
     /// The file is no database any more, or has records that mean nothing.
@@ -31,14 +38,24 @@ public enum RelayStoreError: Error, Equatable, Sendable, CustomStringConvertible
         switch self {
         case .unusable(let path, let why):
             return
-                "\(path) cannot be used: \(why); see that this user may read and write it, and that the disk is not full"
+                "\(path) cannot be used: \(why)"
+        case .notNow(let path, let why):
+            return "\(path) cannot be used now: \(why)"
+        case .missing(let path):
+            return
+                "\(path) is missing or empty, though this relay has had records: nobody would be a member any more. Stop the "
+                + "relay and put a copy of the file there; if there is none, 'pttrelay begin-anew records' makes empty ones"
+        case .replaced(let path):
+            return
+                "\(path) was removed or replaced while the relay ran, so that nothing more is written; put the right file there "
+                + "and restart the relay"
         case .unsafe(let path, let why):
             return
                 "\(path) is not opened: \(why); put the records themselves there, as a file of the user that the relay runs as"
         case .damaged(let path, let what):
             return
-                "\(path) is damaged: \(what); stop the relay and put a copy of the file that is whole in its place, or move it "
-                + "away and invite the members again"
+                "\(path) is damaged: \(what); stop the relay and put a copy of the file that is whole in its place; if there is "
+                + "none, 'pttrelay begin-anew records' makes empty ones, and every member needs a new invitation"
         case .newer(let path):
             return "\(path) was made by a later version of pttrelay; install that one again"
         case .notWritten(let why): return "the records cannot be written (\(why)); nothing was changed"
@@ -59,11 +76,30 @@ public enum RelayStoreError: Error, Equatable, Sendable, CustomStringConvertible
         }
     }
 
+    /// Whether the same may succeed later although nobody mends anything.
+    public var mayPass: Bool {
+        switch self {
+        case .notNow, .notWritten: true
+        default: false
+        }
+    }
+
     static func notWritten(_ error: any Error, path: String) -> RelayStoreError {
         switch RelayStoreError(error, path: path) {
-        case .unusable(_, let why): .notWritten(why: why)
+        case .unusable(_, let why), .notNow(_, let why): .notWritten(why: why)
         case let other: other
         }
+    }
+
+    /// What another state of the disk, the memory or other processes ends.
+    private static let passing: [ResultCode] = [
+        .SQLITE_FULL, .SQLITE_IOERR, .SQLITE_BUSY, .SQLITE_LOCKED, .SQLITE_NOMEM, .SQLITE_PROTOCOL, .SQLITE_INTERRUPT,
+    ]
+
+    /// The same in the words of these records.
+    init(_ error: FileError) {
+        let why = error.reason + (error.advice.isEmpty ? "" : "; \(error.advice)")
+        self = error.mayPass ? .notNow(path: error.path, why: why) : .unusable(path: error.path, why: why)
     }
 
     /// What was thrown while the file at `path` was opened or read, in words.
@@ -73,6 +109,18 @@ public enum RelayStoreError: Error, Equatable, Sendable, CustomStringConvertible
         case let error as DamagedRow: self = .damaged(path: path, what: "\(error)")
         case let error as DatabaseError where [.SQLITE_CORRUPT, .SQLITE_NOTADB].contains(error.resultCode):
             self = .damaged(path: path, what: error.message ?? "\(error.resultCode)")
+        case let error as DatabaseError where Self.passing.contains(error.resultCode):
+            let why: String? =
+                switch error.resultCode {
+                case .SQLITE_FULL: "the disk is full; make room on it"
+                case .SQLITE_IOERR:
+                    "the disk cannot be read or written; it is full ('df' shows that) or failing ('dmesg')"
+                case .SQLITE_BUSY, .SQLITE_LOCKED: "another process uses it; end that one first"
+                case .SQLITE_NOMEM: "memory is short"
+                default: error.message
+                }
+            self = .notNow(path: path, why: why ?? "\(error.resultCode)")
+        case let error as FileError: self.init(error)
         case let error as DatabaseError: self = .unusable(path: path, why: error.message ?? "\(error.resultCode)")
         default: self = .unusable(path: path, why: "\(error)")
         }

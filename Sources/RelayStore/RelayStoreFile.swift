@@ -1,4 +1,7 @@
 // The file of a relay's records: what is there is opened only if it is a file, and the relay's own.
+import Files
+import Synchronization
+
 #if canImport(Glibc)
 import Glibc
 #else
@@ -7,69 +10,80 @@ import Musl
 
 /// The file that SQLite is about to open, looked at first: whoever could put a link, or a file of their own, in its place would
 /// decide who is a member.
-struct RelayStoreFile {
+final class RelayStoreFile: Sendable {
     /// Where it is.
     let path: String
-    private let device: dev_t
-    private let inode: ino_t
+    private let file: FileFacts
+    /// SQLite's log, which has what was written last; and the sizes of both, which do not shrink while they are open.
+    private let known: Mutex<(log: FileFacts?, byteCount: Int, logByteCount: Int)>
 
     /// Files that SQLite keeps beside it.
     static let companions = ["-wal", "-shm", "-journal"]
 
     /// Looks at the file, and makes an empty one if there is none; only its owner may read it then, as SQLite's files beside it.
     ///
-    /// - Throws: `RelayStoreError.unusable`, `.unsafe`.
-    init(preparing path: String) throws(RelayStoreError) {
-        let descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0o600)
-        guard descriptor >= 0 else {
-            throw errno == ELOOP
-                ? .unsafe(path: path, why: "it is a symbolic link")
-                : .unusable(path: path, why: String(cString: strerror(errno)))
+    /// - Parameter mayMake: Whether an empty one may be made; else there have to be records.
+    /// - Throws: `RelayStoreError.missing`, `.unusable`, `.notNow`, `.unsafe`.
+    init(preparing path: String, mayMake: Bool = true) throws(RelayStoreError) {
+        let found = FileFacts(of: path, followsLinks: false)
+        if found == nil, !mayMake { throw .missing(path: path) }
+        switch found?.kind {
+        case nil, .regular: break
+        case .link: throw .unsafe(path: path, why: "it is a symbolic link")
+        case let kind?: throw .unsafe(path: path, why: "it is no regular file but \(kind.rawValue)")
         }
+        // SQLite takes an empty file for a new one, and removes the log beside it.
+        if !mayMake, found?.byteCount == 0 { throw .missing(path: path) }
+        let descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0o600)
+        guard descriptor >= 0 else { throw RelayStoreError(FileError("open", path)) }
         // Before SQLite opens it: a close by this process would end SQLite's locks (fcntl(2)).
         defer { close(descriptor) }
-        var file = stat()
-        guard fstat(descriptor, &file) == 0 else {
-            throw .unusable(path: path, why: String(cString: strerror(errno)))
-        }
-        guard file.st_mode & S_IFMT == S_IFREG else { throw .unsafe(path: path, why: "it is no regular file") }
-        let owner = Self.owner(of: path)
+        guard var file = FileFacts(of: descriptor) else { throw RelayStoreError(FileError("open", path)) }
+        guard file.kind == .regular else { throw .unsafe(path: path, why: "it is no regular file") }
+        let owner = FileFacts(of: AtomicFile.directory(of: path))
         // Root may open the records of a relay that runs as another user: what it makes is that user's, whose the directory is.
         // SQLite does the same for the files beside it.
-        if geteuid() == 0, file.st_size == 0, let owner, file.st_uid != owner.user {
-            if fchown(descriptor, owner.user, owner.group) == 0 { file.st_uid = owner.user }
+        if geteuid() == 0, file.byteCount == 0, let owner, file.user != owner.user {
+            if fchown(descriptor, owner.user, owner.group) == 0 { file.user = owner.user }
         }
-        let isOwn = file.st_uid == geteuid() || geteuid() == 0 && file.st_uid == owner?.user
+        let isOwn = file.user == geteuid() || geteuid() == 0 && file.user == owner?.user
         guard isOwn else { throw .unsafe(path: path, why: "it belongs to another user") }
-        if file.st_mode & 0o077 != 0, fchmod(descriptor, 0o600) != 0 {
-            throw .unusable(path: path, why: String(cString: strerror(errno)))
-        }
+        if file.mode & 0o077 != 0, fchmod(descriptor, 0o600) != 0 { throw RelayStoreError(FileError("protect", path)) }
         for companion in Self.companions {
-            var beside = stat()
-            guard lstat(path + companion, &beside) == 0 else { continue }
-            guard beside.st_mode & S_IFMT == S_IFREG else {
+            guard let beside = FileFacts(of: path + companion, followsLinks: false) else { continue }
+            guard beside.kind == .regular else {
                 throw .unsafe(path: path + companion, why: "it is no regular file")
             }
         }
         self.path = path
-        (device, inode) = (file.st_dev, file.st_ino)
+        self.file = file
+        known = Mutex((nil, file.byteCount, 0))
     }
 
     /// Makes sure that what SQLite has opened by the same name is what was looked at.
     ///
     /// - Throws: `RelayStoreError.unsafe`.
     func checkUnchanged() throws(RelayStoreError) {
-        var file = stat()
-        guard lstat(path, &file) == 0, file.st_dev == device, file.st_ino == inode else {
+        guard FileFacts(of: path, followsLinks: false)?.isSameFile(as: file) == true else {
             throw .unsafe(path: path, why: "it was replaced while it was opened")
         }
     }
 
-    /// Whose the directory is.
-    private static func owner(of path: String) -> (user: uid_t, group: gid_t)? {
-        let directory = path.split(separator: "/", omittingEmptySubsequences: false).dropLast().joined(separator: "/")
-        var status = stat()
-        guard stat(directory.isEmpty ? "." : directory, &status) == 0 else { return nil }
-        return (status.st_uid, status.st_gid)
+    /// Makes sure that the file and its log are still where the next start reads them: neither removed, replaced nor cut off since.
+    ///
+    /// - Throws: `RelayStoreError.replaced`.
+    func checkInPlace() throws(RelayStoreError) {
+        let now = FileFacts(of: path, followsLinks: false)
+        let log = FileFacts(of: path + "-wal", followsLinks: false)
+        let file = file
+        let isInPlace = known.withLock { known in
+            guard let now, now.isSameFile(as: file), now.byteCount >= known.byteCount else { return false }
+            if let earlier = known.log {
+                guard let log, log.isSameFile(as: earlier), log.byteCount >= known.logByteCount else { return false }
+            }
+            known = (log ?? known.log, now.byteCount, log?.byteCount ?? 0)
+            return true
+        }
+        guard isInPlace else { throw .replaced(path: path) }
     }
 }

@@ -1,9 +1,5 @@
 // From a file, or bytes, to a program's own settings type.
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
+import Files
 
 /// Reads settings files: TOML 1.0, strictly.
 ///
@@ -73,41 +69,13 @@ public enum SettingsFile {
     ///
     /// - Throws: `SettingsError` that says why it cannot be read, or that it is larger than `sizeMax`.
     public static func contents(of path: String) throws(SettingsError) -> [UInt8] {
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else { throw unreadable(path, errno) }
-        defer { close(descriptor) }
-        var bytes: [UInt8] = []
-        var buffer = [UInt8](repeating: 0, count: 16 * 1024)
-        while true {
-            let count = readBytes(descriptor, &buffer, buffer.count)
-            if count < 0, errno == EINTR { continue }
-            guard count >= 0 else { throw unreadable(path, errno) }
-            if count == 0 { return bytes }
-            bytes += buffer[..<count]
-            guard bytes.count <= sizeMax else {
-                throw SettingsError([
-                    SettingsProblem(
-                        file: path, message: "the file is larger than \(sizeMax) bytes", advice: "split or shorten it")
-                ])
-            }
+        do throws(FileError) {
+            return try RegularFile.read(path, byteCountMax: sizeMax)
+        } catch {
+            throw SettingsError([
+                SettingsProblem(
+                    file: path, message: "cannot be read: \(error.reason)", advice: error.advice, cause: error)
+            ])
         }
     }
-
-    private static func unreadable(_ path: String, _ code: Int32) -> SettingsError {
-        let advice =
-            switch code {
-            case ENOENT: "create it, or name another one"
-            case EACCES, EPERM: "let the daemon's user read it: chmod o+r, or chgrp to its group"
-            case EISDIR: "name a file in it"
-            default: ""
-            }
-        return SettingsError([
-            SettingsProblem(file: path, message: "cannot be read: \(String(cString: strerror(code)))", advice: advice)
-        ])
-    }
-}
-
-/// read(2), whose name the methods of `SettingsFile` hide.
-private func readBytes(_ descriptor: Int32, _ buffer: UnsafeMutableRawPointer, _ count: Int) -> Int {
-    read(descriptor, buffer, count)
 }

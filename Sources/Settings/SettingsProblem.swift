@@ -1,4 +1,5 @@
 // What is wrong in a settings file, where, and what to write instead.
+import Files
 
 /// A place in a text file, as editors count: both from 1, columns in Unicode scalars.
 public struct SourcePosition: Hashable, Comparable, Sendable, CustomStringConvertible {
@@ -32,14 +33,20 @@ public struct SettingsProblem: Error, Hashable, Sendable, CustomStringConvertibl
     public var message: String
     /// How to do it right; empty when the message says it all.
     public var advice: String
+    /// Why the file cannot be read; nil when it can.
+    public var cause: FileError?
 
     /// A problem at `position` of `file`.
-    public init(file: String, position: SourcePosition? = nil, key: String = "", message: String, advice: String = "") {
+    public init(
+        file: String, position: SourcePosition? = nil, key: String = "", message: String, advice: String = "",
+        cause: FileError? = nil
+    ) {
         self.file = file
         self.position = position
         self.key = key
         self.message = message
         self.advice = advice
+        self.cause = cause
     }
 
     /// "file:line:column: key: what is wrong; how to do it right", the shape editors and compilers use.
@@ -71,6 +78,15 @@ public struct SettingsError: Error, Equatable, Sendable, CustomStringConvertible
         self.problems = Array(sorted.prefix(Self.problemsReported))
         unreported = max(0, sorted.count - Self.problemsReported)
     }
+
+    /// Whether the file may be read later although nobody mends it: see `FileError.mayPass`.
+    public var mayPass: Bool { problems.contains { $0.cause?.mayPass == true } }
+
+    /// Whether there is no such file.
+    public var isMissingFile: Bool { problems.contains { $0.cause?.cause == .missing } }
+
+    /// Whether what is there can never be read as settings: not because of the file system or of permissions.
+    public var isDamage: Bool { problems.allSatisfy { $0.cause?.isDamage ?? true } }
 
     /// One line a problem.
     public var description: String {

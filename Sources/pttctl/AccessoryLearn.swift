@@ -52,6 +52,11 @@ struct AccessoryLearn: AsyncParsableCommand {
         let live = try await LiveFeed.start(daemon, seconds: nil, tick: .seconds(1))
         defer { live.stop() }
         let session = try await begin()
+        // A person without other keys, or with all of them pressed, need not wait.
+        let enter =
+            screen.isJSON ? nil : EnterKey(loop: daemon.loop) { Task { try? await daemon.proceedLearning(session) } }
+        await enter?.start()
+        defer { if let enter { Task { await enter.stop() } } }
         var shown: LearningProperties?
         for await item in live.news {
             var now: LearningProperties?
@@ -145,8 +150,9 @@ struct LearnScreen {
                     Line(event: "step", step: now.step.rawValue, prompt: now.prompt, round: now.round)))
         }
         for line in Self.lines(now) { Console.say(line) }
+        if now.step == .others, isTerminal { Console.say("  Enter goes on at once.") }
         // A person who looks at the button hears it.
-        if isTerminal, now.step == .press || now.step == .release { Console.draw("\u{07}") }
+        if isTerminal, [.press, .release, .others].contains(now.step) { Console.draw("\u{07}") }
     }
 
     /// Big words, and what they mean below.
@@ -157,6 +163,7 @@ struct LearnScreen {
         case .press: words = "PRESS AND HOLD" + (now.round > 0 ? "  (\(now.round))" : "")
         case .release: words = "LET GO"
         case .quiet: words = "TOUCH NOTHING"
+        case .others: words = "NOW EVERY OTHER KEY ONCE"
         case .connecting, .done, .failed: return [prompt.isEmpty ? "connecting: press the button" : prompt]
         }
         let rule = String(repeating: "━", count: words.columns + 4)

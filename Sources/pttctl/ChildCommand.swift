@@ -35,7 +35,13 @@ enum ChildCommand {
         var identifier: pid_t = 0
         let result = posix_spawnp(&identifier, command[0], nil, &attributes, &texts, environ)
         guard result == 0 else {
-            Console.complain("pttctl: \(command[0]): \(String(cString: strerror(result)))")
+            let why =
+                switch result {
+                case ENOENT: "there is no such program; give its full path, or install it"
+                case EACCES: "it may not be run; is it a program (chmod +x)?"
+                default: "it does not start: \(String(cString: strerror(result)))"
+                }
+            Console.complain("pttctl: \(command[0]): \(why)")
             return result == ENOENT ? 127 : 126
         }
         process.store(identifier, ordering: .sequentiallyConsistent)

@@ -50,6 +50,9 @@ struct Enrol: AsyncParsableCommand {
         let text = pieces.joined().filter { character in
             !character.isWhitespace && !character.unicodeScalars.allSatisfy(\.isTerminalControl)
         }
+        guard !text.isEmpty else {
+            throw ValidationError("standard input has no link; paste one that 'pttrelay invite' printed.")
+        }
         guard text.lowercased().hasPrefix("ptt://") else {
             throw ValidationError(
                 "'\(text.plain(limit: 24))' is no invitation; it begins with ptt://, as 'pttrelay invite' prints it.")

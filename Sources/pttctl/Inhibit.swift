@@ -79,6 +79,17 @@ struct Inhibit: AsyncParsableCommand {
         return arguments
     }
 
+    /// An option of pttctl behind the command's name, where no `--` says that it is the command's.
+    ///
+    /// - Parameter arguments: Those of pttctl, without its name.
+    static func misplacedOption(_ arguments: [String]) -> String? {
+        guard !arguments.contains("--") else { return nil }
+        let separated = separated(arguments)
+        guard let place = separated.firstIndex(of: "--") else { return nil }
+        let own = ["--bus", "--who", "--why"]
+        return separated[place...].lazy.map { String($0.prefix { $0 != "=" }) }.first { own.contains($0) }
+    }
+
     static func lines(_ locks: [Inhibitor]) -> [String] {
         guard !locks.isEmpty else { return ["No locks are held."] }
         return locks.map { "\($0.who)  \($0.why)  (process \($0.processID))" }

@@ -10,6 +10,7 @@ struct Join: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Join a channel, by the ptt:// link of an invitation or by its UUID.",
         discussion: """
+            It is done when the relay has let this machine in; a relay that does not answer within 3 s is told of, and tried further. \
             A channel of pttd.toml yields, and returns after 'pttctl leave'. Whoever has a link may enter the channel: give '-' to \
             read it from standard input, where other users' 'ps' does not see it. A UUID is enough for a channel whose link \
             pttd knows.
@@ -44,7 +45,9 @@ struct Join: AsyncParsableCommand {
         if channel == "-" {
             // A link has no spaces; they come with copying.
             channel = String((readLine() ?? "").drop { $0.isWhitespace }.prefix { !$0.isWhitespace })
-            guard !channel.isEmpty else { throw ValidationError("standard input has no link.") }
+            guard !channel.isEmpty else {
+                throw ValidationError("standard input has no link; paste one that you were given.")
+            }
             try Self.check(channel)
         }
         let uuid = UUID(uuidString: channel)
@@ -63,9 +66,53 @@ struct Join: AsyncParsableCommand {
             guard let (_, properties) = await daemon.snapshot.activeChannel else {
                 throw Failure("joined \(joined.uuidString.lowercased()), and left it again at once")
             }
-            if json { return Console.say(try jsonText(properties)) }
-            Console.say("joined \(properties.name) (\(properties.uuid))")
+            var shown = properties
+            let deadline = ContinuousClock.now + Self.patience
+            while shown.serviceStatus != "ready", !Enrol.isRefusal(shown.serviceStatusDetail),
+                ContinuousClock.now < deadline
+            {
+                try await Task.sleep(for: .milliseconds(50))
+                guard let now = await daemon.snapshot.activeChannel?.properties, now.uuid == properties.uuid else {
+                    throw Failure("joined \(properties.name) (\(properties.uuid)), and left it again at once")
+                }
+                shown = now
+            }
+            try Self.tell(shown, json: json)
+            if await !daemon.snapshot.manager.channels.contains(shown.name) { Self.tellOfRestart(shown.name) }
         }
+    }
+
+    /// A channel of pttd.toml is there for good; this one is there until somebody leaves it.
+    private static func tellOfRestart(_ name: String) {
+        Console.complain(
+            "pttctl: \(name) is not in pttd.toml: pttd joins it again after a restart, until 'pttctl leave'; to have it always, "
+                + "write its link there, as 'link' in [channel]")
+    }
+
+    /// How long the relay's answer is waited for.
+    private static let patience = Duration.seconds(3)
+
+    /// Says how far the join has come.
+    ///
+    /// - Throws: `Failure` when the channel cannot be used.
+    private static func tell(_ channel: ChannelProperties, json: Bool) throws {
+        let name = "\(channel.name) (\(channel.uuid))"
+        let why = channel.serviceStatusDetail
+        guard !Enrol.isRefusal(why) else {
+            throw Failure("\(name) is chosen, but this machine is not let in: \(why). 'pttctl leave' leaves it")
+        }
+        let isReady = channel.serviceStatus == "ready"
+        if json {
+            Console.say(try jsonText(channel))
+        } else {
+            Console.say("joined \(name)" + (isReady ? "" : "; the relay has not let this machine in yet"))
+        }
+        // Of a channel that is ready it is something else that is wrong, such as a sound device.
+        if isReady, !why.isEmpty { Console.complain("pttctl: \(why)") }
+        guard !isReady else { return }
+        Console.complain(
+            "pttctl: \(why.isEmpty ? "the relay has not answered yet" : why); pttd goes on trying, and 'pttctl status' shows how it is"
+        )
     }
 }
 

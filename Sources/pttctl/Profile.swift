@@ -96,8 +96,8 @@ struct ProfileShow: ParsableCommand {
     func run() throws {
         let library = options.library()
         guard let profile = library[id] else {
-            let near = nearestName(to: id, among: library.profiles.map(\.id)).map { "; did you mean '\($0)'?" } ?? ""
-            Console.complain("pttctl: no profile '\(id)'\(near) 'pttctl profile list' lists all")
+            let near = nearestName(to: id, among: library.profiles.map(\.id)).map { "; did you mean '\($0)'?" } ?? ";"
+            Console.complain("pttctl: there is no profile '\(id)'\(near) 'pttctl profile list' lists all")
             throw ExitCode.failure
         }
         guard toml else { return tell(profile) }

@@ -26,7 +26,16 @@ struct Pttctl: AsyncParsableCommand {
             AccessoryCommand.self, ProfileCommand.self,
         ], defaultSubcommand: Status.self)
 
-    static func main() async { await main(Inhibit.separated(Array(CommandLine.arguments.dropFirst()))) }
+    static func main() async {
+        let arguments = Array(CommandLine.arguments.dropFirst())
+        if let option = Inhibit.misplacedOption(arguments) {
+            exit(
+                withError: ValidationError(
+                    "\(option) stands behind the command, which would get it; write it before the command, or '--' before the command "
+                        + "if it is the command's own."))
+        }
+        await main(Inhibit.separated(arguments))
+    }
 
     // Here, too, so that it may stand before the sub-command.
     @OptionGroup var options: BusOptions
@@ -43,7 +52,7 @@ struct BusOptions: ParsableArguments {
         guard let bus, bus != "session", bus != "system" else { return }
         guard bus.contains(":"), bus.contains("=") else {
             throw ValidationError(
-                "'\(bus)' is no bus: give 'session', 'system', or an address such as unix:path=/run/bus.")
+                "'\(bus)' is not a bus address; give 'session', 'system', or an address such as unix:path=/run/bus.")
         }
     }
 
@@ -56,17 +65,32 @@ struct BusOptions: ParsableArguments {
         }
     }
 
+    /// How long pttd may take before its silence is told of.
+    private static let patience = Duration.seconds(3)
+
     /// Runs `body` with the daemon; what goes wrong is told on standard error, with exit status 1.
     func withDaemon(_ body: (DaemonClient) async throws -> Void) async throws {
         let logger = Logger(label: "pttctl") { LineLogHandler(label: $0, level: .error) }
         do {
             let loop = try EventLoop(name: "pttctl")
             defer { loop.stop() }
+            let patience = Task {
+                try await Task.sleep(for: Self.patience)
+                Console.complain("pttctl: pttd does not answer yet; waiting (Ctrl-C ends it)")
+            }
+            defer { patience.cancel() }
             let daemon = try await DaemonClient.find(on: address, loop: loop, logger: logger)
+            patience.cancel()
             try await body(daemon)
             await daemon.close()
+        } catch let error as DBusError {
+            Console.complain("pttctl: \(DaemonClientError.bus(error))")
+            throw ExitCode.failure
         } catch let error as ExitCode {
             throw error
+        } catch is CancellationError {
+            Console.complain("pttctl: interrupted before it was done; 'pttctl status' shows what is so")
+            throw ExitCode.failure
         } catch {
             Console.complain("pttctl: \(error)")
             throw ExitCode.failure

@@ -36,14 +36,16 @@ struct Status: AsyncParsableCommand {
         var lines: [String] = []
         if let (_, channel) = snapshot.activeChannel {
             lines.append("Channel      \(channel.name) (\(channel.uuid))")
-            let detail = channel.serviceStatusDetail.isEmpty ? "" : ": \(channel.serviceStatusDetail)"
-            lines.append("Service      \(channel.serviceStatus)\(detail)")
+            lines.append("Service      \(service(channel, snapshot.manager))")
             lines.append("Mode         \(ModeName.text(channel.transmissionMode))")
             if !channel.owner.isEmpty { lines.append("Joined by    \(channel.owner)") }
             lines.append("Now          \(doing(channel))")
         } else {
             lines.append("Channel      none joined")
         }
+        let manager = snapshot.manager
+        if !manager.microphoneProblem.isEmpty { lines.append("Microphone   \(manager.microphoneProblem)") }
+        if !manager.speakerProblem.isEmpty { lines.append("Speaker      \(manager.speakerProblem)") }
         if !snapshot.manager.call.isEmpty { lines.append("Call         \(snapshot.manager.call)") }
         let accessories = snapshot.accessories.sorted { $0.key < $1.key }.map(\.value)
         if accessories.isEmpty { lines.append("Accessories  none configured") }
@@ -52,6 +54,25 @@ struct Status: AsyncParsableCommand {
             if !accessory.problem.isEmpty { lines.append("             \(accessory.problem)") }
         }
         return lines
+    }
+
+    /// The link's status. "ready" alone is said only where sound works, too.
+    static func service(_ channel: ChannelProperties, _ manager: ManagerProperties) -> String {
+        let problems = [manager.speakerProblem, manager.microphoneProblem]
+        guard problems.contains(where: { !$0.isEmpty }) else {
+            let (status, detail) = (channel.serviceStatus, channel.serviceStatusDetail)
+            // "connecting: connecting to the relay" says it twice.
+            return detail.isEmpty ? status : detail.hasPrefix(status) ? detail : "\(status): \(detail)"
+        }
+        let status = channel.serviceStatus == "ready" ? "connected" : channel.serviceStatus
+        let sound =
+            switch (manager.speakerProblem.isEmpty, manager.microphoneProblem.isEmpty) {
+            case (true, _): "but nothing can be said"
+            case (false, true): "but nothing can be heard"
+            case (false, false): "but nothing can be heard, nor said"
+            }
+        let isOther = !channel.serviceStatusDetail.isEmpty && !problems.contains(channel.serviceStatusDetail)
+        return "\(status), \(sound)" + (isOther ? ": \(channel.serviceStatusDetail)" : "")
     }
 
     static func doing(_ channel: ChannelProperties) -> String {
@@ -74,6 +95,9 @@ struct StatusDocument: Codable {
     var version: String
     /// Who has the audio instead of push-to-talk; empty while nobody has.
     var call: String
+    /// Why the microphone, or the speaker, cannot be used; empty while it can.
+    var microphoneProblem: String
+    var speakerProblem: String
     /// The UUID of the channel that is joined; absent while there is none.
     var activeChannel: String?
     var channels: [ChannelProperties]
@@ -82,6 +106,8 @@ struct StatusDocument: Codable {
     init(_ snapshot: DaemonSnapshot) {
         version = snapshot.manager.version
         call = snapshot.manager.call
+        microphoneProblem = snapshot.manager.microphoneProblem
+        speakerProblem = snapshot.manager.speakerProblem
         activeChannel = snapshot.activeChannel?.properties.uuid
         channels = snapshot.channels.sorted { $0.key < $1.key }.map(\.value)
         accessories = snapshot.accessories.sorted { $0.key < $1.key }.map(\.value)

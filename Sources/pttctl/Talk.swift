@@ -49,11 +49,23 @@ struct Talk: AsyncParsableCommand {
         }
     }
 
+    /// Why nothing was transmitted, with what keeps the channel from being ready.
+    private static func failure(_ error: any Error, _ daemon: DaemonClient) async -> any Error {
+        guard let channel = await daemon.snapshot.activeChannel?.properties, channel.serviceStatus != "ready",
+            !channel.serviceStatusDetail.isEmpty
+        else { return error }
+        return Failure("not transmitted, \(channel.name) is \(channel.serviceStatus): \(channel.serviceStatusDetail)")
+    }
+
     /// Ends early, and with an error, when the transmission does.
     private func talk(_ daemon: DaemonClient, for duration: Duration) async throws {
         let (news, feed) = AsyncStream.makeStream(of: News.self, bufferingPolicy: .bufferingOldest(256))
         try await Self.watch(daemon, feed)
-        try await daemon.beginTransmitting()
+        do {
+            try await daemon.beginTransmitting()
+        } catch {
+            throw await Self.failure(error, daemon)
+        }
         feed.yield(.activity(await daemon.activity))
         var ending: Task<Void, any Error>?
         defer { ending?.cancel() }
@@ -90,7 +102,8 @@ struct Talk: AsyncParsableCommand {
         do {
             terminal = try RawTerminal()
         } catch {
-            Console.complain("pttctl: standard input is no terminal (\(error)); use 'pttctl talk --for SECONDS'")
+            Console.complain(
+                "pttctl: standard input is no terminal, so no key can be held; use 'pttctl talk --for SECONDS'")
             throw ExitCode.failure
         }
         defer { terminal.restore() }

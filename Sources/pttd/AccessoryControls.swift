@@ -163,6 +163,8 @@ actor AccessoryAdministrator: AccessoryControls {
 
     func cancelLearning() async { await setup.cancelLearning() }
 
+    func proceedLearning() async { await setup.proceedLearning() }
+
     func profiles() async -> [ProfileDescription] {
         await service.library.profiles.map { ProfileDescription($0) }
     }

@@ -17,7 +17,7 @@ extension ChannelDirector {
             if let owner = seat?.owner { tell(callback, to: owner) } else { unanswered(callback) }
             if case .didLeaveChannel(let uuid, _) = callback { left(uuid) }
         case .notice(let notice): noticed(notice)
-        case .remoteParticipantsChanged: break
+        case .remoteParticipantsChanged, .soundProblemsChanged: break
         }
         surroundings?.handler(.changed)
     }

@@ -1,5 +1,6 @@
 // What `pttd --check` finds beyond mistakes in pttd.toml itself.
 import Accessories
+import Audio
 import Glibc
 
 extension Configuration {
@@ -21,6 +22,14 @@ extension Configuration {
                         + "one of them only; remove the other one")
             }
         }
+        return problems
+    }
+
+    /// What is wrong with the microphone and the speaker, as far as opening them tells; each with its setting.
+    func deviceProblems() -> [String] {
+        var problems: [String] = []
+        if let problem = microphone.problem(asA: .microphone) { problems.append("audio.microphone: \(problem)") }
+        if let problem = speaker.problem(asA: .speaker) { problems.append("audio.speaker: \(problem)") }
         return problems
     }
 

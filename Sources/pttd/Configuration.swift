@@ -115,7 +115,7 @@ extension Configuration {
             case let text where text.contains(":") && text.contains("="): .address(text)
             default:
                 throw SettingRefusal(
-                    "\"\(text)\" is no bus",
+                    "\"\(text)\" is not a bus address",
                     "write \"auto\", \"system\", \"session\", or an address such as \"unix:path=/run/bus\"")
             }
         }

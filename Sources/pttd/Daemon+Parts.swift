@@ -52,7 +52,10 @@ extension Daemon {
                 choices: RestorationStore(path: state + "/chosen-channel"), logger: Logger(label: "pttd.director"))
             recorder = try await Self.recorder(configuration, state: state, of: channel)
             let bus = DBusConnection(to: address, on: loop, logger: Logger(label: "pttd.bus"))
-            let systemBus = DBusConnection(to: systemAddress, on: loop, logger: Logger(label: "pttd.bluez"))
+            // Where both are one bus there is one connection: it owns org.pttd, so the bus's policy keeps strangers from it.
+            let systemBus =
+                address.resolved == systemAddress.resolved
+                ? bus : DBusConnection(to: systemAddress, on: loop, logger: Logger(label: "pttd.bluez"))
             realTime = Daemon.realTimeRequests(on: systemBus)
             let api = DaemonAPI(bus: bus, controls: director, logger: Logger(label: "pttd.api"))
             let publisher = StatusPublisher(api: api, director: director)
@@ -132,7 +135,7 @@ extension Daemon {
             do {
                 try await api.start()
             } catch {
-                logger.error("org.pttd is not on the bus; buttons work all the same", metadata: ["why": "\(error)"])
+                logger.error("\(Self.advice(error))", metadata: ["why": "\(error)"])
             }
             await publisher.start()
             await director.busIsReady()
@@ -154,6 +157,19 @@ extension Daemon {
             await realTime.ask()
         }
 
+        /// What it means that org.pttd is not served, and what to do.
+        static func advice(_ error: DBusError) -> String {
+            switch error {
+            case .nameTaken:
+                "another pttd serves org.pttd on this bus: pttctl and programs reach that one, and both answer the same buttons; "
+                    + "stop one of them, or give this one another bus with 'bus' in [daemon]"
+            case .remote(let name, _) where name.hasSuffix(".AccessDenied"):
+                "the bus does not let this user serve org.pttd, so pttctl and programs do not reach pttd; run it as the user "
+                    + "pttd or root, with org.pttd.conf in /usr/share/dbus-1/system.d, or on a user's session bus"
+            default: "pttctl and programs do not reach pttd until the bus is there; it is tried again and again"
+            }
+        }
+
         /// Ends everything. The channel is not left: the next start restores it.
         func stop() async {
             await clock.stop()
@@ -162,7 +178,7 @@ extension Daemon {
             await surroundings.commands?.stop()
             await calls.stop()
             await foreground.stop()
-            await systemBus.close()
+            if systemBus !== bus { await systemBus.close() }
             await director.stop()
             await recorder?.close()
             await desktop?.stop()

@@ -6,6 +6,7 @@ import ChannelService
 import Cryptography
 import DBus
 import DaemonAPI
+import Files
 import FoundationEssentials
 import Glibc
 import Logging
@@ -30,23 +31,43 @@ actor Daemon {
     private let logger: Logger
     private let identity: Identity
     private let stateDirectory: String
+    /// No other process has the state directory.
+    private let lock: DirectoryLock
     private var parts: Parts?
+    private let watchdog: ServiceWatchdog?
     private let startedAt = Instant.now
     private var ending: CheckedContinuation<Void, Never>?
     private var isEnding = false
     private nonisolated let outcome = Mutex<Result<Void, any Error>?>(nil)
 
-    /// A daemon that has its key and its thread, and nothing else yet.
+    /// A daemon that has its key, its state directory and its thread, and nothing else yet.
+    ///
+    /// A key that is damaged is set aside and made anew: a device in the field that talks after it was invited once more, or by its
+    /// link that is still good, is better than one that does not start.
+    ///
+    /// - Throws: `FileError` with the cause `.inUse` while another process has the state directory; `FileError`, `IdentityError`.
     init(_ configuration: Configuration, state: String?, logger: Logger) throws {
         self.configuration = configuration
         self.logger = logger
-        loop = try EventLoop(name: "pttd")
         let directory = state ?? configuration.state ?? Configuration.defaultStateDirectory
+        try AtomicFile.makeDirectory(directory, mode: 0o700)
+        lock = try DirectoryLock(directory, patience: .seconds(1))
+        AtomicFile.removeLeftovers(in: directory)
         let (identity, notices) = try Identity.loadOrCreate(
-            at: directory + "/identity.pem", commonName: configuration.displayName)
-        for notice in notices { logger.notice("\(notice)") }
+            at: directory + "/identity.pem", commonName: configuration.displayName, replacesDamaged: true)
+        for notice in notices {
+            if case .replaced = notice {
+                logger.warning(
+                    "\(notice); relays take this device for a new one: where its link is used up or withdrawn, it needs another"
+                )
+            } else {
+                logger.notice("\(notice)")
+            }
+        }
         self.identity = identity
+        loop = try EventLoop(name: "pttd")
         stateDirectory = directory
+        watchdog = ServiceWatchdog.request.flatMap { [loop] in ServiceWatchdog(watching: [loop], for: $0) }
     }
 
     /// Starts everything. What keeps it from running ends the process like SIGTERM, and is thrown by `end`.
@@ -108,6 +129,7 @@ actor Daemon {
         // What the bus asks is held weakly by what serves it.
         self.parts = parts
         await parts.start(logger)
+        FailedStarts.ofService.succeeded()
         let shown = await parts.director.shown
         logger.notice(
             "pttd is ready",

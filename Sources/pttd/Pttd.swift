@@ -28,7 +28,10 @@ struct Pttd: ParsableCommand {
     @Option(help: "How much to log.")
     var logLevel: Logger.Level = .info
 
-    @Flag(help: "Read the configuration and the accessories that were added, say what is wrong with them, and end.")
+    @Flag(
+        help:
+            "Read the configuration and the accessories that were added, look for microphone and speaker, say what is wrong, and end."
+    )
     var check = false
 
     func run() throws {
@@ -39,8 +42,9 @@ struct Pttd: ParsableCommand {
         let logger = Logger(label: "pttd")
         let (settings, path) = try load()
         if check {
-            let problems = settings.problems(
-                stateDirectory: state ?? settings.state ?? Configuration.defaultStateDirectory)
+            let problems =
+                settings.problems(stateDirectory: state ?? settings.state ?? Configuration.defaultStateDirectory)
+                + settings.deviceProblems()
             for problem in problems { Console.complain(problem) }
             // Running, the daemon leaves such things out and says so; who asks wants to know.
             guard problems.isEmpty else { throw ExitCode(78) }
@@ -50,14 +54,11 @@ struct Pttd: ParsableCommand {
         logger.notice(
             "pttd starts", metadata: ["version": "\(PTTBus.version)", "configuration": "\(path ?? "defaults")"])
         do {
-            // Blocked before the first thread starts, so that only `sigwait` takes them.
-            var endings = sigset_t()
-            sigemptyset(&endings)
-            sigaddset(&endings, SIGTERM)
-            sigaddset(&endings, SIGINT)
-            pthread_sigmask(SIG_BLOCK, &endings, nil)
             // Each PCM belongs to one thread, so that alsa-lib needs no lock of its own around every call.
             setenv("LIBASOUND_THREAD_SAFE", "0", 1)
+            // Blocked before the first thread starts, so that only `sigwait` takes them.
+            var endings = StartFailure.endings
+            pthread_sigmask(SIG_BLOCK, &endings, nil)
             let daemon = try Daemon(settings, state: state, logger: logger)
             daemon.start()
             var ending: Int32 = 0
@@ -65,7 +66,7 @@ struct Pttd: ParsableCommand {
             try daemon.end()
         } catch {
             logger.critical("pttd cannot run", metadata: ["why": "\(error)"])
-            throw ExitCode.failure
+            throw StartFailure.status(error)
         }
     }
 
@@ -75,8 +76,9 @@ struct Pttd: ParsableCommand {
         do {
             return (try Configuration.read(path: path), path)
         } catch {
-            Console.complain("\(error)")
-            throw ExitCode(78)  // EX_CONFIG, sysexits.h: systemd does not restart it for the same mistake.
+            // Who asks waits for the answer; a service waits for nobody.
+            if check { Console.complain("\(error)") } else { ServiceConsole.complain("\(error)") }
+            throw StartFailure.status(error)
         }
     }
 }

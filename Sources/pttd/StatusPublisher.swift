@@ -22,6 +22,7 @@ actor StatusPublisher {
     private var desktop: SystemUI?
     /// What the accessories' lights show.
     private var feedback = AccessoryFeedback.idle
+    private var soundNews = SoundNews()
     private var isServed = false
     private var isDue = false
     /// Failures that are not told yet.
@@ -111,10 +112,21 @@ actor StatusPublisher {
 
     /// At once, and not when the bus has been told: a light tells that the microphone is open.
     private func showFeedback() {
-        let now = AccessoryFeedback(director.assumeIsolated { $0.shown.snapshot })
-        guard now != feedback else { return }
-        feedback = now
-        accessories?.assumeIsolated { $0.setFeedback(now) }
+        let snapshot = director.assumeIsolated { $0.shown.snapshot }
+        let now = AccessoryFeedback(snapshot)
+        if now != feedback {
+            feedback = now
+            accessories?.assumeIsolated { $0.setFeedback(now) }
+        }
+        let sound = SoundNews.State(
+            speakerProblem: snapshot.speakerProblem, microphoneProblem: snapshot.microphoneProblem,
+            talker: snapshot.activeRemoteParticipant?.name, isTransmitting: snapshot.transmission != nil)
+        for news in soundNews.update(sound) {
+            switch news {
+            case .announce(let text): announce(text)
+            case .flash: showRefusal()
+            }
+        }
     }
 
     /// For a moment.
@@ -144,6 +156,9 @@ actor StatusPublisher {
         await desktop?.update(SystemUIState(state.snapshot, detail: state.detail))
         await api.update(channel: ChannelProperties(state.snapshot, detail: state.detail, owner: state.owner))
         await api.update(call: state.snapshot.calls.map(\.description).joined(separator: "; "))
+        await api.update(
+            microphoneProblem: state.snapshot.microphoneProblem ?? "",
+            speakerProblem: state.snapshot.speakerProblem ?? "")
         if let administrator { await api.update(accessories: await administrator.properties) }
         for error in failed { await api.transmissionFailed(error) }
     }

@@ -1,5 +1,6 @@
 // How the commands about members reach the records: through the relay that runs, or by themselves when none does.
 import ArgumentParser
+import Files
 import Logging
 import Logs
 import Reactor
@@ -53,7 +54,8 @@ struct Administration {
         let state: RelayState
         do {
             state = try RelayState.existing(directory, logger: logger)
-        } catch let error as RelayStateError where error == .inUse(directory) {
+        } catch let error as FileError {
+            guard case .inUse = error.cause else { throw error }
             throw RelayStateError(
                 description:
                     "the relay in \(directory) runs, but takes no commands; it is starting, or another command has "

@@ -83,7 +83,8 @@ final class AdministrationServer: @unchecked Sendable {
         guard isListening else {
             let why = String(cString: strerror(errno))
             close(descriptor)
-            throw RelayStateError(description: "cannot listen for commands at \(directory)\(socketName): \(why)")
+            throw RelayStateError(
+                description: "cannot listen for commands at \(directory)\(socketName): \(why)", mayPass: true)
         }
         try await registrar.loop.run { [self] in
             watch = try registrar.loop.watch(descriptor, for: .readable) { [weak self] _ in self?.accept() }

@@ -28,7 +28,7 @@ struct CheckCommand: ParsableCommand {
             for line in Self.summary(settings, state: relay.stateDirectory(settings)) { Console.say(line) }
         } catch {
             Console.complain("pttrelay: \(error)")
-            throw configurationMistake
+            throw StartFailure.status(error)
         }
     }
 
@@ -72,7 +72,9 @@ struct CheckCommand: ParsableCommand {
         }
         if settings.channels.isEmpty { lines.append("serves the channels of its last start, or of the command line") }
         if let push = settings.push {
-            lines.append("takes pushes on TCP \(push.listen.text), of \(push.clients.count) certificates")
+            lines.append(
+                "takes pushes on TCP \(push.listen.text), of \(push.clients.count == 1 ? "1 certificate" : "\(push.clients.count) certificates")"
+            )
             if push.clients.isEmpty { lines.append("warning: nobody may push: [push] has no client") }
         }
         if let address = settings.operatorListen {
@@ -87,14 +89,25 @@ struct CheckCommand: ParsableCommand {
     }
 
     private static func floor(_ rules: FloorRules) -> String {
-        var words = [rules.mode.rawValue]
-        if rules.mode == .listenOnly { words.append("who was invited with a priority talks") }
-        if rules.hasQueue {
-            words.append(rules.mode == .cutIn ? "'queue' without meaning: whoever presses last talks" : "with a queue")
+        let talkers =
+            switch rules.mode {
+            case .halfDuplex: "one talks at a time"
+            case .fullDuplex: "up to \(FloorRules.fullDuplexTalkers) talk at once"
+            case .cutIn: "whoever presses last talks"
+            case .listenOnly: "one at a time of those who were invited with a priority talks"
+            }
+        var words = ["\(rules.mode.rawValue): \(talkers)"]
+        if rules.mode == .cutIn {
+            words.append("and takes the floor from whoever talks, unless that is an emergency")
+            let unused = [rules.hasQueue ? "'queue'" : nil, rules.preemptionStep.map { _ in "'preemption-step'" }]
+                .compactMap(\.self)
+            if !unused.isEmpty { words.append("\(unused.joined(separator: " and ")) without effect here") }
+        } else {
+            words.append(rules.hasQueue ? "others wait for their turn" : "others are refused meanwhile")
+            words.append(
+                rules.preemptionStep.map { "a priority higher by \($0), or an emergency, takes the floor" }
+                    ?? "only an emergency takes the floor")
         }
-        words.append(
-            rules.preemptionStep.map { "a priority higher by \($0) takes the floor" }
-                ?? "only an emergency takes the floor")
         return words.joined(separator: ", ")
     }
 }

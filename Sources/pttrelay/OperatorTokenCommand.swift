@@ -25,7 +25,7 @@ struct OperatorTokenCommand: ParsableCommand {
             Console.say(token.text)
         } catch {
             Console.complain("pttrelay: \(error)")
-            throw configurationMistake
+            throw StartFailure.status(error)
         }
     }
 }

@@ -2,6 +2,7 @@
 import ArgumentParser
 import Logging
 import RelayProtocol
+import Terminal
 
 /// The command line of `pttrelay`.
 @main
@@ -16,8 +17,14 @@ struct PTTRelay: ParsableCommand {
         subcommands: [
             RunCommand.self, InviteCommand.self, MembersCommand.self, RevokeCommand.self, ReadmitCommand.self,
             ChannelsCommand.self, CheckCommand.self, OperatorTokenCommand.self, PushCertificateCommand.self,
-            PushServerCertificateCommand.self,
+            PushServerCertificateCommand.self, BeginAnewCommand.self,
         ])
+
+    /// Without a command nothing is done: a service that is set up so must not look as if it had ended well.
+    func run() throws {
+        Console.complain("pttrelay: name a command, such as 'pttrelay run'\n\n\(PTTRelay.helpMessage())")
+        throw ExitCode.validationFailure
+    }
 }
 
 /// The options that say which relay is meant.

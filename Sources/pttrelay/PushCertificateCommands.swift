@@ -67,7 +67,7 @@ struct PushServerCertificateCommand: ParsableCommand {
             Console.say(text.hasSuffix("\n") ? String(text.dropLast()) : text)
         } catch {
             Console.complain("pttrelay: \(error)")
-            throw configurationMistake
+            throw StartFailure.status(error)
         }
     }
 }

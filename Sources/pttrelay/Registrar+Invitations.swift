@@ -10,7 +10,9 @@ extension Registrar {
     ) async throws -> AdministrationResponse {
         guard let address else {
             throw RelayStateError(
-                description: "the relay was not started yet, so its address is not known; name it with --host")
+                description:
+                    "the relay has not served yet, so its port is not known; start it first: 'pttrelay run --channel NAME'"
+            )
         }
         let channel = try await channel(named: name, for: key)
         let isFirst = try store.invitations(to: channel.id, limit: 1).isEmpty

@@ -53,8 +53,14 @@ actor Registrar {
     /// The relay listens there, and serves these channels.
     func started(host: String, port: UInt16, channels: [ChannelID]) throws {
         address = (host, port)
-        try store.setLastStart(host: host, port: port)
-        try store.setServed(Set(channels))
+        do throws(RelayStoreError) {
+            try store.setLastStart(host: host, port: port)
+            try store.setServed(Set(channels))
+        } catch {
+            // Only for later starts and for commands without a relay: a full disk keeps nobody from talking.
+            guard error.mayPass else { throw error }
+            logger.warning("the address and the channels of this start are not noted", metadata: ["why": "\(error)"])
+        }
     }
 
     /// The relay has ended.

@@ -1,5 +1,6 @@
 // What a relay keeps: its key, its transport's secrets, and the records of its channels and members.
 import Cryptography
+import Files
 import Glibc
 import Logging
 import RelayHTTP
@@ -11,17 +12,13 @@ import Settings
 /// Why the state directory is of no use, and what to do.
 struct RelayStateError: Error, Equatable, CustomStringConvertible {
     let description: String
+    /// Whether the same may succeed later although nobody mends anything.
+    var mayPass = false
 
     static func badChannelName(_ text: String) -> RelayStateError {
         RelayStateError(
             description:
                 "'\(text)' cannot be a channel's name; use 1 to \(DisplayName.byteCountMaximum) bytes of plain text")
-    }
-
-    /// Another process has the state directory.
-    static func inUse(_ directory: String) -> RelayStateError {
-        RelayStateError(
-            description: "another pttrelay has \(directory); stop it, or choose another directory with --state")
     }
 }
 
@@ -36,7 +33,7 @@ struct RelayState {
     /// Channels, invitations and members.
     let store: RelayStore
     private let directory: String
-    private let lock: Lock
+    private let lock: DirectoryLock
 
     private static let identityFile = "/identity.pem"
     private static let transportFile = "/transport.key"
@@ -44,50 +41,121 @@ struct RelayState {
     private static let pushServerFile = "/push-server.pem"
     private static let operatorTokenFile = "/operator.token"
 
+    /// Where connections are: see `PlacesFile`.
+    var placesFile: String { directory + "/connections" }
+
+    /// How long a start waits for a command that has the directory.
+    private static let patience = Duration.seconds(1)
+
     /// The state in `directory`, which is made when it is not there.
     ///
-    /// - Throws: `RelayStateError.inUse` while another process has it, and other errors that say what to do.
+    /// What each file is to a start is in docs/operators.md: the key and the records are required, and belong together; everything
+    /// else is made anew when it is damaged.
+    ///
+    /// - Throws: `FileError` with the cause `.inUse` while another process has it, and other errors that say what to do.
     static func open(_ directory: String, logger: Logger) throws -> RelayState {
-        try makeDirectory(directory)
-        let lock = try Lock(directory)
-        let (identity, notices) = try Identity.loadOrCreate(at: directory + identityFile, commonName: "pttrelay")
-        for notice in notices { logger.notice("\(notice)") }
-        let keys = try transportKeys(directory + transportFile)
+        try AtomicFile.makeDirectory(directory, mode: 0o700)
+        let lock = try DirectoryLock(directory, patience: patience)
+        AtomicFile.removeLeftovers(in: directory)
+        let known = try loadIdentity(directory)
+        for notice in known?.notices ?? [] { logger.notice("\(notice)") }
+        let store = try records(directory, of: known?.identity)
+        // Last: who has a key has records, too.
+        let identity = try known?.identity ?? makeIdentity(directory, beside: store, logger)
+        let keys = transportKeys(directory + transportFile, logger)
         return try RelayState(
-            identity: identity, keys: keys, store: try records(directory, settingDamageAside: true, logger),
-            directory: directory, lock: lock, logger: logger)
+            identity: identity, keys: keys, store: store, directory: directory, lock: lock, logger: logger)
     }
 
-    /// The state that an earlier start left in `directory`. Records that are damaged are refused, and left as they are.
+    /// The state that an earlier start left in `directory`. Nothing of it is made anew.
     static func existing(_ directory: String, logger: Logger) throws -> RelayState {
         let identity = try existingIdentity(directory)
-        let lock = try Lock(directory)
+        let lock = try DirectoryLock(directory, patience: patience)
         return try RelayState(
-            identity: identity, keys: nil, store: try records(directory, settingDamageAside: false, logger),
-            directory: directory, lock: lock, logger: logger)
+            identity: identity, keys: nil, store: try records(directory, of: identity), directory: directory,
+            lock: lock, logger: logger)
     }
 
-    /// The records in `directory`, all of which can be read.
-    private static func records(
-        _ directory: String, settingDamageAside: Bool, _ logger: Logger
-    ) throws(RelayStoreError) -> RelayStore {
-        let (store, notice) = try RelayStore.open(
-            path: directory + "/" + RelayStore.fileName, settingDamageAside: settingDamageAside)
-        if let notice { logger.error("\(notice)") }
+    /// The records in `directory`, all of which can be read. They are begun for a relay that has no key yet, and for one of an earlier
+    /// version, which had none.
+    private static func records(_ directory: String, of identity: Identity?) throws(RelayStoreError) -> RelayStore {
+        let isNew = identity == nil || AtomicFile.exists(directory + channelsFile)
+        let store = try RelayStore.open(path: directory + "/" + RelayStore.fileName, mayMake: isNew)
         try store.check()
         return store
     }
 
+    /// A new relay's key.
+    private static func makeIdentity(_ directory: String, beside store: RelayStore, _ logger: Logger) throws -> Identity
+    {
+        guard try store.channels().isEmpty else {
+            throw RelayStateError(
+                description:
+                    "\(directory + identityFile) is missing, though this relay has had a key: every link names it, "
+                    + "and no member would accept another one. Put a copy of the file there; if there is none, 'pttrelay "
+                    + "begin-anew identity' makes another key, and every member needs a new link")
+        }
+        let (identity, notices) = try Identity.loadOrCreate(at: directory + identityFile, commonName: "pttrelay")
+        for notice in notices { logger.notice("\(notice)") }
+        return identity
+    }
+
+    private static func loadIdentity(_ directory: String) throws -> (identity: Identity, notices: [IdentityNotice])? {
+        do throws(IdentityError) {
+            return try Identity.load(from: directory + identityFile)
+        } catch {
+            guard case .corrupt = error else { throw error }
+            throw RelayStateError(
+                description:
+                    "\(error); if there is none, 'pttrelay begin-anew identity' makes another key, and every member "
+                    + "needs a new link")
+        }
+    }
+
     /// The relay's key that an earlier start made.
     static func existingIdentity(_ directory: String) throws -> Identity {
-        if let (identity, _) = try Identity.load(from: directory + identityFile) { return identity }
+        if let (identity, _) = try loadIdentity(directory) { return identity }
         throw RelayStateError(
             description: "there is no relay in \(directory); start it with 'pttrelay run', "
                 + "or name its directory with --state")
     }
 
+    /// What an operator begins anew because it is lost.
+    enum Part: String, CaseIterable {
+        /// The key, which every link names.
+        case identity
+        /// Channels, invitations and members.
+        case records
+    }
+
+    /// Makes a part of the state anew; what was there is kept under another name.
+    ///
+    /// - Returns: That name; nil: nothing was there.
+    static func beginAnew(_ part: Part, in directory: String) throws -> String? {
+        guard AtomicFile.exists(directory + identityFile) || AtomicFile.exists(directory + "/" + RelayStore.fileName)
+        else {
+            throw RelayStateError(
+                description: "there is no relay in \(directory); name its directory with --state")
+        }
+        let lock = try DirectoryLock(directory, patience: patience)
+        defer { withExtendedLifetime(lock) {} }
+        switch part {
+        case .identity:
+            let path = directory + identityFile
+            let aside = AtomicFile.exists(path) ? try AtomicFile.setAside(path, as: "old") : nil
+            _ = try Identity.loadOrCreate(at: path, commonName: "pttrelay")
+            return aside
+        case .records:
+            let path = directory + "/" + RelayStore.fileName
+            let aside = try RelayStore.setAside(path: path, as: "old")
+            _ = try RelayStore.open(path: path)
+            return aside
+        }
+    }
+
     private init(
-        identity: Identity, keys: RelayTransportKeys?, store: RelayStore, directory: String, lock: Lock, logger: Logger
+        identity: Identity, keys: RelayTransportKeys?, store: RelayStore, directory: String, lock: DirectoryLock,
+        logger: Logger
     ) throws {
         self.identity = identity
         self.directory = directory
@@ -101,7 +169,7 @@ struct RelayState {
     /// taken up at the next start.
     private func takeOver(_ logger: Logger) throws {
         let path = directory + Self.channelsFile
-        guard access(path, F_OK) == 0 else { return }
+        guard AtomicFile.exists(path) else { return }
         let (known, host, port) = try SettingsFile.read(path: path, Self.read)
         let names = Set(try store.channels().map(\.name))
         for channel in known where !names.contains(channel.name) {
@@ -109,7 +177,7 @@ struct RelayState {
                 channel.name, id: channel.id, token: channel.token, isServed: true, now: Int64(time(nil)))
         }
         if let host, let port, try store.lastStart() == nil { try store.setLastStart(host: host, port: port) }
-        guard rename(path, path + ".taken-over") == 0 else { throw Self.failure("rename", path) }
+        guard rename(path, path + ".taken-over") == 0 else { throw FileError("rename", path) }
         logger.notice(
             "the channels of channels.toml are in \(RelayStore.fileName) now", metadata: ["channels": "\(known.count)"])
     }
@@ -169,12 +237,27 @@ struct RelayState {
     // MARK: Pushes
 
     /// The certificate of the HTTP endpoint, for who configures none: made once, for the names by which this machine is
-    /// known then.
+    /// known then, and anew when it is damaged.
     func pushServerIdentity(_ names: [Identity.ServerName], logger: Logger) throws -> Identity {
-        let (identity, notices) = try Identity.loadOrCreate(
-            at: directory + Self.pushServerFile, commonName: try host() ?? "pttrelay", serverNames: names)
-        for notice in notices { logger.notice("\(notice)") }
-        return identity
+        let commonName = try host() ?? "pttrelay"
+        do throws(IdentityError) {
+            let (identity, notices) = try Identity.loadOrCreate(
+                at: directory + Self.pushServerFile, commonName: commonName, serverNames: names, replacesDamaged: true)
+            for notice in notices {
+                if case .replaced = notice {
+                    logger.warning(
+                        "\(notice); clients that push trust the old certificate: give them the new one ('pttrelay push-server-certificate')"
+                    )
+                } else {
+                    logger.notice("\(notice)")
+                }
+            }
+            return identity
+        } catch {
+            guard case .file = error else { throw error }
+            logger.warning("the certificate for pushes is good until the next start only: \(error)")
+            return try Identity(generating: commonName, serverNames: names)
+        }
     }
 
     /// The certificate of the HTTP endpoint that an earlier start made.
@@ -189,25 +272,66 @@ struct RelayState {
 
     // MARK: Operator
 
-    /// What opens the operator's page: made once.
-    func operatorToken() throws -> OperatorToken {
-        if let token = try Self.existingOperatorToken(directory) { return token }
-        let token = OperatorToken()
-        try Self.write(Array((token.text + "\n").utf8), to: directory + Self.operatorTokenFile)
-        return token
+    /// What opens the operator's page: made once, and anew when it is damaged.
+    func operatorToken(_ logger: Logger) -> OperatorToken {
+        Self.kept(
+            directory + Self.operatorTokenFile, logger, read: Self.token, bytes: { Array(($0.text + "\n").utf8) },
+            make: OperatorToken.init,
+            consequence: "the operator's page wants another token: 'pttrelay operator-token' prints it")
     }
 
     /// The token that an earlier start made; nil: none.
     static func existingOperatorToken(_ directory: String) throws -> OperatorToken? {
         let path = directory + operatorTokenFile
-        guard access(path, F_OK) == 0 else { return nil }
-        guard let token = OperatorToken(String(decoding: try SettingsFile.contents(of: path), as: UTF8.self)) else {
-            throw RelayStateError(description: "\(path) is damaged; remove it, and the relay makes another")
+        guard let bytes = try RegularFile.readIfPresent(path, byteCountMax: smallFileMax, followsLinks: false) else {
+            return nil
+        }
+        guard let token = token(bytes) else {
+            throw RelayStateError(description: "\(path) is damaged; restart the relay, which makes another one")
         }
         return token
     }
 
+    private static func token(_ bytes: [UInt8]) -> OperatorToken? {
+        OperatorToken(String(decoding: bytes, as: UTF8.self))
+    }
+
     // MARK: Files
+
+    /// A file that the relay makes itself is smaller.
+    private static let smallFileMax = 4_096
+
+    /// What a file keeps that can be made anew: as it was, or a fresh one where there is none or it is damaged, which is set aside. No
+    /// trouble with such a file keeps the relay from running.
+    private static func kept<Value>(
+        _ path: String, _ logger: Logger, read: ([UInt8]) -> Value?, bytes: (Value) -> [UInt8], make: () -> Value,
+        consequence: String
+    ) -> Value {
+        do throws(FileError) {
+            let found: [UInt8]?
+            do throws(FileError) {
+                found = try RegularFile.readIfPresent(path, byteCountMax: smallFileMax, followsLinks: false)
+            } catch {
+                guard error.isDamage else { throw error }
+                found = []
+            }
+            if let found {
+                if let value = read(found) { return value }
+                let aside = try AtomicFile.setAside(path)
+                logger.warning("\(path) was damaged, and is kept as \(aside); \(consequence)")
+            }
+            let value = make()
+            do throws(FileError) {
+                try AtomicFile.write(bytes(value), to: path, isSecret: true)
+            } catch {
+                logger.warning("\(error); until then, every start does this anew: \(consequence)")
+            }
+            return value
+        } catch {
+            logger.warning("\(error); \(consequence)")
+            return make()
+        }
+    }
 
     private static func read(_ root: SettingsTable) -> ([RelayChannelConfiguration], String?, UInt16?) {
         let start = root.table("last-start")
@@ -228,19 +352,19 @@ struct RelayState {
         return (channels, host, port)
     }
 
-    private static func transportKeys(_ path: String) throws -> RelayTransportKeys {
-        if access(path, F_OK) == 0 {
-            guard let keys = RelayTransportKeys(bytes: try SettingsFile.contents(of: path)) else {
-                throw RelayStateError(description: "\(path) is damaged; remove it, and the relay makes another")
-            }
-            guard age(of: path) > ticketKeyLifetime else { return keys }
-            let fresh = keys.withFreshTicketKey()
-            try write(fresh.bytes, to: path)
+    private static func transportKeys(_ path: String, _ logger: Logger) -> RelayTransportKeys {
+        let keys = kept(
+            path, logger, read: { RelayTransportKeys(bytes: $0) }, bytes: \.bytes, make: RelayTransportKeys.generate,
+            consequence: "the tickets by which members return sooner (0-RTT) are void, and they return a little later")
+        guard age(of: path) > ticketKeyLifetime else { return keys }
+        let fresh = keys.withFreshTicketKey()
+        do throws(FileError) {
+            try AtomicFile.write(fresh.bytes, to: path, isSecret: true)
             return fresh
+        } catch {
+            logger.warning("the key of the tickets is not renewed: \(error)")
+            return keys
         }
-        let keys = RelayTransportKeys.generate()
-        try write(keys.bytes, to: path)
-        return keys
     }
 
     /// Who got hold of the key of the tickets could make some of any member; so a start makes another one when it is older
@@ -249,59 +373,6 @@ struct RelayState {
 
     /// Seconds since the file was written; 0 when the clock says that it is in the future (a machine without a battery).
     private static func age(of path: String) -> Int {
-        var status = stat()
-        guard stat(path, &status) == 0 else { return 0 }
-        return max(0, time(nil) - status.st_mtim.tv_sec)
-    }
-
-    /// Writes a file whole or not at all, readable by its owner only.
-    private static func write(_ bytes: [UInt8], to path: String) throws {
-        let temporary = path + ".new"
-        let descriptor = Glibc.open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw failure("create", temporary) }
-        defer { close(descriptor) }
-        var rest = bytes[...]
-        while !rest.isEmpty {
-            let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
-            if count < 0, errno == EINTR { continue }
-            guard count > 0 else { throw failure("write", temporary) }
-            rest = rest.dropFirst(count)
-        }
-        guard fsync(descriptor) == 0 else { throw failure("write", temporary) }
-        guard rename(temporary, path) == 0 else { throw failure("create", path) }
-    }
-
-    private static func makeDirectory(_ path: String) throws {
-        var parent = path.hasPrefix("/") ? "/" : ""
-        for part in path.split(separator: "/") {
-            parent += (parent.isEmpty || parent.hasSuffix("/") ? "" : "/") + part
-            guard mkdir(parent, 0o700) != 0, errno != EEXIST else { continue }
-            // A parent that cannot be made may be there nevertheless (a read-only root); the last one decides.
-            let code = errno
-            if access(parent, F_OK) != 0 { throw failure("make", parent, code) }
-        }
-    }
-
-    private static func failure(_ verb: String, _ path: String, _ code: Int32 = errno) -> RelayStateError {
-        RelayStateError(
-            description: "cannot \(verb) \(path): \(String(cString: strerror(code))); "
-                + "choose a directory that this user may write with --state")
-    }
-
-    /// Holds the directory for this process: flock(2) on the directory itself, so that no file is left which another user could
-    /// not open. The kernel ends it with the process.
-    private final class Lock: Sendable {
-        private let descriptor: Int32
-
-        init(_ directory: String) throws {
-            descriptor = Glibc.open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-            guard descriptor >= 0 else { throw RelayState.failure("open", directory) }
-            guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
-                close(descriptor)
-                throw RelayStateError.inUse(directory)
-            }
-        }
-
-        deinit { close(descriptor) }
+        FileFacts(of: path).map { max(0, time(nil) - $0.modifiedAt) } ?? 0
     }
 }

@@ -1,6 +1,7 @@
 // pttrelay run: serves channels until it is told to stop.
 import ArgumentParser
 import Cryptography
+import Files
 import Glibc
 import Logging
 import Logs
@@ -63,22 +64,12 @@ struct RunCommand: ParsableCommand {
             LoggingSystem.bootstrap { LineLogHandler(label: $0, level: level, format: format) }
             logger = Logger(label: "pttrelay")
             parts = try await start(settings, logger)
-        } catch let error as SettingsError {
-            Console.complain("pttrelay: \(error)")
-            throw configurationMistake
-        } catch let error as RelayStoreError {
-            Console.complain("pttrelay: \(error)")
-            throw configurationMistake
-        } catch let error as RelayStateError {
-            // No channel is named, or the state directory is of no use: trying again changes nothing.
-            Console.complain("pttrelay: \(error)")
-            throw configurationMistake
         } catch {
-            // A port in use may be free again later: systemd tries once more.
-            Console.complain("pttrelay: \(error)")
-            throw ExitCode.failure
+            ServiceConsole.complain("pttrelay: \(error)")
+            throw StartFailure.pausedStatus(error, orUntil: [SIGTERM, SIGINT])
         }
-        for link in parts.links { Console.say(link.text) }
+        FailedStarts.ofService.succeeded()
+        for link in parts.links { ServiceConsole.say(link.text) }
         let readiness = Readiness(waitingFor: (parts.pushes == nil ? 0 : 1) + (parts.operatorPage == nil ? 0 : 1))
         let page = parts.operatorPage.map { page in
             OperatorEndpoint(
@@ -97,7 +88,11 @@ struct RunCommand: ParsableCommand {
         let (hangUps, hangUp) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let services = RelayServices(
             administration: AdministrationService(administration: parts.administration, registrar: parts.registrar),
-            page: page, pushes: pushes, reload: ReloadService(hangUps: hangUps, reloader: reloader),
+            page: page.map { PatientService(service: $0, loop: loop, logger: logger, onFailure: readiness.listens) },
+            pushes: pushes.map {
+                PatientService(service: $0, loop: loop, logger: logger, onFailure: readiness.listens)
+            },
+            reload: ReloadService(hangUps: hangUps, reloader: reloader),
             relay: RelayService(server: parts.server, ending: ending))
         let group = ServiceGroup(
             configuration: .init(
@@ -106,6 +101,9 @@ struct RunCommand: ParsableCommand {
                     LineLogHandler(label: $0, level: .error, format: parts.settings.logFormat)
                 }))
         do {
+            let watched = await [loop] + parts.server.loops
+            let watchdog = ServiceWatchdog.request.flatMap { ServiceWatchdog(watching: watched, for: $0) }
+            defer { withExtendedLifetime(watchdog) {} }
             let signals = try await loop.run {
                 try SignalWatch(Self.signals, on: loop) { signal in
                     if signal == SIGHUP { hangUp.yield() } else { Task { await group.triggerGracefulShutdown() } }
@@ -113,11 +111,10 @@ struct RunCommand: ParsableCommand {
             }
             try await group.run()
             try await loop.run { signals.cancel() }
-        } catch let error as PushEndpointError {
-            Console.complain("pttrelay: \(error)")
-            throw ExitCode.failure
-        } catch let error as OperatorEndpointError {
-            Console.complain("pttrelay: \(error)")
+        } catch is CancellationError {
+            // It was told to end while something was still starting.
+        } catch {
+            ServiceConsole.complain("pttrelay: \(error)")
             throw ExitCode.failure
         }
     }
@@ -145,7 +142,7 @@ struct RunCommand: ParsableCommand {
                     readiness.listens()
                 }, deliver: { await server.push($0) })
         } catch {
-            Console.complain("pttrelay: \(error)")
+            ServiceConsole.complain("pttrelay: \(error)")
             throw configurationMistake
         }
     }
@@ -172,6 +169,9 @@ struct RunCommand: ParsableCommand {
         configuration.roster = try state.roster()
         let registrar = try Registrar(state: state, logger: Logger(label: "pttrelay.members"))
         configuration.enrol = { registrar.enrol($0, $1) }
+        let places = PlacesFile(state.placesFile, on: registrar.loop, logger: logger)
+        configuration.formerPlaces = places.read()
+        configuration.keepPlaces = { places.keep($0) }
         let server = try RelayServer(configuration: configuration, logger: logger)
         await registrar.connect(server, floors: floors)
         let port = try await server.start()
@@ -182,40 +182,40 @@ struct RunCommand: ParsableCommand {
         return Parts(
             settings: settings, server: server, links: links,
             pushes: try settings.push?.endpoint(state, logger: logger),
-            operatorPage: try settings.operatorListen.map { try page($0, state, logger) }, registrar: registrar,
+            operatorPage: settings.operatorListen.map { page($0, state, logger) }, registrar: registrar,
             administration: administration)
     }
 
     private func page(
         _ listen: ListenAddress, _ state: RelayState, _ logger: Logger
-    ) throws -> OperatorEndpointConfiguration {
+    ) -> OperatorEndpointConfiguration {
         if !listen.isLoopback {
             logger.warning(
                 "the operator's page has no TLS, and is not for this machine only: who is in between reads its token",
                 metadata: ["address": "\(listen.text)"])
         }
         return OperatorEndpointConfiguration(
-            listenAddress: listen.address, listenPort: listen.port, token: try state.operatorToken(),
+            listenAddress: listen.address, listenPort: listen.port, token: state.operatorToken(logger),
             version: PTTRelay.version)
     }
 }
 
-/// Says "ready" once everything listens.
+/// Says "ready" once everything listens, or waits for its address: the relay itself does not wait for the rest.
 private final class Readiness: Sendable {
     private let missing: Mutex<Int>
 
     init(waitingFor count: Int) {
         missing = Mutex(count)
-        if count == 0 { Console.say("ready") }
+        if count == 0 { ServiceConsole.say("ready") }
     }
 
-    /// One more does.
+    /// One more does. One that was waited for is counted a second time, below zero: then nothing is said.
     func listens() {
         let isReady = missing.withLock { count in
             count -= 1
             return count == 0
         }
-        if isReady { Console.say("ready") }
+        if isReady { ServiceConsole.say("ready") }
     }
 }
 

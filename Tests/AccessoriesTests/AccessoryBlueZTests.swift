@@ -35,25 +35,9 @@ private struct Scene {
         try await service.start()
     }
 
-    var intents: [String] {
-        events.all.compactMap {
-            guard case .intent(let intent, _) = $0 else { return nil }
-            return switch intent {
-            case .transmitBegan(let source, _): "began \(source)"
-            case .transmitEscalated(let source): "escalated \(source)"
-            case .transmitEnded(let source, let reason): "ended \(source) \(reason.rawValue)"
-            }
-        }
-    }
+    var intents: [String] { events.all.intentWords }
 
-    func ready(_ id: String) async throws {
-        let service = service
-        let isReady = try await eventually {
-            await service.statuses.contains { $0.id.text == id && $0.isReady }
-        }
-        let statuses = await service.statuses
-        try #require(isReady, "\(statuses)")
-    }
+    func ready(_ id: String) async throws { try await service.untilReady(id) }
 
     func intents(_ expected: [String]) async throws {
         _ = try await events.wait { $0.count { if case .intent = $0 { true } else { false } } >= expected.count }

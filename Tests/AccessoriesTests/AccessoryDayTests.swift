@@ -75,6 +75,8 @@ private struct Workplace {
         down.remove(name)
         if let device = device(name) {
             world.dropLink(device.id)
+            // It is let go while it is away.
+            if let characteristic = device.characteristics.first { world.values[characteristic.id] = [0] }
         } else if isPlugged {
             isPlugged = false
             world.send(.local(.removed(pedal.id)))
@@ -190,6 +192,7 @@ private struct Workplace {
         case 81..<83:
             place.world.stopService()
             place.down.formIntersection(["pedal"])
+            place.world.values = [:]
             place.world.startService()
         case 83..<84: place.world.send(.releaseAll(.suspended))
         case 84..<86: place.world.notify(place.puck.key, [UInt8.random(in: 2...255, using: &random)])

@@ -66,6 +66,8 @@ private func readyAINA(_ configuration: AccessoryConfiguration? = nil) -> Simula
         world.notify(aina.key, [1])
         world.dropLink(aina.id)
         world.send(.configure(AccessoryConfiguration(id: AccessoryID("a"), address: aina.address)))
+        // It is let go meanwhile.
+        world.values[aina.key] = [0]
         world.wake(aina.id)
         world.advance(.seconds(5))
         world.notify(aina.key, [1])

@@ -206,15 +206,22 @@ private actor PlayedInputs: InputHost {
         let loop = try EventLoop(name: "accessories")
         defer { loop.stop() }
         let lines = Mutex(0)
+        let written = Mutex<[String]>([])
         let button = DeviceFacts.button("ptt-z")
         let host = PlayedHost(button, loop: loop)
         let inputs = PlayedInputs(loop: loop)
         let recorder = Recorder()
-        var logger = Logger(label: "test") { _ in CountingLog { lines.withLock { $0 += 1 } } }
+        var logger = Logger(label: "test") { _ in
+            CountingLog { line in
+                lines.withLock { $0 += 1 }
+                written.withLock { $0.append(line) }
+            }
+        }
         logger.logLevel = .info
         let service = AccessoryService(
             settings: AccessorySettings(accessories: [
-                AccessoryConfiguration(id: AccessoryID("vest"), address: button.address)
+                AccessoryConfiguration(id: AccessoryID("vest"), address: button.address),
+                AccessoryConfiguration(id: AccessoryID("knob"), bindings: [.ptt: .replayLast]),
             ]), host: host, inputs: inputs, loop: loop, logger: logger
         ) { event in
             recorder.events.withLock { $0.append(event) }
@@ -224,11 +231,18 @@ private actor PlayedInputs: InputHost {
         let pedal = LocalDeviceFacts.keys("/dev/input/event7", accessory: "pedal")
         await inputs.report(.added(pedal))
         let began = Instant.now
+        // One line more, so that the limit falls between a press and its release.
+        let knob = LocalDeviceFacts.keys("/dev/input/event8", accessory: "knob")
+        await inputs.report(.added(knob))
+        await inputs.report(.key(knob.id, code: 183, isDown: true, at: began))
         await host.flood(seconds: 10, valuesPerSecond: 1000, from: began)
         let took = Instant.now - began
         print("10,000 notifications took \(took), \(lines.withLock { $0 }) log lines")
         #expect(took < .seconds(5), "a flood of 1,000 a second leaves most of each second to others")
         #expect(lines.withLock { $0 } < 10 * (LogLimiter.linesPerSecondMax + 10) + 50)
+        // Whoever reads the log sees that the last press ended.
+        let edges = written.withLock { $0.filter { $0 == "Press" || $0 == "Release" } }
+        #expect(edges.last == "Release" && edges.count { $0 == "Press" } == edges.count { $0 == "Release" })
         let before = recorder.intents.count
         await inputs.report(.key(pedal.id, code: 183, isDown: true, at: .now))
         await inputs.report(.key(pedal.id, code: 183, isDown: false, at: .now))
@@ -241,14 +255,14 @@ private actor PlayedInputs: InputHost {
 private struct CountingLog: LogHandler {
     var metadata: Logger.Metadata = [:]
     var logLevel = Logger.Level.info
-    let count: @Sendable () -> Void
+    let count: @Sendable (String) -> Void
 
-    init(_ count: @escaping @Sendable () -> Void) { self.count = count }
+    init(_ count: @escaping @Sendable (String) -> Void) { self.count = count }
 
     subscript(metadataKey key: String) -> Logger.Metadata.Value? {
         get { metadata[key] }
         set { metadata[key] = newValue }
     }
 
-    func log(event: LogEvent) { count() }
+    func log(event: LogEvent) { count("\(event.message)") }
 }

@@ -115,6 +115,9 @@ private func withScene(_ body: (Scene) async throws -> Void) async throws {
                 Peripheral(name: "one", profile: button, address: "C4:00:00:00:00:01"),
                 Peripheral(name: "tag", profile: tag, address: "C4:00:00:00:00:02"),
                 Peripheral(name: "strange", profile: strange, address: "C4:00:00:00:00:03"),
+                Peripheral(
+                    name: "aina", profile: try #require(PeripheralProfile.named("aina-v2")),
+                    address: "C4:00:00:00:00:04"),
             ])
         try await fake.start()
         try await body(Scene(fixture: fixture, fake: fake, state: try StateDirectory()))
@@ -138,7 +141,7 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
             let daemon = try await scene.daemon()
             let setup = daemon.setup
             #expect(try await eventually { await (try? setup.setScanning(true)) != nil })
-            #expect(try await eventually { await setup.devices.count == 3 })
+            #expect(try await eventually { await setup.devices.count == 4 })
             let devices = await setup.devices
             let one = devices.first { $0.address == "C4:00:00:00:00:01" }
             #expect(one?.profileID == "ptt-z" && one?.refusal == nil && one?.accessory == nil)
@@ -146,7 +149,7 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
             #expect(tag?.profileID == nil && tag?.refusal?.isEmpty == false)
             #expect(devices.first { $0.address == "C4:00:00:00:00:03" }?.profileID == nil)
             try await daemon.told.wait { told in
-                Set(told.compactMap { if case .found(let device) = $0 { device.address } else { nil } }).count == 3
+                Set(told.compactMap { if case .found(let device) = $0 { device.address } else { nil } }).count == 4
             }
             try await setup.setScanning(false)
             await #expect(setup.devices.isEmpty)
@@ -307,20 +310,7 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
         try await withScene { scene in
             var daemon = try await scene.daemon()
             try await bluetooth(daemon)
-            // Who does what the session asks.
-            let person = Task { [told = daemon.told] in
-                var seen = 0
-                while !Task.isCancelled {
-                    let all = told.all
-                    for event in all[seen...] {
-                        guard case .learning(let report) = event else { continue }
-                        if report.progress.step == .press { _ = await scene.fake.perform("strange press") }
-                        if report.progress.step == .release { _ = await scene.fake.perform("strange release") }
-                    }
-                    seen = all.count
-                    try await Task.sleep(for: .milliseconds(20))
-                }
-            }
+            let person = person(scene, daemon)
             try await daemon.setup.startLearning(LearningWish(address: "C4:00:00:00:00:03", name: "Crane"))
             let setup = daemon.setup
             #expect(
@@ -354,6 +344,146 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
             try await scene.command("strange press")
             _ = try await daemon.intents(1)
             #expect(daemon.intents == ["began \(accessory)/ptt"])
+            await daemon.stop()
+        }
+    }
+
+    /// Who does what the session asks.
+    private func person(_ scene: Scene, _ daemon: Daemon) -> Task<Void, any Error> {
+        Task { [told = daemon.told] in
+            var seen = 0
+            while !Task.isCancelled {
+                let all = told.all
+                for event in all[seen...] {
+                    guard case .learning(let report) = event else { continue }
+                    if report.progress.step == .press { _ = await scene.fake.perform("strange press") }
+                    if report.progress.step == .release { _ = await scene.fake.perform("strange release") }
+                }
+                seen = all.count
+                try await Task.sleep(for: .milliseconds(20))
+            }
+        }
+    }
+
+    /// What pttd.toml leaves open counts at once, and after a restart; what it says stays, and that is said.
+    @Test(arguments: [nil, "a-strange-one"]) func anAccessoryOfTheConfigurationIsTaughtAnew(profile: String?)
+        async throws
+    {
+        try await withScene { scene in
+            // An administrator's file that fits it, too.
+            var settings = AccessorySettings(accessories: [
+                AccessoryConfiguration(id: AccessoryID("vest"), address: "C4:00:00:00:00:03", profileID: profile)
+            ])
+            settings.library.add(
+                .read(
+                    """
+                    id = "a-strange-one"
+                    title = "Strange"
+                    confidence = "capture"
+                    sources = ["test"]
+                    bonding = "never"
+                    [match]
+                    names = ["Strange*"]
+                    [[input]]
+                    service = "7d5a0001-1f2e-4b6a-9d3c-0a1b2c3d4e5f"
+                    characteristic = "7d5a0002-1f2e-4b6a-9d3c-0a1b2c3d4e5f"
+                    decode = "value"
+                    size = 2
+                    [[input.control]]
+                    name = "emergency"
+                    pressed = 0xEE
+                    released = 0xEF
+                    """))
+            var daemon = try await scene.daemon(settings)
+            let service = daemon.service
+            if profile == nil {
+                try #require(try await eventually { await service.statuses.first?.profileID == "a-strange-one" })
+            }
+            try await bluetooth(daemon)
+            let person = person(scene, daemon)
+            try await daemon.setup.startLearning(LearningWish(address: "C4:00:00:00:00:03", name: "Crane"))
+            let told = try await daemon.told.wait(.seconds(60)) { told in
+                told.contains {
+                    guard case .learning(let report) = $0 else { return false }
+                    return report.progress.step == .done || report.progress.step == .failed
+                }
+            }
+            person.cancel()
+            let report = try #require(
+                told.reversed().lazy.compactMap { if case .learning(let report) = $0 { report } else { nil } }.first)
+            #expect(report.progress.step == .done && report.profileID == "crane", "\(report.problem ?? "")")
+            if profile != nil {
+                // Nothing would be different: that is an error, with what to do.
+                #expect(report.accessory == nil)
+                #expect(report.problem?.contains("write profile = \"crane\"") == true)
+                #expect(await daemon.service.configurations.first?.profileID == profile)
+                await daemon.stop()
+                return
+            }
+            #expect(report.accessory == AccessoryID("vest") && report.problem == nil)
+            for isRestarted in [false, true] {
+                if isRestarted {
+                    await daemon.stop()
+                    daemon = try await scene.daemon(settings)
+                    #expect(daemon.problems.isEmpty)
+                }
+                let service = daemon.service
+                #expect(
+                    try await eventually {
+                        await service.statuses.first.map { $0.isReady && $0.profileID == "crane" } ?? false
+                    })
+                try await scene.command("strange release")
+                try await scene.command("strange press")
+                _ = try await daemon.intents(1)
+                #expect(daemon.intents == ["began vest/ptt"])
+                try await scene.command("strange release")
+            }
+            await daemon.stop()
+        }
+    }
+
+    // MARK: Pairing
+
+    private func pair(
+        _ scene: Scene, _ daemon: Daemon, _ how: String
+    ) async throws -> (error: AccessorySetupError?, took: Duration) {
+        try await scene.command("aina pairing \(how)")
+        let setup = daemon.setup
+        let begin = Instant.now
+        let error = await refusal { () throws(AccessorySetupError) in
+            _ = try await setup.add(AccessoryAddition(address: "C4:00:00:00:00:04", pairs: true))
+        }
+        return (error, .now - begin)
+    }
+
+    /// BlueZ 5.66 may owe the answer to `Pair` for ever.
+    @Test func aPairingThatIsNeverAnsweredThoughItIsDoneKeepsNobodyFromScanning() async throws {
+        try await withScene { scene in
+            let daemon = try await scene.daemon()
+            try await bluetooth(daemon)
+            let (error, took) = try await pair(scene, daemon, "unanswered")
+            #expect(error == nil)
+            #expect(took < .seconds(20))
+            await #expect(daemon.service.statuses.first?.isBonded == true)
+            try await daemon.setup.setScanning(true)
+            #expect(try await eventually(.seconds(15)) { await scene.fake.isDiscovering })
+            await daemon.stop()
+        }
+    }
+
+    @Test(arguments: ["hangup", "vanish"])
+    func aDeviceThatIsLostWhileItIsPairedIsSaidToAndScansGoOn(how: String) async throws {
+        try await withScene { scene in
+            let daemon = try await scene.daemon()
+            try await bluetooth(daemon)
+            let (error, took) = try await pair(scene, daemon, how)
+            let words = error?.description ?? "none"
+            #expect(error?.kind == .notConnected, "\(words)")
+            #expect(words.contains(how == "hangup" ? "hung up" : "went away") && !words.contains("press its button"))
+            #expect(took < .seconds(20))
+            await #expect(daemon.service.statuses.isEmpty)
+            try await daemon.setup.setScanning(true)
+            #expect(try await eventually(.seconds(15)) { await scene.fake.isDiscovering })
             await daemon.stop()
         }
     }

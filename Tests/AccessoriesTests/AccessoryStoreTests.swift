@@ -1,5 +1,6 @@
 // The files that keep what people added: read as they were written, and damage told.
 import BlueZ
+import Files
 import FoundationEssentials
 import MonotonicTime
 import Settings
@@ -77,7 +78,7 @@ func fileExists(_ path: String) -> Bool { AtomicFile.exists(path) }
             guard !restored.problems.isEmpty else { continue }
             damages += 1
             #expect(restored.settings.accessories.isEmpty)
-            #expect(AtomicFile.exists(store.path + ".damaged") && !AtomicFile.exists(store.path))
+            #expect(AtomicFile.exists(store.path + ".damaged-1") && !AtomicFile.exists(store.path))
             #expect(store.restore(AccessorySettings()).problems.isEmpty)
         }
         #expect(damages > 50)
@@ -85,7 +86,7 @@ func fileExists(_ path: String) -> Bool { AtomicFile.exists(path) }
 
     @Test func whatCannotBeWrittenIsToldAndChangesNothing() throws {
         let store = AccessoryStore(directory: "/proc/nowhere")
-        #expect(throws: AtomicFile.Failure.self) { try store.save(AccessoryStore.Contents()) }
+        #expect(throws: FileError.self) { try store.save(AccessoryStore.Contents()) }
         #expect(store.restore(AccessorySettings()).problems.isEmpty)
     }
 

@@ -22,7 +22,9 @@ import Testing
 
     @Test func aPlainButtonIsLearnedInTwoRounds() {
         let outcome = learn(SimulatedButton(.own, press: 1, release: 0))
-        #expect(outcome.rule == LearnedRule(source: .own, rule: value(1, 0), isToggleOnly: false, bounces: false))
+        #expect(
+            outcome.rule
+                == LearnedRule(source: .own, rule: value(1, 0), isToggleOnly: false, bounces: false, repeats: false))
         #expect(outcome.rounds == 2)
         #expect(
             outcome.prompts.prefix(3) == [
@@ -102,7 +104,7 @@ import Testing
                 == .text(
                     .init(
                         controls: [.init(control: .ptt, pressed: ["ELET1"], released: ["ELET2"])],
-                        batteryPrefix: "BATT")))
+                        batteryPrefix: "BATT", ignored: [])))
     }
 
     @Test func wordsOfAStreamAreLearnedWhereverTheyAreCut() {
@@ -112,8 +114,8 @@ import Testing
             learn(button).rule?.rule
                 == .text(
                     .init(
-                        controls: [.init(control: .ptt, pressed: ["+PTT=P"], released: ["+PTT=R"])], batteryPrefix: nil)
-                ))
+                        controls: [.init(control: .ptt, pressed: ["+PTT=P"], released: ["+PTT=R"])], batteryPrefix: nil,
+                        ignored: [])))
     }
 
     @Test func aWordThatIsRepeatedWhileHeldIsOneWord() {

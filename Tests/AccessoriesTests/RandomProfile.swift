@@ -84,6 +84,10 @@ extension AccessoryProfile {
     ) -> DecodeRule {
         let size = Int.random(in: 2...20, using: &random)
         let byte = Int.random(in: 0...size - 2, using: &random)
+        let frame =
+            random.chance(30)
+            ? DecodeRule.Frame(
+                byte: Int.random(in: 0..<size, using: &random), own: 7, others: random.chance(50) ? [8, 9] : []) : nil
         switch (transport, Int.random(in: 0...3, using: &random)) {
         case (.input, _):
             var codes = (1...0x2FF).map { UInt16($0) }.shuffled(using: &random)
@@ -101,13 +105,17 @@ extension AccessoryProfile {
                     control: control, pressed: [UInt8(index + 1)] + (isLong ? [UInt8(index)] : []),
                     released: random.chance(70) ? [UInt8(0x80 + index)] : nil)
             }
-            return .value(.init(byte: byte, size: size, controls: values))
+            return .value(
+                .init(
+                    byte: byte, size: size, controls: values, ignored: random.chance(30) ? [0x70, 0x71] : [],
+                    frame: frame))
         case (.gatt, 1):
             return .bits(
                 .init(
                     byte: byte, size: size, ignored: random.chance(50) ? 0x80 : 0,
-                    controls: controls.enumerated().map { .init(control: $1, bit: 1 << UInt8($0)) }))
-        case (.gatt, 2): return .nonzero(.init(byte: byte, size: size, control: controls[0]))
+                    controls: controls.enumerated().map { .init(control: $1, bit: 1 << UInt8($0)) },
+                    isActiveLow: random.chance(30), frame: frame))
+        case (.gatt, 2): return .nonzero(.init(byte: byte, size: size, control: controls[0], frame: frame))
         default:
             let words = controls.enumerated().map { index, control in
                 DecodeRule.TextControl(

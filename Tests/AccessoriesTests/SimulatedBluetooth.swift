@@ -35,6 +35,13 @@ struct SimulatedBluetooth {
     var holdsConnects = false
     /// The same of the begin and end of scans.
     var holdsScans = false
+    /// What each characteristic tells who reads it, and what was read; not among `commands`.
+    var values: [CharacteristicIdentifier: [UInt8]] = [:]
+    var reads: [CharacteristicIdentifier] = []
+    /// The service neither answers nor hands anything on; what is notified meanwhile waits.
+    var hangs = false
+    var waiting: [AccessoriesStateMachine.Event] = []
+    var probes = 0
     /// Devices that are paired know nothing of it at once.
     var forgetsPairings = false
 
@@ -60,6 +67,8 @@ struct SimulatedBluetooth {
                     switch command {
                     case .setLink: linkCommands.append(command)
                     case .write: writes.append(command)
+                    case .read(let characteristic): reads.append(characteristic)
+                    case .probe: probes += 1
                     default: commands.append(command)
                     }
                     queue += perform(command)
@@ -92,6 +101,20 @@ struct SimulatedBluetooth {
             return [.completed(command, failures.remove(at: index).failure)]
         }
         switch command {
+        case .read(let characteristic):
+            // BlueZ signals what was read, and then answers.
+            let bytes = values[characteristic] ?? [0]
+            return [
+                .value(characteristic: characteristic, bytes: bytes),
+                .read(characteristic: characteristic, bytes: bytes),
+                .completed(command, nil),
+            ]
+        case .probe:
+            guard hangs else { return [.completed(command, nil)] }
+            waiting.append(.completed(command, nil))
+            return []
+        case .cancelPairing:
+            return [.completed(command, nil)]
         case .startDiscovery where holdsScans, .stopDiscovery where holdsScans:
             return []
         case .connect(let id):
@@ -192,8 +215,18 @@ struct SimulatedBluetooth {
     }
 
     mutating func notify(_ characteristic: CharacteristicIdentifier, _ bytes: [UInt8]) {
+        values[characteristic] = bytes
         guard notifying.contains(characteristic) else { return }
+        guard !hangs else { return waiting.append(.value(characteristic: characteristic, bytes: bytes)) }
         send(.value(characteristic: characteristic, bytes: bytes))
+    }
+
+    /// The service goes on where it stopped.
+    mutating func goOn() {
+        hangs = false
+        let events = waiting
+        waiting = []
+        for event in events { send(event) }
     }
 
     /// Bytes of an open stream.
@@ -232,16 +265,7 @@ struct SimulatedBluetooth {
 
     // MARK: Results
 
-    var intents: [String] {
-        events.compactMap {
-            guard case .intent(let intent, _) = $0 else { return nil }
-            return switch intent {
-            case .transmitBegan(let source, _): "began \(source)"
-            case .transmitEscalated(let source): "escalated \(source)"
-            case .transmitEnded(let source, let reason): "ended \(source) \(reason.rawValue)"
-            }
-        }
-    }
+    var intents: [String] { events.intentWords }
 
     /// Actions and emergencies, in words.
     var happenings: [String] {

@@ -49,6 +49,7 @@ struct SimulatedStream {
                 switch action {
                 case .recognised(let profile, _): recognised.append(profile)
                 case .lost(let reason): lost.append(reason)
+                case .heard: break
                 case .command(let command):
                     commands.append(command)
                     queue += perform(command)

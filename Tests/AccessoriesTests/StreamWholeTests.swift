@@ -60,6 +60,7 @@ private actor StreamDriver {
             switch action {
             case .recognised(let profile, _): controls = ControlsStateMachine(profile)
             case .lost: carryOut(controls?.handle(.lost, at: .now) ?? [], at: .now)
+            case .heard(let isKept): carryOut(controls?.handle(.heard(isKept: isKept), at: .now) ?? [], at: .now)
             case .command(let command):
                 commandsSent += 1
                 Task {

@@ -40,9 +40,29 @@ import Testing
             return
         }
         #expect(known == ALSANames.all())
+        // What ALSA says of a card number that is not there.
+        let unknown = "\(AudioError(AudioFault(.open, EINVAL), device: card))"
+        #expect(unknown.contains("no such device") && unknown.contains("arecord -L"), "\(unknown)")
         let file = AudioDevice.wav(path: "/x.wav")
         #expect("\(AudioError(AudioFault(.parseFile, WAVProblem.notRIFF.rawValue), device: file))".contains("RIFF"))
         #expect("\(AudioError(AudioFault(.open, ENOENT), device: file))".contains("No such file"))
+    }
+
+    @Test func aDeviceThatIsNotThereIsFoundWithoutUsingIt() throws {
+        let missing = try AudioDevice("hw:99")
+        for use in [AudioDevice.Use.microphone, .speaker] {
+            guard case .noSuchDevice("hw:99", _)? = missing.problem(asA: use) else {
+                Issue.record("\(String(describing: missing.problem(asA: use)))")
+                continue
+            }
+        }
+        #expect(try AudioDevice("null").problem(asA: .microphone) == nil)
+        #expect(try AudioDevice("null").problem(asA: .speaker) == nil)
+        let path = temporaryPath("none.wav")
+        #expect(AudioDevice.wav(path: path).problem(asA: .microphone) != nil)
+        // A recording is not begun by looking.
+        #expect(AudioDevice.wav(path: path).problem(asA: .speaker) == nil)
+        #expect(access(path, F_OK) != 0)
     }
 
     @Test func toneSamplesAreDistinctQuietAtBothEndsAndBounded() {

@@ -16,7 +16,7 @@ import Testing
     /// A device that is in use and gives samples.
     private func flowing() -> DeviceRecovery {
         var recovery = DeviceRecovery()
-        _ = recovery.handle(.began, at: start)
+        _ = recovery.handle(.began(isOpen: false), at: start)
         _ = recovery.handle(.flowed, at: start)
         return recovery
     }
@@ -66,9 +66,23 @@ import Testing
         // What it moved in an earlier use says nothing about this one.
         var other = flowing()
         _ = other.handle(.ended, at: start)
-        _ = other.handle(.began, at: start)
+        _ = other.handle(.began(isOpen: false), at: start)
         let second = other.handle(.failed(missing), at: start)
         #expect(second == .giveUp(missing))
+    }
+
+    @Test func `a device that was left open and has gone meanwhile is opened again at its next use`() {
+        for fault in [gone, AudioFault(.start, ENODEV), AudioFault(.resume, EIO)] {
+            var recovery = DeviceRecovery()
+            _ = recovery.handle(.began(isOpen: true), at: start)
+            let lost = recovery.handle(.failed(fault), at: start)
+            #expect(lost == .wait(isFirst: true) && recovery.nextDeadline == start)
+            let due = recovery.handle(.due, at: start)
+            #expect(due == .open)
+            // Its server may still be starting.
+            let again = recovery.handle(.failed(missing), at: start)
+            #expect(again == .wait(isFirst: false) && recovery.nextDeadline == start + DeviceRecovery.pauseMin)
+        }
     }
 
     @Test(arguments: [
@@ -93,7 +107,7 @@ import Testing
         let last = recovery.handle(.failed(gone), at: start + .seconds(100))
         #expect(last == .giveUp(gone))
         // Until it is used for something new.
-        _ = recovery.handle(.began, at: start)
+        _ = recovery.handle(.began(isOpen: false), at: start)
         _ = recovery.handle(.flowed, at: start)
         let fresh = recovery.handle(.failed(gone), at: start)
         #expect(fresh == .wait(isFirst: true))
@@ -110,7 +124,7 @@ import Testing
             now = now + .milliseconds(Int.random(in: 0...300, using: &generator))
             switch Int.random(in: 0..<12, using: &generator) {
             case 0:
-                _ = recovery.handle(.began, at: now)
+                _ = recovery.handle(.began(isOpen: false), at: now)
                 (lostSince, losses) = (nil, 0)
             case 1..<4:
                 let action = recovery.handle(.flowed, at: now)
@@ -147,36 +161,55 @@ import Testing
 
     // MARK: The workers
 
-    /// A microphone that goes away and comes back, in a burst of its own.
-    @Test func aMicrophoneThatComesBackGoesOnInTheSameBurst() throws {
-        let source = FlickeringSource(samplesUntilLost: 14_400, lostOpens: 2)
+    /// One burst of a microphone: what it put out, and its statistics. It is released 0.1 s after an output that `isReleased` knows.
+    private func capture(
+        _ source: FlickeringSource, isPrepared: Bool = false, isReleased: @escaping (CaptureOutput) -> Bool
+    ) throws -> (outputs: [CaptureOutput], rings: CaptureRings) {
         let worker = try CaptureWorker(source: source, framer: SpeechFramer(OpusSettings()), waitsForLevel: false)
         let thread = try RealTimeThread(name: "ptt-flicker") { worker.run() }
+        if isPrepared { worker.rings.command(.prepare) }
         worker.rings.command(.start(burst: 1, at: Instant.now.nanoseconds, afterGoAhead: false))
         var outputs: [CaptureOutput] = []
         let limit = Instant.now + .seconds(10)
-        var isReleased = false
+        var isEnding = false
         func isOver() -> Bool { outputs.contains { if case .ended = $0 { true } else { false } } }
         while !isOver(), .now < limit {
             while let output = worker.nextOutput(device: .alsa("flicker")) { outputs.append(output) }
-            if !isReleased, outputs.contains(where: { if case .resumed = $0 { true } else { false } }) {
-                isReleased = true
+            if !isEnding, outputs.contains(where: isReleased) {
+                isEnding = true
                 worker.rings.command(.stop(end: (Instant.now + .milliseconds(100)).nanoseconds))
             }
             usleep(2_000)
         }
         worker.rings.shutDown()
         #expect(thread.join())
+        #expect(!outputs.contains { if case .failed = $0 { true } else { false } })
+        return (outputs, worker.rings)
+    }
+
+    /// A microphone that goes away and comes back, in a burst of its own.
+    @Test func aMicrophoneThatComesBackGoesOnInTheSameBurst() throws {
+        let (outputs, rings) = try capture(FlickeringSource(samplesUntilLost: 14_400, lostOpens: 2)) {
+            if case .resumed = $0 { true } else { false }
+        }
         let frames = outputs.compactMap { if case .frame(let frame) = $0 { frame } else { nil } }
         #expect(frames.first?.isFirst == true && frames.last?.isLast == true)
         #expect(frames.allSatisfy { $0.burst == 1 })
         // In order, each at its time, with one gap where the device was away.
         let steps = zip(frames, frames.dropFirst()).map { $1.position - $0.position }
         #expect(steps.count { $0 > 480 } == 1 && steps.allSatisfy { $0 >= 480 && $0 % 480 == 0 })
-        #expect(worker.rings.statistics.returns == 1)
-        #expect(worker.rings.statistics.deviceStarts == worker.rings.statistics.deviceStops)
+        #expect(rings.statistics.returns == 1)
+        #expect(rings.statistics.deviceStarts == rings.statistics.deviceStops)
         #expect(outputs.contains { if case .lost(.deviceVanished) = $0 { true } else { false } })
-        #expect(!outputs.contains { if case .failed = $0 { true } else { false } })
+    }
+
+    /// The sound server was restarted while nobody talked: the press that finds out is heard all the same.
+    @Test func aMicrophoneThatHasGoneWhileItWasPreparedIsOpenedAgainByThePress() throws {
+        let (outputs, _) = try capture(FlickeringSource(samplesUntilLost: 240, lostOpens: 1), isPrepared: true) {
+            if case .began = $0 { true } else { false }
+        }
+        #expect(outputs.contains { if case .frame(let frame) = $0 { frame.isLast } else { false } })
+        #expect(outputs.contains { if case .ended(_, .stopped) = $0 { true } else { false } })
     }
 
     /// Another program holds the speaker, and lets go: what waited is heard, and nobody is told of a failure.

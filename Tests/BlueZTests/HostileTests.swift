@@ -26,7 +26,7 @@ import Testing
             let us = try #require(await world.connection.uniqueName)
             do {
                 try await stranger.call(
-                    destination: us, path: "/org/pttd/bluez/agent", interface: "org.bluez.Agent1",
+                    destination: us, path: "/pttd/bluez/agent", interface: "org.bluez.Agent1",
                     method: "RequestPinCode", arguments: [.objectPath(world.device.path)])
                 Issue.record("a stranger got the PIN")
             } catch { #expect((error as? DBusError)?.remoteName == "org.freedesktop.DBus.Error.AccessDenied") }
@@ -66,7 +66,7 @@ import Testing
             func ask(_ method: String, _ arguments: [DBusValue]) async -> String {
                 do {
                     let answer = try await bluez.call(
-                        destination: us, path: "/org/pttd/bluez/agent", interface: "org.bluez.Agent1", method: method,
+                        destination: us, path: "/pttd/bluez/agent", interface: "org.bluez.Agent1", method: method,
                         arguments: arguments)
                     return answer.first?.stringValue ?? "ok"
                 } catch { return error.remoteName ?? "\(error)" }

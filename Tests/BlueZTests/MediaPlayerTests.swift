@@ -77,12 +77,12 @@ private struct PlayerWorld {
             let name = try #require(await world.connection.uniqueName)
             await #expect(throws: DBusError.self) {
                 try await other.call(
-                    destination: name, path: "/org/pttd/player", interface: "org.mpris.MediaPlayer2.Player",
+                    destination: name, path: "/pttd/player", interface: "org.mpris.MediaPlayer2.Player",
                     method: "Play")
             }
             #expect(world.keys.isEmpty)
             let status = try await other.getProperty(
-                "PlaybackStatus", of: "org.mpris.MediaPlayer2.Player", destination: name, path: "/org/pttd/player")
+                "PlaybackStatus", of: "org.mpris.MediaPlayer2.Player", destination: name, path: "/pttd/player")
             #expect(status.unwrapped.stringValue == "Paused")
             await other.close()
         }

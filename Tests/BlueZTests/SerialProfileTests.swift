@@ -97,7 +97,7 @@ private final class SerialRecord: Sendable {
                 }
                 let error = await #expect(throws: DBusError.self, "\(member)") {
                     try await stranger.call(
-                        destination: try #require(await world.connection.uniqueName), path: "/org/pttd/bluez/serial",
+                        destination: try #require(await world.connection.uniqueName), path: "/pttd/bluez/serial",
                         interface: "org.bluez.Profile1", method: member, arguments: arguments)
                 }
                 #expect(error?.remoteName == "org.freedesktop.DBus.Error.AccessDenied")

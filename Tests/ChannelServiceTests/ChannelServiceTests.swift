@@ -119,6 +119,36 @@ import Testing
         await under.finish()
     }
 
+    /// The burst that a failing speaker cuts off is told as played, which is no proof that the speaker works.
+    @Test func aFailedSpeakerIsShownUntilItIsHeardAgain() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        await under.service.run {
+            $0.simulatedAudio.handler?(.playbackFailed(reason: "moves no samples"))
+            $0.simulatedAudio.handler?(.played(voice: 0))
+        }
+        #expect(await under.service.snapshot.speakerProblem == "moves no samples")
+        #expect(await under.service.snapshot.audioProblem == "moves no samples")
+        #expect(under.events.contains(.soundProblemsChanged))
+        // Nor is a microphone that works.
+        try await under.begin()
+        #expect(await under.service.snapshot.speakerProblem == "moves no samples")
+        await under.service.run { $0.simulatedAudio.handler?(.speakerWorks) }
+        #expect(await under.service.snapshot.speakerProblem == nil)
+        #expect(await under.service.snapshot.audioProblem == nil)
+        await under.finish()
+    }
+
+    @Test func aMicrophoneThatIsMissingIsShownBeforeTheFirstPress() async throws {
+        let under = try ServiceUnderTest()
+        try await under.start()
+        await under.service.run { $0.simulatedAudio.handler?(.microphoneMissing(reason: "no such device")) }
+        #expect(await under.service.snapshot.microphoneProblem == "no such device")
+        try await under.begin()
+        #expect(await under.service.snapshot.microphoneProblem == nil)
+        await under.finish()
+    }
+
     @Test func aMicrophoneThatVanishesEndsTheBurstAndTheNextOneWorks() async throws {
         let under = try ServiceUnderTest()
         try await under.start()

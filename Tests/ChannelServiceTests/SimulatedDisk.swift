@@ -1,5 +1,6 @@
 // A disk that may lose what was not waited for, and a process on it that ends at a given operation.
 
+import Files
 import Synchronization
 import TestSupport
 
@@ -74,7 +75,7 @@ final class SimulatedDisk: RestorationFiles {
             state.operationsLeft -= 1
             return body(&state)
         }
-        guard let result else { throw .system(operation: "go on with", path: path, code: 4) }
+        guard let result else { throw .file(FileError("go on with", path, code: 4)) }
         return result
     }
 

@@ -1,38 +1,12 @@
 // The identity and its file: made once, found again, and clear about what is wrong.
 import Cryptography
+import Files
 import Glibc
 import TestSupport
 import Testing
 
-/// A directory of its own, removed at the end.
-private final class Directory {
-    let path: String
-
-    init() {
-        var template = Array("/tmp/pttd-identity-XXXXXX".utf8CString)
-        precondition(mkdtemp(&template) != nil)
-        path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-    }
-
-    deinit {
-        for name in names { unlink("\(path)/\(name)") }
-        rmdir(path)
-    }
-
-    var names: [String] {
-        guard let directory = opendir(path) else { return [] }
-        defer { closedir(directory) }
-        var names: [String] = []
-        while let entry = readdir(directory) {
-            let name = withUnsafeBytes(of: entry.pointee.d_name) {
-                String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self)
-            }
-            if name != ".", name != ".." { names.append(name) }
-        }
-        return names
-    }
-
-    func write(_ text: String, to name: String, mode: mode_t = 0o600) {
+extension TemporaryFolder {
+    fileprivate func write(_ text: String, to name: String, mode: mode_t = 0o600) {
         let descriptor = open("\(path)/\(name)", O_WRONLY | O_CREAT | O_TRUNC, mode)
         _ = text.withCString { Glibc.write(descriptor, $0, strlen($0)) }
         close(descriptor)
@@ -42,7 +16,7 @@ private final class Directory {
 
 @Suite struct IdentityTests {
     @Test func `an identity is made on the first start and found on the next`() throws {
-        let directory = Directory()
+        let directory = try TemporaryFolder()
         let path = "\(directory.path)/identity.pem"
         let first = try Identity.loadOrCreate(at: path, commonName: "radio 7")
         #expect(first.notices == [.created(path: path)])
@@ -57,8 +31,8 @@ private final class Directory {
         #expect(status.st_mode & 0o777 == 0o600)
     }
 
-    @Test func `the directory is made when only it is missing`() throws {
-        let directory = Directory()
+    @Test func `the directory is made when it is missing`() throws {
+        let directory = try TemporaryFolder()
         let inner = "\(directory.path)/inner"
         _ = try Identity.loadOrCreate(at: "\(inner)/identity.pem", commonName: "a")
         var status = stat()
@@ -66,14 +40,15 @@ private final class Directory {
         #expect(status.st_mode & 0o777 == 0o700)
         unlink("\(inner)/identity.pem")
         rmdir(inner)
+        directory.write("", to: "file")
         let error = #expect(throws: IdentityError.self) {
-            try Identity.loadOrCreate(at: "\(directory.path)/a/b/identity.pem", commonName: "a")
+            try Identity.loadOrCreate(at: "\(directory.path)/file/b/identity.pem", commonName: "a")
         }
-        #expect(error?.description.contains("No such file or directory") == true)
+        #expect(error?.description.contains("not a directory") == true, "\(String(describing: error))")
     }
 
     @Test func `processes that start at once agree on one identity`() async throws {
-        let directory = Directory()
+        let directory = try TemporaryFolder()
         let path = "\(directory.path)/identity.pem"
         let pins = try await withThrowingTaskGroup(of: PublicKeyPin.self) { group in
             for _ in 0..<8 {
@@ -117,7 +92,7 @@ private final class Directory {
     }
 
     @Test func `a file that others can read is used, with a warning`() throws {
-        let directory = Directory()
+        let directory = try TemporaryFolder()
         let identity = try Identity(generating: "open")
         directory.write(identity.pem, to: "identity.pem", mode: 0o644)
         let path = "\(directory.path)/identity.pem"
@@ -135,10 +110,10 @@ private final class Directory {
             (one.certificatePEM, "no readable private key"), (one.privateKeyPEM, "no readable certificate"),
             (String(one.pem.dropLast(80)), "no readable private key"),
             (one.certificatePEM + two.privateKeyPEM, "does not belong"),
-            (String(repeating: "x", count: Identity.fileByteCountMaximum + 1), "more than 65536 bytes"),
+            (String(repeating: "x", count: Identity.fileByteCountMaximum + 1), "larger than 65536 bytes"),
         ]
         for (text, reason) in cases {
-            let directory = Directory()
+            let directory = try TemporaryFolder()
             directory.write(text, to: "identity.pem")
             let path = "\(directory.path)/identity.pem"
             let error = #expect(throws: IdentityError.self) {
@@ -151,12 +126,49 @@ private final class Directory {
         }
     }
 
-    @Test func `a directory in the file's place is an error and not an identity`() {
-        let directory = Directory()
+    @Test func `a directory in the file's place is an error and not an identity`() throws {
+        let directory = try TemporaryFolder()
         let error = #expect(throws: IdentityError.self) {
             try Identity.loadOrCreate(at: directory.path, commonName: "unused")
         }
-        #expect(error?.description.contains("cannot read the identity") == true)
+        #expect(error?.description.contains("a directory, not a regular file") == true)
+    }
+
+    @Test func `what cannot be an identity is set aside for who may make another one, whatever it is`() throws {
+        var random = SeededGenerator()
+        let good = Array(try Identity(generating: "good").pem.utf8)
+        var replaced = 0
+        for round in 0..<200 {
+            let directory = try TemporaryFolder()
+            let path = "\(directory.path)/identity.pem"
+            var bytes = good
+            switch round % 4 {
+            case 0: bytes = Array(bytes.prefix(Int.random(in: 0..<bytes.count, using: &random)))
+            case 1:
+                bytes = (0..<Int.random(in: 1...70_000, using: &random)).map { _ in .random(in: 0...255, using: &random)
+                }
+            default:
+                for _ in 0..<Int.random(in: 1...20, using: &random) {
+                    bytes[Int.random(in: bytes.indices, using: &random)] = .random(in: 0...255, using: &random)
+                }
+            }
+            try AtomicFile.write(bytes, to: path, isSecret: true, waits: false)
+            let (identity, notices) = try Identity.loadOrCreate(at: path, commonName: "new", replacesDamaged: true)
+            #expect(try Identity.load(from: path)?.identity.pin == identity.pin)
+            guard let notice = notices.first else { continue }
+            replaced += 1
+            guard case .replaced(path, path + ".damaged-1", _) = notice else {
+                return #expect(Bool(false), "\(notice)")
+            }
+            #expect(try RegularFile.read(path + ".damaged-1", byteCountMax: 100_000) == bytes)
+        }
+        #expect(replaced > 100)
+        let directory = try TemporaryFolder()
+        let path = "\(directory.path)/identity.pem"
+        #expect(mkfifo(path, 0o600) == 0)
+        #expect(throws: IdentityError.self) { try Identity.loadOrCreate(at: path, commonName: "a") }
+        _ = try Identity.loadOrCreate(at: path, commonName: "a", replacesDamaged: true)
+        #expect(directory.names.sorted() == ["identity.pem", "identity.pem.damaged-1"])
     }
 
     @Test func `certificates with flipped bytes give an error or a certificate, never a crash`() throws {

@@ -174,13 +174,16 @@ private func serve(_ connection: DBusConnection) async throws -> String {
         }
     }
 
-    @Test func `too many calls at once are refused, not queued without end`() async throws {
+    @Test func `too many calls at once are refused, not queued without end, and one caller leaves room for another`()
+        async throws
+    {
         try await withBus { fixture in
             let server = try await fixture.connect()
             let client = try await fixture.connect()
+            let other = try await fixture.connect()
             let name = try await serve(server)
             await withTaskGroup(of: DBusError?.self) { group in
-                for _ in 0..<(DBusLimits.runningHandlers + 10) {
+                for _ in 0..<(DBusLimits.runningHandlersPerCaller + 10) {
                     group.addTask {
                         await failure {
                             try await client.call(
@@ -191,9 +194,19 @@ private func serve(_ connection: DBusConnection) async throws -> String {
                 }
                 var refused = 0
                 for await error in group
-                where error?.remoteName == "org.freedesktop.DBus.Error.LimitsExceeded" { refused += 1 }
+                where error?.remoteName == "org.freedesktop.DBus.Error.LimitsExceeded" {
+                    if refused == 0 {
+                        let answer = await failure {
+                            try await other.call(
+                                destination: name, path: "/test", interface: "org.example.Test", method: "WhoAmI")
+                        }
+                        #expect(answer == nil)
+                    }
+                    refused += 1
+                }
                 #expect(refused == 10)
             }
+            await other.close()
             await server.close()
             await client.close()
         }

@@ -1,5 +1,6 @@
 // How often a thread woke up, and what a call failed with.
 import DBus
+import Foundation
 import Glibc
 import Testing
 
@@ -34,5 +35,12 @@ func failure<T>(_ body: () async throws -> T) async -> DBusError? {
     } catch {
         if error as? DBusError == nil { Issue.record("\(error)") }
         return error as? DBusError
+    }
+}
+
+/// What `body` returns on a thread of its own: it may block.
+func onThread<T: Sendable>(_ body: @escaping @Sendable () throws -> T) async throws -> T {
+    try await withCheckedThrowingContinuation { continuation in
+        Thread.detachNewThread { continuation.resume(with: Result { try body() }) }
     }
 }

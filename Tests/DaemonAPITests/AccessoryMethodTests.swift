@@ -20,6 +20,7 @@ actor AccessoryStand: AccessoryControls {
         case test(String, Bool)
         case learn(LearningRequest)
         case cancelLearning
+        case proceedLearning
     }
 
     let loop: EventLoop
@@ -72,6 +73,7 @@ actor AccessoryStand: AccessoryControls {
     func setTesting(_ accessory: String, _ isOn: Bool) async throws(AccessoryError) { try note(.test(accessory, isOn)) }
     func startLearning(_ request: LearningRequest) async throws(AccessoryError) { try note(.learn(request)) }
     func cancelLearning() async { asked.record(.cancelLearning) }
+    func proceedLearning() async { asked.record(.proceedLearning) }
     func profiles() async -> [ProfileDescription] { [Self.profile] }
 
     static let profile = ProfileDescription(
@@ -334,6 +336,10 @@ actor AccessoryStand: AccessoryControls {
             let busy = await errorOf { _ = try await client.startLearning(nil) }
             #expect(busy?.name == "org.pttd.Error.Accessory.Busy")
             let denied = await errorOf { try await client.cancelLearning(session) }
+            let refused = await errorOf { try await client.proceedLearning(session) }
+            #expect(refused?.name == "org.freedesktop.DBus.Error.AccessDenied")
+            try await other.proceedLearning(session)
+            try await stand.asked.wait { $0.contains(.proceedLearning) }
             #expect(denied?.name == "org.freedesktop.DBus.Error.AccessDenied")
             await other.close()
             try await stand.asked.wait { $0.contains(.cancelLearning) }

@@ -31,12 +31,6 @@ import Testing
             method: "SetDescriptor", arguments: [.string("A"), .properties(["Image": .bytes([1, 2, 3])])],
             words: ["PNG", "JPEG"]),
         BadCall(
-            method: "SetDescriptor",
-            arguments: [
-                .string("A"), .properties(["Image": .bytes(pngBytes + [UInt8](repeating: 0, count: 1 << 20))]),
-            ],
-            words: ["1048587", "1048576"]),
-        BadCall(
             method: "SetDescriptor", arguments: [.string("A"), .properties(["Image": .string("../icon")])],
             words: ["icon name"]),
         BadCall(
@@ -120,6 +114,46 @@ import Testing
             #expect(served.controls.asked.all.isEmpty)
             #expect(await served.controls.holders.isEmpty)
             await caller.close()
+            await served.close()
+        }
+    }
+
+    @Test func anImageThatIsTooLargeIsALimitAndNotAMistake() async throws {
+        try await withBus { fixture in
+            let served = try await Served(fixture)
+            let caller = try await fixture.connect()
+            let image = DBusValue.bytes(pngBytes + [UInt8](repeating: 0, count: 1 << 20))
+            let error = await errorOf {
+                try await caller.call(
+                    destination: PTTBus.name, path: Served.path, interface: PTTBus.channelInterface,
+                    method: "SetDescriptor", arguments: [.string("A"), .properties(["Image": image])])
+            }
+            #expect(error?.name == "org.freedesktop.DBus.Error.LimitsExceeded")
+            #expect(error?.message.contains("1048587") == true && error?.message.contains("1048576") == true)
+            await caller.close()
+            await served.close()
+        }
+    }
+
+    @Test func aFloodOfJoinsEndsAtTheEntrance() async throws {
+        try await withBus { fixture in
+            let served = try await Served(fixture)
+            let (caller, other) = (try await fixture.connect(), try await fixture.connect())
+            let link = DBusValue.string("ptt://relay.example:7443/Crew?channel=127face1-cb21-11e5-93d0-0002a5d5c51b")
+            @Sendable func join(_ bus: DBusConnection) async -> String? {
+                await errorOf {
+                    try await bus.call(
+                        destination: PTTBus.name, path: "/org/pttd", interface: PTTBus.managerInterface,
+                        method: "JoinChannel", arguments: [.string(""), .string("A"), .properties(["Link": link])])
+                }?.name
+            }
+            var refused = 0
+            for _ in 0..<200 where await join(caller) == "org.freedesktop.DBus.Error.LimitsExceeded" { refused += 1 }
+            #expect(refused > 100 && served.controls.asked.all.count == 200 - refused)
+            // Others have a share of their own.
+            #expect(await join(other) == nil)
+            await caller.close()
+            await other.close()
             await served.close()
         }
     }

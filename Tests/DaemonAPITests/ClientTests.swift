@@ -96,7 +96,7 @@ import Testing
 
     @Test func aThousandJoinsAndTenThousandTransmissionsLeaveNothingBehind() async throws {
         try await withBus { fixture in
-            let served = try await Served(fixture)
+            let served = try await Served(fixture, isBounded: false)
             let program = try await Served.client(fixture)
             _ = try await program.registerApplication()
             try await program.requestBeginTransmitting()

@@ -80,7 +80,7 @@ import Testing
 
     @Test func aThousandLocksLeaveNoDescriptorBehind() async throws {
         try await withBus { fixture in
-            let served = try await Served(fixture)
+            let served = try await Served(fixture, isBounded: false)
             _ = try await served.client.inhibit(who: "A", why: "first")
             #expect(try await eventually { try await served.client.inhibitors().isEmpty })
             let before = openDescriptors()

@@ -176,11 +176,12 @@ struct Served {
     let client: DaemonClient
     let fixture: BusFixture
 
-    init(_ fixture: BusFixture, delegateLimit: Duration = .seconds(10)) async throws {
+    init(_ fixture: BusFixture, delegateLimit: Duration = .seconds(10), isBounded: Bool = true) async throws {
         self.fixture = fixture
         controls = Controls(fixture.loop)
         let bus = DBusConnection(to: .address(fixture.bus.address), on: fixture.loop, logger: fixture.logger)
-        api = DaemonAPI(bus: bus, controls: controls, logger: fixture.logger, delegateLimit: delegateLimit)
+        api = DaemonAPI(
+            bus: bus, controls: controls, logger: fixture.logger, delegateLimit: delegateLimit, isBounded: isBounded)
         try await api.start()
         await api.update(channel: Self.channel)
         await api.update(accessories: [Self.accessory])

@@ -5,7 +5,7 @@ import Foundation
 do {
     let rooms: Set<String> = [
         "CLinux", "CTOML", "CDBus", "CALSA", "COpus", "CSpeexDSP", "COgg", "CBluetooth", "CEvdev", "CUdev", "CGnuTLS",
-        "CSodium", "CNgtcp2", "MonotonicTime", "Reactor", "Cryptography", "Settings", "Logs", "Terminal",
+        "CSodium", "CNgtcp2", "MonotonicTime", "Reactor", "Files", "Cryptography", "Settings", "Logs", "Terminal",
         "PushToTalkCore", "SFrame", "RelayProtocol", "QUIC", "DBus", "LinuxInput", "BlueZ", "Calls", "PTTBus", "Audio",
         "RelayClient", "Recordings", "Accessories", "ChannelService", "RelayServer", "Bridge", "TestSupport",
     ]

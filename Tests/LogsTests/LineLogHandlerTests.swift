@@ -12,8 +12,11 @@ import Testing
             close(ends[0])
             close(ends[1])
         }
-        body(Logger(label: "test") { LineLogHandler(label: $0, level: .info, format: format, descriptor: ends[1]) })
-        var flags = [UInt8](repeating: 0, count: 4096)
+        let writer = LogWriter(ends[1])
+        body(Logger(label: "test") { LineLogHandler(label: $0, level: .info, format: format, writer: writer) })
+        #expect(writer.flush(within: .seconds(10)))
+        writer.close()
+        var flags = [UInt8](repeating: 0, count: 65_536)
         _ = fcntl(ends[0], F_SETFL, O_NONBLOCK)
         let count = read(ends[0], &flags, flags.count)
         return String(decoding: flags.prefix(max(0, count)), as: UTF8.self)
@@ -52,6 +55,11 @@ import Testing
         #expect(time.wholeMatch(of: #/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z/#) != nil, "\(time)")
         #expect(!text.contains("\u{1b}") && !text.contains("\u{85}"))
         #expect(!line(.json) { $0.info("plain") }.contains("metadata"))
+    }
+
+    @Test func `a line without end is cut, and says so`() {
+        let text = line { $0.info("long", metadata: ["name": "\(String(repeating: "x", count: 30_000))"]) }
+        #expect(text.utf8.count < 17_000 && text.hasSuffix(" bytes more\n"), "\(text.suffix(40))")
     }
 
     @Test func eventsBelowTheLevelAreNotWritten() {

@@ -18,21 +18,21 @@ import Testing
         model.finish()
         let violations = model.observer.violations
         #expect(violations.isEmpty, "seed \(seed): \(violations.joined(separator: "\n"))")
-        // The run has to have been about something.
+        // The run has to have been about something. The bounds lie four deviations below what 400 seeds had.
         let counts = model.observer.counts
-        #expect(counts.begins > 150, "seed \(seed)")
-        #expect(counts.captures > 75, "seed \(seed)")
-        #expect(counts.programTalks > 10, "seed \(seed)")
+        #expect(counts.begins > 60, "seed \(seed)")
+        #expect(counts.captures > 25, "seed \(seed)")
+        #expect(counts.programTalks > 5, "seed \(seed)")
         #expect(counts.failures > 300, "seed \(seed)")
         #expect(counts.asked > 50, "seed \(seed)")
-        #expect(counts.handOvers > 3, "seed \(seed)")
+        #expect(counts.handOvers > 1, "seed \(seed)")
         #expect(counts.updates > 10, "seed \(seed)")
-        #expect(counts.waits > 50, "seed \(seed)")
-        #expect(counts.waitsBegun > 20, "seed \(seed)")
+        #expect(counts.waits > 20, "seed \(seed)")
+        #expect(counts.waitsBegun > 4, "seed \(seed)")
         #expect(counts.programsWanted > 10, "seed \(seed)")
         #expect(counts.dropped > 100, "seed \(seed)")
-        #expect(model.deadlines > 100, "seed \(seed)")
-        #expect(model.restarts > 5, "seed \(seed)")
+        #expect(model.deadlines > 40, "seed \(seed)")
+        #expect(model.restarts > 1, "seed \(seed)")
     }
 }
 

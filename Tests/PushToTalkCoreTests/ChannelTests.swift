@@ -203,7 +203,7 @@ import Testing
         harness.talk()
         let failed = harness.send(.captureFailed(reason: "no microphone"))
         #expect(failed.transmissionEnd == .audioFailed(reason: "no microphone"))
-        #expect(failed.tones == [.denied])
+        #expect(failed.tones == [.deviceFailed])
         // The news may be of a burst before this one, and the microphone record: it is stopped whatever it does.
         #expect(failed.filter(\.isStopOfCapture) == [.stopCapture(.discarding)])
         #expect(failed.notices.contains(.transmissionAudioFinished(erased: false)))
@@ -218,7 +218,7 @@ import Testing
         #expect(harness.now == Instant.zero + .seconds(5))
         #expect(late.callbacks == [.didEndTransmitting(channel, source: .unknown)])
         #expect(late.contains(.stopCapture(.discarding)))
-        #expect(late.tones == [.denied])
+        #expect(late.tones == [.deviceFailed])
         #expect(harness.send(.captureBegan).isEmpty)
     }
 

@@ -155,6 +155,36 @@ import Testing
         path.stop()
     }
 
+    @Test(arguments: [true, false])
+    func `a client that says nothing but PING hears that the server was restarted`(isSetLater: Bool) async throws {
+        let keys = ServerKeys.generate()
+        let identity = try makeIdentity()
+        let first = try await Peer.server(keys: keys, identity: identity)
+        let path = try await Forwarder(to: first.address)
+        let client = try await Peer.client()
+        let connection = try await client.connect(
+            to: first, at: path.address, keepAlive: isSetLater ? .seconds(20) : .milliseconds(300))
+        try await client.wait("ready") { $0.readyCount == 1 }
+        try await first.wait("ready") { $0.readyCount == 1 }
+        // The question is acknowledged: nothing of the client's is unanswered, as far as its transport knows.
+        try await client.on { _ in try connection.openStream().write([1]) }
+        try await first.wait("asked") { !$0.received.isEmpty }
+        try await Task.sleep(for: .milliseconds(200))
+        try await path.drop { _, _ in true }
+        try await first.stop()
+        let second = try await Peer.server(keys: keys, identity: identity)
+        try await path.redirect(to: second.address)
+        try await path.drop { _, _ in false }
+        let start = Instant.now
+        if isSetLater { try await client.on { _ in connection.keepAlive = .milliseconds(300) } }
+        try await client.wait("told") { !$0.reasons.isEmpty }
+        #expect(try await client.on { $0.reasons } == [.statelessReset])
+        #expect(Instant.now - start < .seconds(10))
+        try await client.stop()
+        try await second.stop()
+        path.stop()
+    }
+
     private final class Refuser: QUICEndpointDelegate, @unchecked Sendable {
         func endpoint(_ endpoint: QUICEndpoint, didAccept connection: QUICConnection) {
             connection.close(code: 3, reason: "full")

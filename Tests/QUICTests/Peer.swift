@@ -35,6 +35,8 @@ final class Peer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Senda
     /// What a stream still has to send, as room appears.
     var outgoing: [Int64: ArraySlice<UInt8>] = [:]
     /// Called with every piece that a stream delivers.
+    /// Streams of which the peer abandoned a direction.
+    var abandoned: [Int64] = []
     var onBytes: (QUICStream, [UInt8]) -> Void = { _, _ in }
 
     init(
@@ -175,6 +177,8 @@ final class Peer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Senda
     func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?) {
         streamCloses[stream.id] = .some(errorCode)
     }
+
+    func connection(_ connection: QUICConnection, didAbandon stream: QUICStream) { abandoned.append(stream.id) }
 
     func connection(_ connection: QUICConnection, didReceiveDatagram datagram: [UInt8], isEarlyData: Bool) {
         datagrams.append(datagram)

@@ -56,6 +56,27 @@ import Testing
         path.stop()
     }
 
+    @Test func aServerThatClosesOnEarlyDataTellsItsCode() async throws {
+        let server = try await Peer.server()
+        let client = try await Peer.client()
+        let state = try await state(from: server, to: client)
+        try await server.wait("over") { $0.reasons.count == 1 }
+        try await server.on { peer in
+            peer.onBytes = { stream, _ in
+                #expect(stream.isEarlyData)
+                stream.connection?.close(code: 7, reason: "not so early")
+                #expect(stream.connection?.isOpen == false)
+            }
+        }
+        _ = try await connectEarly(client, to: server, state)
+        try await client.wait("closed") { $0.reasons.count == 2 }
+        #expect(try await client.on { $0.reasons[1] } == .closedByPeer(code: 7, reason: "not so early"))
+        try await server.wait("closed here too") { $0.reasons.count == 2 }
+        #expect(try await server.on { $0.readyCount } == 1, "it is told of nothing after that")
+        try await client.stop()
+        try await server.stop()
+    }
+
     @Test func earlyDataIsTakenByARestartedServerThatKeptItsKeys() async throws {
         let keys = ServerKeys.generate()
         let identity = try makeIdentity()

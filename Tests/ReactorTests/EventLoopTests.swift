@@ -1,9 +1,10 @@
 import CLinux
 import Glibc
 import MonotonicTime
-import Reactor
 import Synchronization
 import Testing
+
+@testable import Reactor
 
 private actor Resident {
     let loop: EventLoop
@@ -14,6 +15,15 @@ private actor Resident {
 
     func isOnLoop() -> Bool { loop.isCurrent }
     func increment() { count += 1 }
+
+    private(set) var order: [Int] = []
+    func postWork(_ number: Int) {
+        loop.execute { self.assumeIsolated { $0.order.append(number) } }
+    }
+    /// The task begins as a job of this actor.
+    func postJob(_ number: Int) {
+        Task { order.append(number) }
+    }
 }
 
 @Suite struct EventLoopTests {
@@ -57,6 +67,39 @@ private actor Resident {
         }
         #expect(order.withLock { $0 } == [0, 1, 2, 3])
         #expect(elapsed >= .milliseconds(30))
+    }
+
+    @Test func jobsAndWorkRunInTheOrderInWhichTheyWerePosted() async throws {
+        let loop = try EventLoop(name: "test")
+        defer { loop.stop() }
+        let resident = Resident(loop)
+        try await loop.run {
+            resident.assumeIsolated { resident in
+                for number in stride(from: 0, to: 20, by: 2) {
+                    resident.postWork(number)
+                    resident.postJob(number + 1)
+                }
+            }
+        }
+        // Posted last, so it runs when all others have.
+        let order = try await loop.run { resident.assumeIsolated { $0.order } }
+        #expect(order == Array(0..<20))
+    }
+
+    @Test func cancelledDeadlinesLeaveNothingBehind() async throws {
+        let loop = try EventLoop(name: "test")
+        defer { loop.stop() }
+        let isForgotten = try await loop.run {
+            final class Kept {}
+            weak var kept: Kept?
+            do {
+                let object = Kept()
+                kept = object
+                loop.schedule(after: .seconds(3_600)) { withExtendedLifetime(object) {} }.cancel()
+            }
+            return kept == nil && loop.scheduledCount == 0
+        }
+        #expect(isForgotten)
     }
 
     @Test func aJobQueuedByATimerOnTheLoopIsNotLeftWaiting() async throws {

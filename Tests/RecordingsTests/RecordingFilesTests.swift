@@ -203,6 +203,45 @@ import Testing
         #expect(folder.names("kept").count == 1 && writer.recordings == 1 && lines.warnings == 1)
     }
 
+    @Test func aClockTenYearsAheadAtAStartDeletesNothing() throws {
+        let folder = try TemporaryFolder()
+        var month = settings(folder)
+        month.age = .seconds(30 * 86_400)
+        let now = 1_795_278_378
+        var shown = now
+        var uptime = 0
+        func start() -> RecordingWriter {
+            let writer = RecordingWriter(
+                month, logger: logger, clocks: { (shown, Instant(nanoseconds: Int64(uptime) * 1_000_000_000)) })
+            writer.start()
+            return writer
+        }
+        try RecordingFolder(settings: month).make()
+        let kept = "kept/20261120T000000Z-Ann.opus"
+        try folder.write([1], to: kept)
+        for hasHistory in [false, true] {
+            if hasHistory { _ = start() }
+            shown = now + 3_650 * 86_400
+            let writer = start()
+            #expect(folder.names("kept").count == 1, "a history of the clock: \(hasHistory)")
+            // The clock stays wrong for a week, and is set right then.
+            (shown, uptime) = (shown + 7 * 86_400, uptime + 7 * 86_400)
+            writer.keepWithinBounds()
+            #expect(folder.names("kept").count == 1)
+            (shown, uptime) = (now + 7 * 86_400, uptime + 60)
+            writer.keepWithinBounds()
+            #expect(folder.names("kept").count == 1)
+            shown = now
+        }
+        // What has become too old by days that were seen goes.
+        let writer = start()
+        for _ in 1...31 {
+            (shown, uptime) = (shown + 86_400, uptime + 86_400)
+            writer.keepWithinBounds()
+        }
+        #expect(folder.names("kept").isEmpty)
+    }
+
     @Test func whatIsTooOldGoesThoughNobodySpeaks() throws {
         let folder = try TemporaryFolder()
         var month = settings(folder)

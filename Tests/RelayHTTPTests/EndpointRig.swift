@@ -96,8 +96,8 @@ final class PushRecorder: Sendable {
 }
 
 /// Waits until `condition` holds.
-func wait(_ what: String, until condition: () async -> Bool) async throws {
-    let deadline = ContinuousClock.now + .seconds(20)
+func wait(_ what: String, _ time: Duration = .seconds(20), until condition: () async -> Bool) async throws {
+    let deadline = ContinuousClock.now + time
     while ContinuousClock.now < deadline {
         if await condition() { return }
         try await Task.sleep(for: .milliseconds(2))

@@ -49,7 +49,7 @@ func device(_ number: Int) -> MemberID {
 
     init() throws {
         folder = try Folder()
-        store = try RelayStore.open(path: folder.file).0
+        store = try RelayStore.open(path: folder.file)
         channel = try store.addChannel(DisplayName("Yard")!, now: 100)
     }
 
@@ -225,12 +225,12 @@ func device(_ number: Int) -> MemberID {
         #expect(try store.channels().map(\.isServed) == [false, false])
         try store.setServed([channel.id, other.id])
         try store.setServed([other.id])
-        #expect(try RelayStore.open(path: folder.file).0.channels().filter(\.isServed).map(\.id) == [other.id])
+        #expect(try RelayStore.open(path: folder.file).channels().filter(\.isServed).map(\.id) == [other.id])
         try store.database.writeWithoutTransaction { db in
             try db.execute(
                 sql: "ALTER TABLE channel DROP COLUMN served; DELETE FROM grdb_migrations WHERE identifier = '2'")
         }
-        #expect(try RelayStore.open(path: folder.file).0.channels().map(\.isServed) == [true, true])
+        #expect(try RelayStore.open(path: folder.file).channels().map(\.isServed) == [true, true])
     }
 
     @Test func `members are listed in pages, all of them once`() throws {
@@ -249,7 +249,7 @@ func device(_ number: Int) -> MemberID {
         limits.membersPerChannel = 1
         limits.invitationsPerChannel = 1
         let small = try Folder()
-        let store = try RelayStore.open(path: small.file, limits: limits).0
+        let store = try RelayStore.open(path: small.file, limits: limits)
         let channel = try store.addChannel(DisplayName("A")!, isEndToEnd: true, now: 1)
         #expect(try store.standingToken(of: channel.id) == nil)
         #expect(throws: RelayStoreError.channelExists("A")) { try store.addChannel(DisplayName("A")!, now: 1) }
@@ -274,22 +274,21 @@ func device(_ number: Int) -> MemberID {
             #expect(stat(folder.path + "/" + name, &status) == 0 && status.st_mode & 0o777 == 0o600, "\(name)")
         }
         let again = try RelayStore.open(path: folder.file)
-        #expect(again.notice == nil)
-        #expect(try again.0.channels() == store.channels())
-        #expect(try again.0.members(of: channel.id, limit: 10) == store.members(of: channel.id, limit: 10))
-        #expect(try again.0.invitations(to: channel.id, limit: 10) == store.invitations(to: channel.id, limit: 10))
-        #expect(try again.0.lastStart().map { "\($0.host):\($0.port)" } == "relay.example:4433")
-        let levels = try again.0.database.read { db in
+        #expect(try again.channels() == store.channels())
+        #expect(try again.members(of: channel.id, limit: 10) == store.members(of: channel.id, limit: 10))
+        #expect(try again.invitations(to: channel.id, limit: 10) == store.invitations(to: channel.id, limit: 10))
+        #expect(try again.lastStart().map { "\($0.host):\($0.port)" } == "relay.example:4433")
+        let levels = try again.database.read { db in
             [try String.fetchOne(db, sql: "PRAGMA journal_mode"), try String.fetchOne(db, sql: "PRAGMA synchronous")]
         }
         #expect(levels == ["wal", "2"], "2 is FULL")
     }
 
     @Test(arguments: [0, 100, 5_000])
-    func `a damaged file is set aside with a message, and nobody is a member of what begins anew`(offset: Int) throws {
+    func `a damaged file is refused and stays where it is, and is set aside for who begins anew`(offset: Int) throws {
         let damaged = try Folder()
         do {
-            let store = try RelayStore.open(path: damaged.file).0
+            let store = try RelayStore.open(path: damaged.file)
             let channel = try store.addChannel(DisplayName("Yard")!, now: 1)
             let token = try #require(try store.standingToken(of: channel.id))
             for number in 1...40 {
@@ -301,11 +300,19 @@ func device(_ number: Int) -> MemberID {
         let junk = [UInt8](repeating: 0xA5, count: 4_096)
         #expect(pwrite(descriptor, junk, junk.count, off_t(offset)) == junk.count)
         close(descriptor)
-        let (store, notice) = try RelayStore.open(path: damaged.file)
-        #expect(notice?.contains("relay.sqlite.damaged-1") == true, "\(notice ?? "no notice")")
-        #expect(try store.channels().isEmpty)
-        #expect(damaged.files.contains("relay.sqlite.damaged-1"))
-        #expect(try RelayStore.open(path: damaged.file).notice == nil)
+        for mayMake in [true, false] {
+            let error = #expect(throws: RelayStoreError.self) {
+                try RelayStore.open(path: damaged.file, mayMake: mayMake)
+            }
+            guard case .damaged(damaged.file, _) = error else {
+                return #expect(Bool(false), "\(String(describing: error))")
+            }
+            #expect(error?.mayPass == false && "\(error!)".contains("begin-anew records"))
+        }
+        #expect(!damaged.files.contains { $0.contains("old") })
+        let aside = try RelayStore.setAside(path: damaged.file, as: "old")
+        #expect(aside == damaged.file + ".old-1" && damaged.files.contains("relay.sqlite.old-1"))
+        #expect(try RelayStore.open(path: damaged.file).channels().isEmpty)
     }
 
     @Test func `what cannot be opened says why, and a file of a later version is left alone`() throws {

@@ -85,9 +85,11 @@ extension MessageSeries {
 }
 
 /// A packet of 80 bytes as the relay sees it: the headers in clear, and something sealed.
-func packetOnTheWire(_ sequence: UInt16, ssrc: SSRC, keyID: UInt64, isFirst: Bool) -> [UInt8] {
+func packetOnTheWire(
+    _ sequence: UInt16, ssrc: SSRC, keyID: UInt64, isFirst: Bool, timestamp: UInt32 = 0
+) -> [UInt8] {
     let header =
-        RTPHeader(marker: isFirst, sequence: sequence, timestamp: 0, ssrc: ssrc).bytes
+        RTPHeader(marker: isFirst, sequence: sequence, timestamp: timestamp, ssrc: ssrc).bytes
         + SFrameHeader(keyID: KeyID(rawValue: keyID), counter: UInt64(sequence)).bytes
     return header + [UInt8](repeating: 9, count: 80 - header.count)
 }

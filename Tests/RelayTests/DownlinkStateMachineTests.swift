@@ -159,10 +159,43 @@ private typealias Action = DownlinkStateMachine.Action
         _ = packet(1)
         #expect(ends(machine.handle(.linkLost, at: now)).first?.0 == .linkLost)
         _ = taken()
-        _ = packet(1)
+        _ = packet(2)
         now = now + .seconds(6)
         #expect(ends(machine.handle(.deadline, at: now)).first?.0 == .silent)
+        #expect(machine.nextDeadline == now + .seconds(2), "its talker may have the floor still: it is reported on")
+        now = now + .seconds(2)
+        #expect(reports(machine.handle(.deadline, at: now)).map(\.received) == [1])
+        #expect(machine.handle(.floorIdle(ssrc: ssrc, lastSequence: 2), at: now) == [.tell(.floorIdle)])
         #expect(machine.nextDeadline == nil)
+    }
+
+    @Test mutating func `a burst that went silent is heard on when its packets come again, and is over with the next`()
+    {
+        for offersLateEntry in [true, false] {
+            machine = DownlinkStateMachine()
+            machine.offersLateEntry = offersLateEntry
+            _ = taken()
+            _ = packet(1, marker: true)
+            now = now + .seconds(6)
+            _ = machine.handle(.deadline, at: now)
+            #expect(machine.admit(ssrc: ssrc, keyID: 2, sequence: 9) == .hold, "another key id is another burst")
+            #expect(machine.admit(ssrc: ssrc, keyID: 1, sequence: 9, isRepaired: true) == .drop(.unbound))
+            #expect(machine.admit(ssrc: ssrc, keyID: 1, sequence: 9) == .resume)
+            let resumed = machine.handle(.resumed(ssrc: ssrc, keyID: 1), at: now)
+            #expect(resumed.contains(.tell(.floorTaken(by: talker))))
+            let fetch = Action.fetch(BurstName(ssrc: ssrc, keyID: 1), first: 2)
+            #expect(resumed.contains(fetch) == offersLateEntry)
+            #expect(machine.admit(ssrc: ssrc, keyID: 1, sequence: 9) == (offersLateEntry ? .hold : .open))
+            // Silent again, and then another talker's turn.
+            now = now + .seconds(40)
+            _ = machine.handle(.deadline, at: now)
+            now = now + .seconds(6)
+            _ = machine.handle(.deadline, at: now)
+            #expect(machine.admit(ssrc: ssrc, keyID: 1, sequence: 10) == .resume)
+            _ = machine.handle(
+                .floorTaken(RelayMember(id: "b", name: "Bob"), ssrc: SSRC(rawValue: 8), keyID: 3), at: now)
+            #expect(machine.admit(ssrc: ssrc, keyID: 1, sequence: 10) == .hold)
+        }
     }
 
     @Test mutating func `a floor that nobody used begins and ends no burst`() {

@@ -71,7 +71,7 @@ import Testing
         #expect(media(0, 1) == .forward(channel: 0))
         _ = ask(1)
         let actions = core.handle(.drain(to: nil), at: now)
-        #expect(closed(actions) == [ids[3], ids[4]])
+        #expect(closed(actions) == [ids[3]])
         #expect(denials(actions) == [ids[1]: .noResources], "who waits is told")
         #expect(!core.isDrained)
         #expect(media(0, 2) == .forward(channel: 0))
@@ -86,14 +86,37 @@ import Testing
         let leaves = last.contains { if case .send(.memberLeft, _) = $0 { true } else { false } }
         #expect(!leaves, "nobody is told of others who leave with it")
         #expect(core.isDrained)
-        #expect(core.nextDeadline == nil)
+        #expect(core.nextDeadline == Instant(nanoseconds: 1_000_000_000) + core.limits.joinTime, "who has not joined")
     }
 
     @Test mutating func `a relay where nobody talks is empty at once, and lets nobody in`() {
-        #expect(closed(core.handle(.drain(to: nil), at: now)) == ids)
-        #expect(core.isDrained)
-        #expect(closed(connect(0)) == [ids[0]])
+        #expect(closed(core.handle(.drain(to: nil), at: now)) == Array(ids[0..<4]))
+        #expect(core.isDrained, "who has not joined is not waited for")
         #expect(core.handle(.drain(to: nil), at: now).isEmpty)
+    }
+
+    @Test mutating func `who wants to join a relay that goes down is told why it cannot`() {
+        _ = ask(0)
+        _ = media(0, 1)
+        _ = core.handle(.drain(to: nil), at: now)
+        // One that was there already, one that comes now, and one that comes with early data.
+        #expect(closed(connect(3)).isEmpty)
+        let early = ConnectionID(number: 77)
+        _ = core.handle(.greeted(early, .numbered(77)), at: now)
+        #expect(core.handle(.message(early, yard.joinMessage("Early")), at: now).isEmpty)
+        let actions =
+            core.handle(.message(ids[4], yard.joinMessage("Late")), at: now)
+            + core.handle(.message(ids[3], yard.joinMessage("New")), at: now)
+            + core.handle(.connected(early, .numbered(77)), at: now)
+        for id in [ids[4], ids[3], early] {
+            #expect(
+                actions.sent(to: id) == [.joinRefused(.init(cause: .relayBusy, phrase: "the relay is going down"))])
+        }
+        now = now + core.limits.refusalTime
+        let codes = core.handle(.deadline, at: now).compactMap { action -> RelayCloseCode? in
+            if case .close(_, let code, _) = action { code } else { nil }
+        }
+        #expect(codes == [.joinRefused, .joinRefused, .joinRefused])
     }
 
     @Test mutating func `a talker that goes ends the wait`() {
@@ -110,7 +133,7 @@ import Testing
         let successor = RelayPlace("next.example:4433")!
         let actions = core.handle(.drain(to: successor), at: now)
         #expect(sent(actions, { $0 == .successor(successor) }) == Array(ids[0..<4]))
-        #expect(closed(actions) == [ids[4]], "who has not joined has nowhere to go")
+        #expect(closed(actions).isEmpty)
         #expect(core.nextDeadline == now + RelayCore.farewellTime)
         now = now + RelayCore.farewellTime
         #expect(closed(core.handle(.deadline, at: now)) == Array(ids[0..<4]))

@@ -56,8 +56,8 @@ private typealias Request = FloorControlStateMachine.Request
     @Test mutating func `asking twice is answered twice and changes nothing`() {
         take(alice)
         media(alice, 1)
-        now = now + .seconds(10)
-        #expect(machine.handle(.request(request(alice)), at: now) == [.grant(request(alice), talkTime: .seconds(50))])
+        now = now + .seconds(4)
+        #expect(machine.handle(.request(request(alice)), at: now) == [.grant(request(alice), talkTime: .seconds(56))])
         #expect(machine.holder == request(alice))
     }
 
@@ -78,18 +78,18 @@ private typealias Request = FloorControlStateMachine.Request
         take(alice)
         media(alice, 10)
         #expect(release(alice, last: 12).isEmpty)
-        #expect(machine.nextDeadline == now + .seconds(2))
+        #expect(machine.nextDeadline == now + .milliseconds(500))
         #expect(media(alice, 12) == .forward(isFirst: false, endsBurst: false))
         #expect(media(alice, 13) == .afterRelease)
         #expect(media(alice, 11) == .forward(isFirst: false, endsBurst: true))
         #expect(idles(machine.handle(.deadline, at: now)).first?.1 == 12)
     }
 
-    @Test mutating func `a last packet that never comes is not waited for longer than 2 s`() {
+    @Test mutating func `a last packet that never comes is not waited for longer than half a second`() {
         take(alice)
         media(alice, 10)
         _ = release(alice, last: 11)
-        now = now + .milliseconds(1_999)
+        now = now + .milliseconds(499)
         #expect(machine.handle(.deadline, at: now).isEmpty)
         now = now + .milliseconds(1)
         // The relay names the last sequence that it forwarded.
@@ -101,7 +101,41 @@ private typealias Request = FloorControlStateMachine.Request
         media(alice, 10)
         media(alice, 12)
         #expect(release(alice, last: 12).isEmpty)
-        #expect(machine.nextDeadline == now + .seconds(1))
+        #expect(machine.nextDeadline == now + .milliseconds(500))
+    }
+
+    @Test mutating func `as long as missing packets come the others are waited for, two seconds at most`() {
+        take(alice)
+        media(alice, 10)
+        let released = now
+        _ = release(alice, last: 30)
+        for sequence in UInt16(11)...14 {
+            now = now + .milliseconds(450)
+            #expect(machine.handle(.deadline, at: now).isEmpty)
+            #expect(media(alice, sequence) == .forward(isFirst: false, endsBurst: false))
+            #expect(machine.nextDeadline == min(now + .milliseconds(500), released + .seconds(2)))
+        }
+        #expect(idles(machine.handle(.deadline, at: released + .seconds(2))).first?.1 == 14)
+    }
+
+    @Test
+    mutating func
+        `a talker that was cut off by its time names its last packet, and is waited for no longer than one that let go`()
+    {
+        take(alice)
+        media(alice, 10)
+        for second in 1...15 {
+            now = now + .seconds(4)
+            if second < 15 { media(alice, 10 + UInt16(second)) }
+        }
+        #expect(machine.handle(.deadline, at: now) == [.revoke(request(alice), .talkTimeLimit)])
+        #expect(machine.nextDeadline == now + .seconds(2))
+        #expect(media(alice, 25) == .forward(isFirst: false, endsBurst: false))
+        // It may be on its way to say so.
+        #expect(machine.nextDeadline == now + .seconds(2))
+        now = now + .milliseconds(100)
+        #expect(release(alice, last: 27).isEmpty)
+        #expect(machine.nextDeadline == now + .milliseconds(500))
     }
 
     @Test mutating func `a release without media ends the burst at once`() {
@@ -124,7 +158,7 @@ private typealias Request = FloorControlStateMachine.Request
         _ = release(alice, last: 2)
         #expect(machine.handle(.request(request(bob)), at: now).isEmpty)
         #expect(machine.handle(.request(request(carol)), at: now) == [.deny(request(carol), holder: alice)])
-        let actions = machine.handle(.deadline, at: now + .seconds(2))
+        let actions = machine.handle(.deadline, at: now + .milliseconds(500))
         #expect(idles(actions).count == 1)
         #expect(actions.suffix(2) == [.grant(request(bob), talkTime: .seconds(60)), .taken(request(bob))])
     }
@@ -139,7 +173,7 @@ private typealias Request = FloorControlStateMachine.Request
             _ = release(alice, last: 2)
             _ = machine.handle(.request(request(bob)), at: now)
             #expect(machine.handle(event, at: now).isEmpty)
-            #expect(machine.handle(.deadline, at: now + .seconds(2)).count == 1)
+            #expect(machine.handle(.deadline, at: now + .milliseconds(500)).count == 1)
             #expect(machine.holder == nil)
         }
     }

@@ -60,6 +60,9 @@ import Testing
             machine.hold(
                 [UInt8(sequence >> 8), UInt8(sequence & 255)], receivedAt: now,
                 place: (burst.ssrc, burst.keyID, sequence))
+        case .resume:
+            handle(.resumed(ssrc: burst.ssrc, keyID: burst.keyID))
+            live(sequence)
         case .drop: break
         }
     }
@@ -233,6 +236,37 @@ import Testing
         #expect(heard == Array(30...80))
     }
 
+    @Test mutating func `what was heard before a link was lost, or is older, is not heard again over the next one`() {
+        handle(.floorTaken(talker, ssrc: burst.ssrc, keyID: burst.keyID))
+        for sequence in (0..<30 as Range<UInt16>) where sequence != 20 { live(sequence) }
+        handle(.linkLost)
+        told = []
+        join()
+        // Its talker, or the relay, sends them again.
+        for sequence in [20, 28, 29, 31, 33] as [UInt16] { live(sequence) }
+        answer(20..<32, isWhole: true)
+        #expect(heard == [30, 31, 33])
+        for sequence in [5, 20, 29, 30] as [UInt16] { live(sequence) }
+        #expect(
+            machine.admit(ssrc: burst.ssrc, keyID: burst.keyID, sequence: 20, isRepaired: true) == .drop(.duplicate))
+        #expect(heard == [30, 31, 33])
+        live(32)
+        handle(.floorIdle(ssrc: burst.ssrc, lastSequence: 33))
+        // Number 20 was lost to the piece before.
+        #expect(ended.map(\.received) == [4] && ended.map(\.lost) == [0])
+    }
+
+    @Test mutating func `what follows what was heard before is asked for when it is lost, too`() {
+        handle(.floorTaken(talker, ssrc: burst.ssrc, keyID: burst.keyID))
+        for sequence in 0..<30 as Range<UInt16> { live(sequence) }
+        handle(.linkLost)
+        join()
+        // The relay has nothing more yet; the next two are lost on the way.
+        answer([], isWhole: true)
+        live(32)
+        #expect(asked.last?.ranges == [SequenceRange(first: 30, last: 31)])
+    }
+
     @Test mutating func `the next burst does not wait for long`() {
         join()
         live(100)
@@ -284,7 +318,9 @@ import Testing
                 default: test.handle(.deadline)
                 }
             }
-            if !isIdle, said > 0 { test.handle(.floorIdle(ssrc: test.burst.ssrc, lastSequence: said - 1)) }
+            if !isIdle {
+                test.handle(.floorIdle(ssrc: test.burst.ssrc, lastSequence: said > 0 ? said - 1 : nil))
+            }
             var steps = 0
             while let due = test.machine.nextDeadline, steps < 500 {
                 test.now = max(test.now, due)

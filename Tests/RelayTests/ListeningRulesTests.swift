@@ -15,7 +15,7 @@ import Testing
         var budget = RequestBudget()
         let limits = RelayLimits()
         var now = Instant(nanoseconds: 1_000_000_000)
-        var relay = MessageBucket(depth: limits.repairBurst, perSecond: limits.repairsPerSecond, at: now)
+        var relay = TokenBucket(depth: limits.repairBurst, perSecond: limits.repairsPerSecond, at: now)
         var made = 0
         for _ in 0..<5_000 {
             now = now + .milliseconds(Int.random(in: 0...(random.chance(2) ? 2_000 : 30), using: &random))

@@ -25,7 +25,8 @@ final class RawPeer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Se
 
     /// - Parameter window: Bytes of a stream that the relay may send ahead of what was read.
     init(
-        _ name: String, port: UInt16, pin: PublicKeyPin, identity: Identity? = nil, window: Int? = nil
+        _ name: String, port: UInt16, pin: PublicKeyPin, identity: Identity? = nil, window: Int? = nil,
+        maximumDatagram: Int? = nil
     ) async throws {
         loop = try EventLoop(name: name)
         let identity = try identity ?? Identity(generating: name)
@@ -34,6 +35,7 @@ final class RawPeer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Se
                 applicationProtocol: RelayProtocolLimits.applicationProtocol,
                 identity: QUICIdentity(
                     certificate: identity.certificateDER, privateKey: identity.privateKeyDER, encoding: .der))
+            if let maximumDatagram { configuration.maximumDatagram = maximumDatagram }
             if let window { configuration.streamReceiveWindow = window }
             let endpoint = try QUICEndpoint(
                 loop: loop, bind: .any(), configuration: configuration, logger: quietLogger(name))
@@ -87,6 +89,17 @@ final class RawPeer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Se
 
     /// Ends the sending side of the control stream.
     func finish() async throws { try await loop.run { [self] in stream?.finish() } }
+
+    /// Abandons both directions of the control stream.
+    func reset() async throws { try await loop.run { [self] in stream?.reset(errorCode: 7) } }
+
+    /// The longest datagram that the relay takes, by its word.
+    func relayDatagramFrameSize() async throws -> Int? {
+        try await loop.run { [self] in connection?.peerDatagramFrameSize }
+    }
+
+    /// How many streams more the relay lets this end open.
+    func availableStreams() async throws -> Int? { try await loop.run { [self] in connection?.availableStreams } }
 
     /// The code with which the relay closed the connection.
     func closeCode() async throws -> RelayCloseCode? {

@@ -35,6 +35,14 @@ import Testing
         actions.contains { $0 == .close(.protocolViolation) }
     }
 
+    @Test func `who waits for the answer to a join soon asks whether the relay is still there`() throws {
+        var core = joining(try link(nil))
+        #expect(core.keepAlive == RelayClientStateMachine.joinKeepAlive)
+        #expect(core.keepAlive * 4 < RelayClientStateMachine.joinTimeout)
+        _ = core.handle(welcome(MediaKey(epoch: 1)), at: now)
+        #expect(core.isReady && core.keepAlive == .seconds(20))
+    }
+
     @Test func `on an end-to-end channel no key of the relay is taken`() throws {
         let link = try link(MediaKey(epoch: 0))
         var deceived = joining(link)

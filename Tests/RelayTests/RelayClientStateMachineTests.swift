@@ -116,6 +116,17 @@ import Testing
                 == [.close(.joinRefused), .tell(.unavailable(.full("full"), retryAfter: .seconds(20)))])
     }
 
+    @Test mutating func `a relay that goes down is asked again soon, and at once for who speaks`() {
+        _ = machine.handle(.join, at: now)
+        _ = machine.handle(.connected, at: now)
+        let refusal = ServerMessage.JoinRefused(cause: .relayBusy, phrase: "the relay is going down")
+        let state = RelayLinkState.unavailable(.busy("the relay is going down"), retryAfter: .milliseconds(250))
+        #expect(state.mayBeReadySoon)
+        #expect(machine.handle(.refused(refusal), at: now) == [.close(.joinRefused), .tell(state)])
+        now = now + .milliseconds(250)
+        #expect(machine.handle(.wanted, at: now).contains(.connect))
+    }
+
     @Test mutating func `two machines with one key do not fight for the place, and a foreign relay is not hammered`() {
         for error in [RelayLinkError.replaced, .wrongRelayKey] {
             machine = RelayClientStateMachine()

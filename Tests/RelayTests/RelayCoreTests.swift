@@ -156,12 +156,112 @@ import Testing
         join(ConnectionID(number: 3), member: 1)
     }
 
-    @Test mutating func `connections beyond the limit are closed`() {
+    @Test mutating func `a full relay says so to who wants to join, and not to who comes back`() {
         var limits = RelayLimits()
         limits.connections = 1
         core = RelayCore(channels: [channel], limits: limits)
-        _ = core.handle(.connected(alice, .numbered(1)), at: now)
+        join(alice)
+        _ = core.handle(.connected(bob, .numbered(2)), at: now)
+        let actions = core.handle(.message(bob, channel.joinMessage("Bob")), at: now)
+        #expect(actions.sent(to: bob) == [.joinRefused(.init(cause: .relayBusy, phrase: "the relay is full"))])
+        now = now + limits.refusalTime
+        #expect(closed(core.handle(.deadline, at: now)) == [bob: .joinRefused])
+        join(ConnectionID(number: 3), member: 1)
+        #expect(core.memberCount(of: channel.id) == 1)
+    }
+
+    @Test mutating func `of connections beyond the limit only so many are told why`() {
+        var limits = RelayLimits()
+        limits.connections = 1
+        core = RelayCore(channels: [channel], limits: limits)
+        for number in 0..<UInt64(1 + limits.connectionsRefused) {
+            #expect(core.handle(.connected(ConnectionID(number: 10 + number), .numbered(number)), at: now).isEmpty)
+        }
         #expect(closed(core.handle(.connected(bob, .numbered(2)), at: now)) == [bob: .goingDown])
+    }
+
+    @Test mutating func `a client that has not joined in time is closed as one that breaks the protocol`() {
+        _ = core.handle(.connected(alice, .numbered(1)), at: now)
+        now = now + .seconds(10)
+        #expect(closed(core.handle(.deadline, at: now)) == [alice: .protocolViolation])
+    }
+
+    @Test mutating func `a client without datagrams is told why it cannot be a member, and may have pushes`() {
+        core = RelayCore(channels: [channel], acceptsPushes: true, random: SeededGenerator(seed: 1))
+        _ = core.handle(.connected(alice, .numbered(1), carriesMedia: false), at: now)
+        let join = channel.joinMessage("Alice")
+        guard case .joinRefused(let refusal)? = core.handle(.message(alice, join), at: now).sent(to: alice).first else {
+            return #expect(Bool(false), "let in")
+        }
+        #expect(refusal.cause == .unsupportedVersion && refusal.phrase.contains("max_datagram_frame_size"))
+        // Not as early data either.
+        _ = core.handle(.greeted(bob, .numbered(2), carriesMedia: false), at: now)
+        #expect(core.handle(.message(bob, join), at: now).isEmpty)
+        let confirmed = core.handle(.connected(bob, .numbered(2), carriesMedia: false), at: now)
+        #expect(confirmed.sent(to: bob) == [.joinRefused(refusal)])
+        let pushes = ConnectionID(number: 3)
+        _ = core.handle(.connected(pushes, .numbered(3), carriesMedia: false), at: now)
+        let pushJoin = channel.joinMessage("Pushes", isPushOnly: true)
+        let isWelcome = core.handle(.message(pushes, pushJoin), at: now).sent(to: pushes).contains {
+            if case .pushWelcome = $0 { true } else { false }
+        }
+        #expect(isWelcome)
+    }
+
+    @Test mutating func `messages of unknown kinds count as messages`() {
+        join(alice)
+        for _ in 0..<(core.limits.messageBurst - 1) {
+            #expect(core.handle(.unknownMessage(alice), at: now).isEmpty)
+        }
+        #expect(closed(core.handle(.unknownMessage(alice), at: now)) == [alice: .protocolViolation])
+        #expect(core.counters.messagesUnknown == core.limits.messageBurst)
+        #expect(core.handle(.unknownMessage(alice), at: now).isEmpty)
+    }
+
+    @Test mutating func `a request that was denied, or whose burst is over, is answered as before when it comes again`()
+    {
+        let (welcome, _) = join(alice)
+        let (other, _) = join(bob)
+        _ = request(alice, welcome, 1)
+        let denied = request(bob, other, 1).sent(to: bob)
+        #expect(request(bob, other, 1).sent(to: bob) == denied)
+        _ = media(alice, welcome, 7)
+        let release = ClientMessage.floorRelease(.init(requestID: .first, lastSequence: 7))
+        _ = core.handle(.message(alice, release), at: now)
+        // The floor is idle, and yet it stays denied: the client gave up.
+        #expect(request(bob, other, 1).sent(to: bob) == denied)
+        let idle = ServerMessage.floorIdle(.init(ssrc: welcome.ssrc, lastSequence: 7))
+        #expect(request(alice, welcome, 1).sent(to: alice) == [idle])
+        #expect(core.channels[0].floor.holder == nil)
+        // One that was revoked.
+        _ = request(alice, welcome, 2)
+        now = now + .seconds(5)
+        let revoked = core.handle(.deadline, at: now).sent(to: alice)
+        #expect(revoked.count == 2)
+        #expect(request(alice, welcome, 2).sent(to: alice) == revoked)
+        // What is not the same request is none.
+        #expect(closed(request(alice, welcome, 2, key: keyID(welcome, 99))) == [alice: .protocolViolation])
+        #expect(closed(request(bob, other, 1, key: keyID(other, 99))) == [bob: .protocolViolation])
+    }
+
+    @Test mutating func `a request whose burst's time has passed unnoticed is not granted again`() {
+        let (welcome, _) = join(alice)
+        _ = request(alice, welcome, 1)
+        now = now + .seconds(8)
+        let again = request(alice, welcome, 1).sent(to: alice)
+        #expect(!again.contains { if case .floorGranted = $0 { true } else { false } })
+        #expect(again.contains { if case .floorRevoke = $0 { true } else { false } })
+        #expect(core.channels[0].floor.holder == nil)
+    }
+
+    @Test func `a packet whose SFrame has no room for its tag is none`() {
+        let header = RTPHeader(marker: true, sequence: 1, timestamp: 0, ssrc: SSRC(rawValue: 7)).bytes
+        // 17 bytes of header, of which the last ones look like a key id and a counter of 8 bytes each.
+        let long = [UInt8(0xFF)] + [UInt8](repeating: 1, count: 16)
+        for (size, isMedia) in [(0, false), (15, false), (16, false), (17, true), (60, true)] {
+            let packet = header + long + [UInt8](repeating: 2, count: size)
+            #expect((packet.withUnsafeBytes { MediaPacketHeader(parsing: $0) } != nil) == isMedia, "\(size)")
+        }
     }
 
     @Test mutating func `the floor goes to one, and the others are told who it is`() {
@@ -195,7 +295,7 @@ import Testing
         #expect(media(alice, other, 2).0 == .drop(.foreignSource))
         #expect(media(ConnectionID(number: 99), welcome, 2).0 == .drop(.notJoined))
         #expect(core.counters.packetsForwarded == 1)
-        #expect(core.counters.droppedTotal == 7)
+        #expect(core.counters.droppedTotal == 6 && core.counters.packetsSpare == 1)
     }
 
     @Test mutating func `a key id of another epoch, or used before, is not granted`() {

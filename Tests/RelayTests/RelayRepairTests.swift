@@ -68,7 +68,21 @@ import Testing
         #expect(forwarded(repair(packet(2))).isEmpty)
         #expect(forwarded(repair(packet(1))).isEmpty)
         #expect(core.counters.packetsRepaired == 1)
-        #expect(core.counters.dropped(.duplicate) == 2)
+        #expect(core.counters.packetsSpare == 2 && core.counters.droppedTotal == 0)
+    }
+
+    @Test mutating func `what is sent again behind the end of its burst, and had come, is no packet without the floor`()
+    {
+        datagram(1)
+        datagram(2)
+        let release = ClientMessage.FloorRelease(requestID: FloorRequestID(rawValue: 1), lastSequence: 2)
+        _ = core.handle(.message(alice, .floorRelease(release)), at: now)
+        now = now + .seconds(5)
+        #expect(repair(packet(2)).isEmpty)
+        #expect(core.counters.packetsSpare == 1 && core.counters.droppedTotal == 0)
+        // What had not come is one, and its sender is told.
+        #expect(!repair(packet(3)).sent(to: alice).isEmpty)
+        #expect(core.counters.dropped(.noFloor) == 1)
     }
 
     @Test mutating func `what is sent again passes the same checks, and breaks nothing`() {

@@ -117,7 +117,8 @@ extension TestClient {
         #expect(kept.map(\.talker.name) == ["Bob", "Alice"])
         #expect(kept.allSatisfy { $0.canBeOpened && !$0.isOwn && !$0.isGoingOn })
         #expect(kept[0].age < kept[1].age && kept[1].age < .seconds(60))
-        #expect(kept[1].duration > .zero && kept[1].duration < kept[1].age)
+        // Frames of 20 ms that are said every 4 ms: what was said, not how long that took.
+        #expect(kept[1].duration == .milliseconds(40 * 20) && kept[0].duration == .milliseconds(10 * 20))
         #expect(try await alice.keptBursts().get().map(\.isOwn) == [false, true])
         for (number, burst) in kept.enumerated() {
             let frames = try await carol.fetchBurst(burst.id).get()

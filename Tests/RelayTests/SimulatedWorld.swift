@@ -17,6 +17,8 @@ struct SimulatedFaults {
     var restartsRelay = false
     /// Now and then one direction of one client's path is gone for 2 s.
     var hasGaps = false
+    /// A talker's transport never tells that a packet was lost which was sent just before the release.
+    var hidesLossAtRelease = false
 }
 
 /// One connection between a client and the relay of one generation.
@@ -25,6 +27,8 @@ final class SimulatedConnection {
     let client: Int
     let generation: Int
     var isOpen = true
+    /// The network between is broken: nothing that is on its way arrives.
+    var isCut = false
     /// The control stream is reliable and in order; so is its time.
     var lastUp = Instant.zero
     var lastDown = Instant.zero
@@ -40,6 +44,7 @@ final class SimulatedConnection {
 struct SimulatedLog {
     var begun = 0
     var ended: [BurstID: (TransmissionEnd, TransmissionReport)] = [:]
+    var endedAt: [BurstID: Instant] = [:]
     /// The frames that were handed to the core, by burst.
     var said: [BurstID: Int] = [:]
     var isReady = false
@@ -48,6 +53,10 @@ struct SimulatedLog {
     var hearing: (talker: String, burst: UInt8?, frames: Set<UInt16>)?
     /// Finished bursts that were heard: talker, burst, frames.
     var heard: [(talker: String, burst: UInt8?, frames: Int, lost: Int, end: ReceptionEnd)] = []
+    /// The frames that were heard, by talker and burst, in however many pieces.
+    var pieces: [String: Set<UInt16>] = [:]
+    /// The last frame of the pieces that are over.
+    var heardThrough: [String: UInt16] = [:]
     var violations: [String] = []
 }
 
@@ -66,6 +75,10 @@ final class SimulatedWorld {
     private(set) var relay: RelayCore
     private(set) var generation = 0
     private var isRelayUp = true
+    /// Until when the relay's process is stopped, and what waits for it: its timers, and what has arrived.
+    private var relayStoppedUntil = Instant.zero
+    private var lateTimers: [() -> Void] = []
+    private var lateArrivals: [() -> Void] = []
     private var relayWake: Instant?
     private var listeners: [ConnectionID] = []
     private var sealers: [ConnectionID: DownlinkSealer] = [:]
@@ -83,6 +96,12 @@ final class SimulatedWorld {
     private var gapsDown: [Int: Instant] = [:]
     private(set) var gaps = 0
     private var nextDatagram: UInt64 = 0
+    /// When a client last gave the floor back, and when the relay read that.
+    private var releasedAt: [Int: Instant] = [:]
+    private var releaseReadAt = Instant.zero
+    /// Of the bursts that were released, in their order: the packets that the relay got, by client, and how long it waited for the last.
+    private(set) var forwarded: [Int: [Int]] = [:]
+    private(set) var waits: [Duration] = []
 
     /// - Parameter priorities: Those of the members, in their order; without any, everybody may join.
     init(
@@ -174,7 +193,34 @@ final class SimulatedWorld {
         return time
     }
 
+    /// Nothing passes between a client and the relay, in one direction or both.
+    func blackOut(_ client: Int, up: Bool, down: Bool, for time: Duration) {
+        if up { gapsUp[client] = now + time }
+        if down { gapsDown[client] = now + time }
+    }
+
     // MARK: The relay
+
+    /// The relay's process is stopped for `time`. What comes meanwhile waits in the kernel, and is read when it goes on: before its timers
+    /// run, or after.
+    func stopRelay(for time: Duration, timersFirst: Bool) {
+        relayStoppedUntil = now + time
+        at(relayStoppedUntil) { [self] in
+            let (timers, arrivals) = (lateTimers, lateArrivals)
+            (lateTimers, lateArrivals) = ([], [])
+            for work in timersFirst ? timers + arrivals : arrivals + timers { work() }
+        }
+    }
+
+    /// What the kernel keeps of datagrams for a process that does not read them.
+    private static let socketBuffer = 500
+
+    /// Does what reaches the relay's process.
+    private func relayDoes(isTimer: Bool = false, isDatagram: Bool = false, _ work: @escaping () -> Void) {
+        guard now < relayStoppedUntil else { return work() }
+        if isTimer { return lateTimers.append(work) }
+        if !isDatagram || lateArrivals.count < Self.socketBuffer { lateArrivals.append(work) }
+    }
 
     private func relayHandles(_ event: RelayCore.Event) { carryOut(relay.handle(event, at: now)) }
 
@@ -204,10 +250,19 @@ final class SimulatedWorld {
             case .forward(let packet, _, let talker): forward(packet, except: talker)
             case .answerRepair(let id, let bytes), .answerBurst(let id, _, let bytes): sendAnswer(bytes, to: id)
             case .enrol: break  // Its roster is open.
+            case .note(.burstEnded(_, let burst)): noteEnd(of: burst)
             case .note: break
             }
         }
         wakeRelay()
+    }
+
+    private func noteEnd(of burst: RelayBurstSummary) {
+        guard burst.reason == .released, burst.packets > 0,
+            let client = clients.firstIndex(where: { $0.session?.ssrc == burst.ssrc })
+        else { return }
+        forwarded[client, default: []].append(burst.packets)
+        waits.append(now - releaseReadAt)
     }
 
     private func forget(_ id: ConnectionID) {
@@ -220,9 +275,11 @@ final class SimulatedWorld {
         relayWake = due
         let generation = generation
         at(due) { [self] in
-            guard generation == self.generation else { return }
-            relayWake = nil
-            relayHandles(.deadline)
+            relayDoes(isTimer: true) { [self] in
+                guard generation == self.generation else { return }
+                relayWake = nil
+                relayHandles(.deadline)
+            }
         }
     }
 
@@ -239,7 +296,9 @@ final class SimulatedWorld {
     }
 
     private func relayReceives(_ datagram: [UInt8], from connection: SimulatedConnection) {
-        guard connection.generation == generation, isRelayUp else { return }
+        guard connection.generation == generation, isRelayUp, !connection.isCut,
+            connections[connection.id] === connection
+        else { return }
         guard let header = datagram.withUnsafeBytes({ MediaPacketHeader(parsing: $0) }) else {
             return logs[connection.client].violations.append("a packet that the relay cannot read")
         }
@@ -306,6 +365,7 @@ final class SimulatedWorld {
     func dropLink(of client: Int) {
         guard let connection = clientConnections[client], connection.isOpen else { return }
         connection.isOpen = false
+        connection.isCut = true
         after(.milliseconds(Int.random(in: 0...3_000, using: &random))) { [self] in
             guard connection.generation == generation, connections.removeValue(forKey: connection.id) != nil else {
                 return
@@ -335,30 +395,42 @@ final class SimulatedWorld {
                 guard let connection = clientConnections[number] else { continue }
                 clientConnections[number] = nil
                 connection.isOpen = false
-                after(latency()) { [self] in
-                    guard connection.generation == generation,
-                        connections.removeValue(forKey: connection.id) != nil
-                    else { return }
-                    forget(connection.id)
-                    relayHandles(.disconnected(connection.id))
+                // The last word is said once: where it is lost, the relay has to notice by itself.
+                after(isGone(gapsUp, number) ? .seconds(45) : latency()) { [self] in
+                    relayDoes { [self] in
+                        guard connection.generation == generation,
+                            connections.removeValue(forKey: connection.id) != nil
+                        else { return }
+                        forget(connection.id)
+                        relayHandles(.disconnected(connection.id))
+                    }
                 }
             case .send(let message):
                 guard let connection = clientConnections[number] else { continue }
                 let parsed = try! ClientMessage(parsing: Array(message.framed().dropFirst(4)))
+                let isRelease =
+                    if case .floorRelease(let release) = parsed { release.lastSequence != nil } else { false }
+                if isRelease { releasedAt[number] = now }
                 connection.lastUp = max(connection.lastUp + .nanoseconds(1), reliableArrival(gapsUp, number))
                 at(connection.lastUp) { [self] in
-                    guard connection.isOpen, connections[connection.id] === connection, isRelayUp else { return }
-                    relayHandles(.message(connection.id, parsed))
+                    relayDoes { [self] in
+                        // What was sent before the end is read before it.
+                        guard connections[connection.id] === connection, !connection.isCut, isRelayUp else { return }
+                        if isRelease { releaseReadAt = now }
+                        relayHandles(.message(connection.id, parsed))
+                    }
                 }
             case .sendLoosely(let message):
                 guard let connection = clientConnections[number], !isGone(gapsUp, number) else { continue }
                 let datagram = Array(message.framed().dropFirst(4))
                 guard let delay = packetDelays().first else { continue }
                 after(delay) { [self] in
-                    guard connection.isOpen, connections[connection.id] === connection, isRelayUp,
-                        let request = RepairDatagram.request(in: datagram, limit: relay.limits.datagramBytes)
-                    else { return }
-                    relayHandles(.message(connection.id, request))
+                    relayDoes(isDatagram: true) { [self] in
+                        guard connection.isOpen, connections[connection.id] === connection, isRelayUp,
+                            let request = RepairDatagram.request(in: datagram, limit: relay.limits.datagramBytes)
+                        else { return }
+                        relayHandles(.message(connection.id, request))
+                    }
                 }
             case .sendMedia(let datagram):
                 guard let connection = clientConnections[number] else { continue }
@@ -369,15 +441,17 @@ final class SimulatedWorld {
                 let delay = isGone(gapsUp, number) ? nil : packetDelays().first
                 if let delay {
                     after(delay) { [self] in
-                        guard connection.isOpen else { return }
-                        relayReceives(datagram, from: connection)
+                        relayDoes(isDatagram: true) { [self] in relayReceives(datagram, from: connection) }
                     }
                 }
                 // Some acknowledgements are late, so that what arrived is taken for lost.
                 let isAcknowledged = delay != nil && !random.chance(faults.lossPercent / 4)
-                let told = max(now, gapsUp[number] ?? .zero, gapsDown[number] ?? .zero)
+                let sentAt = now
+                let told = max(now, gapsUp[number] ?? .zero, gapsDown[number] ?? .zero, relayStoppedUntil)
                 at(told + .milliseconds(Int.random(in: 40...160, using: &random))) { [self] in
                     guard clientConnections[number] === connection, connection.isOpen else { return }
+                    let isLast = releasedAt[number].map { $0 >= sentAt && $0 - sentAt < .milliseconds(50) } ?? false
+                    if faults.hidesLossAtRelease, isLast, delay == nil { return }
                     clientHandles(number, isAcknowledged ? .mediaAcknowledged(datagramID) : .mediaLost(datagramID))
                 }
             case .tellOfPushes, .answer: break
@@ -390,16 +464,22 @@ final class SimulatedWorld {
     private func connect(_ number: Int) {
         attempts[number] += 1
         let attempt = attempts[number]
-        after(latency() + latency()) { [self] in
-            guard attempts[number] == attempt, isRelayUp else { return }
-            let connection = SimulatedConnection(
-                id: ConnectionID(number: nextConnection), client: number, generation: generation)
-            nextConnection += 1
-            connections[connection.id] = connection
-            clientConnections[number] = connection
-            clientHandles(number, .connected)
-            relayHandles(.connected(connection.id, .numbered(number)))
-        }
+        var time = now + latency() + latency()
+        // What is repeated comes through once the path is there again.
+        let gap = max(gapsUp[number] ?? .zero, gapsDown[number] ?? .zero)
+        if gap > now { time = max(time, gap + .milliseconds(Int.random(in: 10...1_000, using: &random))) }
+        at(time) { [self] in relayDoes { [self] in connected(number, attempt) } }
+    }
+
+    private func connected(_ number: Int, _ attempt: Int) {
+        guard attempts[number] == attempt, isRelayUp else { return }
+        let connection = SimulatedConnection(
+            id: ConnectionID(number: nextConnection), client: number, generation: generation)
+        nextConnection += 1
+        connections[connection.id] = connection
+        clientConnections[number] = connection
+        clientHandles(number, .connected)
+        relayHandles(.connected(connection.id, .numbered(number)))
     }
 
     private func wakeClient(_ number: Int) {
@@ -423,6 +503,7 @@ final class SimulatedWorld {
         case .transmissionEnded(let burst, let end, let report):
             if logs[number].ended[burst] != nil { wrong("\(burst) ended twice") }
             logs[number].ended[burst] = (end, report)
+            logs[number].endedAt[burst] = now
         case .burstBegan(let talker):
             if logs[number].hearing != nil { wrong("two talkers at once") }
             if talker.name == names[number] { wrong("hears itself") }
@@ -437,12 +518,22 @@ final class SimulatedWorld {
             hearing.burst = frame.payload[1]
             let index = UInt16(frame.payload[2]) << 8 | UInt16(frame.payload[3])
             if !hearing.frames.insert(index).inserted { wrong("a frame twice") }
+            let burst = "\(hearing.talker) \(frame.payload[1])"
+            if !logs[number].pieces[burst, default: []].insert(index).inserted {
+                wrong("a frame twice, in two pieces of a burst")
+            }
+            if let last = logs[number].heardThrough[burst], index <= last {
+                wrong("a frame of before what an earlier piece of the burst ended with")
+            }
             logs[number].hearing = hearing
         case .burstEnded(let talker, let end, let report):
             guard let hearing = logs[number].hearing, hearing.talker == talker.name else {
                 return wrong("an end without a burst")
             }
             if report.received != hearing.frames.count { wrong("a report that miscounts") }
+            if let burst = hearing.burst, let last = hearing.frames.max() {
+                logs[number].heardThrough["\(talker.name) \(burst)", default: 0] = last
+            }
             logs[number].heard.append((hearing.talker, hearing.burst, hearing.frames.count, report.lost, end))
             logs[number].hearing = nil
         default: break

@@ -67,7 +67,7 @@ import Testing
         }
     }
 
-    private func simulate(
+    func simulate(
         _ faults: SimulatedFaults, clients: Int, rules: FloorRules = FloorRules(), priorities: [UInt8] = [],
         minutes: Int, seed: UInt64
     ) -> SimulatedWorld {
@@ -84,7 +84,7 @@ import Testing
         return world
     }
 
-    private func checkRest(_ world: SimulatedWorld, seed: UInt64) {
+    func checkRest(_ world: SimulatedWorld, seed: UInt64) {
         for (number, log) in world.logs.enumerated() {
             #expect(log.violations.isEmpty, "client \(number), seed \(seed)")
             #expect(log.ended.count == log.begun, "client \(number) has bursts that never ended, seed \(seed)")
@@ -143,6 +143,17 @@ import Testing
             let world = simulate(faults, clients: 5, minutes: 8, seed: seed)
             checkRest(world, seed: seed)
             #expect(world.generation > 3, "seed \(seed)")
+        }
+    }
+
+    @Test func `a listener that comes back in the middle of a burst hears nothing twice, and nothing that is past`() {
+        let first = SeededGenerator.seed()
+        for round in 0..<4 {
+            let seed = first &+ UInt64(round)
+            let faults = SimulatedFaults(
+                lossPercent: 30, duplicatePercent: 5, jitter: .milliseconds(80), dropsLinks: true,
+                restartsRelay: round % 2 == 1, hasGaps: true)
+            checkRest(simulate(faults, clients: 3, minutes: 3, seed: seed), seed: seed)
         }
     }
 

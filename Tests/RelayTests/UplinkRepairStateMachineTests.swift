@@ -36,6 +36,45 @@ import Testing
         #expect(machine.givenUp == 1)
     }
 
+    @Test mutating func `what is not acknowledged goes behind the release at once, in order, and not a second time`() {
+        for number in 1...5 as ClosedRange<UInt64> { send(number) }
+        _ = machine.handle(.acknowledged(datagram: 2), at: now)
+        // The last packet and the release are of one turn: the transport has not taken it yet.
+        let last = [UInt8](repeating: 6, count: 100)
+        #expect(machine.handle(.sealed(packet: last), at: now).isEmpty)
+        let again = machine.handle(.released, at: now)
+        #expect(again == [1, 3, 4, 5, 6].map { .repair([UInt8](repeating: $0, count: 100)) })
+        #expect(machine.handle(.sent(datagram: 6, packet: last), at: now).isEmpty)
+        for number in 1...6 as ClosedRange<UInt64> {
+            #expect(machine.handle(.lost(datagram: number), at: now).isEmpty)
+        }
+        #expect(machine.keptCount == 0 && machine.nextDeadline == nil)
+    }
+
+    @Test mutating func `of a burst without an acknowledgement the rest goes when none has come in time`() {
+        let count = UInt64(UplinkRepairStateMachine.tailPackets + 10)
+        for number in 1...count { send(number) }
+        #expect(machine.handle(.released, at: now).count == UplinkRepairStateMachine.tailPackets)
+        // One of the rest is acknowledged, one is known to be lost before; the next burst has begun.
+        _ = machine.handle(.acknowledged(datagram: 3), at: now)
+        #expect(machine.handle(.lost(datagram: 4), at: now).count == 1)
+        send(count + 1)
+        #expect(machine.nextDeadline == now + machine.tailPatience)
+        #expect(machine.handle(.deadline, at: now).isEmpty)
+        now = now + machine.tailPatience
+        let rest = machine.handle(.deadline, at: now)
+        #expect(rest == [1, 2, 5, 6, 7, 8, 9, 10].map { .repair([UInt8](repeating: $0, count: 100)) })
+        #expect(machine.keptCount == 1 && machine.nextDeadline == nil)
+    }
+
+    @Test mutating func `so much goes behind a release, and no more`() {
+        for number in 1...20 as ClosedRange<UInt64> { send(number, bytes: 1_000) }
+        #expect(machine.handle(.released, at: now).count == UplinkRepairStateMachine.tailBytes / 1_000)
+        _ = machine.handle(.linkLost, at: now)
+        #expect(machine.nextDeadline == nil)
+        #expect(machine.handle(.released, at: now).isEmpty)
+    }
+
     @Test mutating func `a lost link forgets everything`() {
         send(1)
         _ = machine.handle(.linkLost, at: now)

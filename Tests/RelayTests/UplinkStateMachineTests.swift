@@ -391,4 +391,77 @@ private typealias Action = UplinkStateMachine.Action
         #expect(endings(quiet).first?.1 == .aborted)
         #expect(machine.isIdle)
     }
+
+    private func requests(_ actions: [Action]) -> Int {
+        actions.count { if case .requestFloor = $0 { true } else { false } }
+    }
+
+    @Test mutating func `a flood of presses is a trickle of requests, and the next press is asked for at once`() {
+        var asked = 0
+        var messages = 0
+        var last: FloorRequestID?
+        for number in 1...10_000 as ClosedRange<UInt32> {
+            now = now + .milliseconds(1)
+            var actions = begin(number) + machine.handle(.end, at: now)
+            if let due = machine.nextDeadline, due <= now { actions += machine.handle(.deadline, at: now) }
+            asked += requests(actions)
+            messages += actions.count {
+                switch $0 {
+                case .requestFloor, .releaseFloor: true
+                default: false
+                }
+            }
+            for case .requestFloor(let id, _) in actions { last = id }
+            // The relay keeps up.
+            if let last { _ = machine.handle(.granted(last, duration: .seconds(60)), at: now) }
+        }
+        #expect(machine.isIdle)
+        let (depth, rate) = (FloorRequestPacer.requestsAtOnce, FloorRequestPacer.requestsPerSecond)
+        #expect(asked <= depth + 10 * rate && messages <= 2 * asked, "\(asked) requests, \(messages) messages")
+        #expect(asked >= 10 * rate, "it is asked all the same: \(asked)")
+        now = now + .seconds(1)
+        #expect(requests(begin(10_001)) == 1)
+    }
+
+    @Test mutating func `a press that comes too soon after many is asked for a moment later, and an emergency at once`()
+    {
+        var number: UInt32 = 0
+        func flood(_ machine: inout UplinkStateMachine, at now: Instant) {
+            for _ in 0..<100 {
+                number += 1
+                _ = machine.handle(.begin(BurstID(number: number), priority: 0), at: now)
+                _ = machine.handle(.end, at: now)
+                _ = machine.handle(.floorIdle, at: now)
+            }
+        }
+        flood(&machine, at: now)
+        #expect(requests(begin(1_000)) == 0)
+        #expect(send(3).isEmpty)
+        let due = machine.nextDeadline
+        #expect(due == now + FloorRequestPacer.pause)
+        now = due ?? now
+        #expect(requests(machine.handle(.deadline, at: now)) == 1)
+        machine = UplinkStateMachine(firstSequence: 0, firstTimestamp: 0)
+        _ = machine.handle(.linkReady, at: now)
+        flood(&machine, at: now)
+        #expect(requests(machine.handle(.begin(BurstID(number: 2_000), priority: 255), at: now)) == 1)
+    }
+
+    @Test mutating func `a relay that answers nothing is not asked again and again, and a lost link ends that`() {
+        var asked = 0
+        for number in 1...60 as ClosedRange<UInt32> {
+            now = now + .milliseconds(500)
+            asked += requests(begin(number) + machine.handle(.end, at: now))
+        }
+        #expect(asked == FloorRequestPacer.unansweredMaximum)
+        // What is said to it ends as unanswered.
+        _ = begin(100)
+        _ = send(3)
+        let ended = endings(runDeadlines(for: .seconds(3)))
+        #expect(ended.map(\.1) == [.notAnswered])
+        #expect(machine.nextDeadline == nil)
+        _ = machine.handle(.linkLost, at: now)
+        _ = machine.handle(.linkReady, at: now)
+        #expect(requests(begin(101)) == 1)
+    }
 }

@@ -1,6 +1,8 @@
 // A relay with several threads: members of all of them hear each other, move, return and are removed as with one.
 import Cryptography
+import Glibc
 import MonotonicTime
+import Reactor
 import RelayProtocol
 import Synchronization
 import TestSupport
@@ -109,11 +111,15 @@ extension RelayServer {
             try await network.rebind()
             // What he says tells of his new port; the relay cannot know of it before.
             let asked = bob.recorder.events.count
+            let listened = alice.recorder.events.count
             try await bob.talk(burst, frames: 3)
             let before = try await bob.transmissionEnd(from: asked).2
+            // She may ask as soon as she knows that the floor is free.
+            _ = try await alice.heardEnd(from: listened)
             let said = alice.recorder.events.count
             try await alice.talk(burst, frames: 10)
-            #expect(try await alice.transmissionEnd(from: said).0 == .completed)
+            let spoken = try await alice.transmissionEnd(from: said).0
+            #expect(spoken == .completed)
             let (end, report, index) = try await bob.heardEnd(from: before)
             #expect(end == .completed && report.lost == 0)
             #expect(bob.heard(from: before, to: index) == (0..<10).map { TestClient.payload(burst, $0) })
@@ -165,6 +171,53 @@ extension RelayServer {
         await second.server.stop()
         try await second.server.start()
         await second.server.stop()
+    }
+
+    @Test func `who talks to a worker whose rules stand still is told that nobody hears it`() async throws {
+        let relay = try await relay()
+        let listener = try await TestClient.joined("Listener", relay)
+        try await wait("it is counted") { await relay.server.connectionsOfWorkers.reduce(0, +) == 1 }
+        let talker = try await memberOfAnotherThread(relay)
+        await talker.client.beginBurst(priority: 0)
+        let talking = Task {
+            for number in 0..<600 {
+                await talker.client.send(
+                    OutgoingFrame(payload: TestClient.payload(1, number), samples: 960, capturedAt: .now))
+                try await Task.sleep(for: .milliseconds(20))
+            }
+        }
+        try await listener.recorder.wait("the first frame") { if case .frame = $0 { true } else { nil } }
+        let stopped = ContinuousClock.now
+        relay.server.loop.execute { _ = usleep(8_000_000) }
+        let (end, _, _) = try await talker.transmissionEnd()
+        let told = ContinuousClock.now - stopped
+        #expect(end == .linkUnavailable)
+        #expect(told < .seconds(7) && told > .seconds(3), "told after \(told)")
+        talking.cancel()
+        // It all goes on once the rules do.
+        let start = talker.recorder.events.count
+        try await talker.untilReady(from: start)
+        let heard = listener.recorder.events.count
+        try await talker.talk(2, frames: 10)
+        try await listener.recorder.wait("the last word", from: heard) {
+            if case .frame(let frame) = $0, frame.payload == TestClient.payload(2, 9) { true } else { nil }
+        }
+        await relay.server.stop()
+    }
+
+    /// A member whose connection is on another thread than the rules.
+    private func memberOfAnotherThread(_ relay: TestRelay) async throws -> TestClient {
+        for attempt in 0..<64 {
+            let before = await relay.server.connectionsOfWorkers
+            let client = try await TestClient.joined("Talker \(attempt)", relay)
+            var after = before
+            try await wait("it is counted") {
+                after = await relay.server.connectionsOfWorkers
+                return after.reduce(0, +) == before.reduce(0, +) + 1
+            }
+            if after[0] == before[0] { return client }
+        }
+        throw TimedOut(description: "all are on the first thread")
     }
 
     @Test func `a machine of few processors has one worker, a large one four, and one worker has helpers`() {

@@ -60,13 +60,13 @@ class Direction:
 
 
 class LossyProxy:
-    """Passes UDP and TCP to `server` (host, port) from `port` on loopback. A context manager; it runs on a thread of its own.
+    """Passes UDP and TCP to `server` (host, port) from `port` of `host`. A context manager; it runs on a thread of its own.
 
     `network` may be set at any time, from any thread.
     """
 
-    def __init__(self, server, port=0, seed=7):
-        self.server, self.wanted_port, self.network = server, port, Network()
+    def __init__(self, server, port=0, seed=7, host="127.0.0.1"):
+        self.server, self.wanted_port, self.host, self.network = server, port, host, Network()
         self.up, self.down = Direction(seed), Direction(seed + 1)
         self.loop = asyncio.new_event_loop()
         started = threading.Event()
@@ -101,9 +101,9 @@ class LossyProxy:
         self.loop.close()
 
     async def _open(self):
-        self.tcp = await asyncio.start_server(self._stream, "127.0.0.1", self.wanted_port)
+        self.tcp = await asyncio.start_server(self._stream, self.host, self.wanted_port)
         self.port = self.tcp.sockets[0].getsockname()[1]
-        self.front, _ = await self.loop.create_datagram_endpoint(lambda: Front(self), local_addr=("127.0.0.1", self.port))
+        self.front, _ = await self.loop.create_datagram_endpoint(lambda: Front(self), local_addr=(self.host, self.port))
 
     async def _stream(self, reader, writer):
         try:

@@ -22,6 +22,7 @@ READ_BYTES_MAX = 65536
 SAME_BLOCK_S = 0.00025          # reads closer together than this are pieces of one block
 SETTLE_S = 1.0                  # the first blocks of a stream come as they like
 SPREAD_WINDOW_S = 10.0
+STEPS_WINDOW_S = 0.2            # of servers that leave out steps: long enough for some reads that were in time
 
 
 def ended(process):
@@ -36,9 +37,11 @@ def ended(process):
 
 
 class MonitorRecording:
-    """What one sink plays, from now until `finish()`."""
+    """What one sink plays, from now until `finish()`. `loses_steps`: the server leaves a recorder out when it is late, and tells
+    nothing of it; then the clock is read off anew every so often."""
 
-    def __init__(self, source, environment, latency_ms=None):
+    def __init__(self, source, environment, latency_ms=None, loses_steps=False):
+        self.loses_steps = loses_steps
         command = ["parec", "--device", source, "--raw", f"--rate={RATE}", "--channels=1", "--format=s16le"]
         if latency_ms is not None:
             command.append(f"--latency-msec={latency_ms}")
@@ -72,10 +75,23 @@ class MonitorRecording:
         since = (at[settled] - at[settled][0]) / 1e9
         windows = [origin[(since >= w) & (since < w + SPREAD_WINDOW_S)] for w in np.arange(0, since[-1], SPREAD_WINDOW_S)]
         earliest = [w.min() for w in windows if len(w) > 20] or [origin.min()]
-        recording = Recording(samples).start_at(float(origin.min()))
+        recording = self._with_steps(samples, origin, frame[settled]) if self.loses_steps else Recording(samples).start_at(float(origin.min()))
         recording.spread_ms = (max(earliest) - min(earliest)) / 1e6
         recording.block_ms = float(np.median(np.diff(frame))) * 1000 / RATE
+        if self.loses_steps:
+            recording.spread_ms = recording.clock_spread_ms()
         return recording
+
+    @staticmethod
+    def _with_steps(samples, origin, frame):
+        """With a clock of its own in every window: the least origin there, at the window's middle."""
+        window = (frame - frame[0]) // (STEPS_WINDOW_S * RATE)
+        points = []
+        for number in np.unique(window):
+            here = window == number
+            middle = (number + 0.5) * STEPS_WINDOW_S * RATE + frame[0]
+            points.append([middle, origin[here].min() + middle * 1e9 / RATE])
+        return Recording(samples, clock=points)
 
 
 class Pulse:

@@ -54,6 +54,7 @@ class Proof(Setup, Kinds, Losses):
         await step('a test transmits nothing', self.test_mode())
         await step('learn a button that nobody knows', self.learn())
         await step('use it', self.learned_presses())
+        await step('its side key', self.side_key())
         await step('wired headset (toggle)', self.toggles('wired-headset', 'wired-headset/ptt', [()]))
         await step('foot switch (hold)', self.pedal())
         await step('HID over GATT', self.remote())

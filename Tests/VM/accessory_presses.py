@@ -63,14 +63,14 @@ class Presses:
         return f'{count} presses'
 
     def balanced(self):
-        """Every press has its release, or was refused."""
+        """Every press has its release, or was refused, or its pttd was killed."""
         self.log.read()
         held = None
         for line in self.log.lines:
             if line.message == 'Press':
                 assert held is None, f'{line.fields.get("source")} pressed while {held} was not released'
                 held = line.fields.get('source')
-            elif line.message in ('Release', 'not transmitted'):
+            elif line.message in ('Release', 'not transmitted', 'pttd starts'):
                 held = None
         assert held is None, f'{held} is stuck'
 

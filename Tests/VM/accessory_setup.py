@@ -72,6 +72,10 @@ class Setup(Presses):
                     await self.devices('unknown', 'press')
                 elif step == 'release':
                     await self.devices('unknown', 'release')
+                elif step == 'others':
+                    await self.devices('unknown', 'press', 'side')
+                    await asyncio.sleep(0.3)
+                    await self.devices('unknown', 'release', 'side')
                 elif step == 'done':
                     result = event
                     await asyncio.sleep(1.5)
@@ -88,12 +92,28 @@ class Setup(Presses):
         with open(result['file']) as f:
             text = f.read()
         assert '5a1d0002' in text.lower() and '5a1d0003' not in text.lower(), text
+        assert '"bits"' in text, text
         assert tried, 'the trial heard nothing'
         self.learned = next(a['Id'] for a in (await self.daemon.accessories()).values() if a['Address'] == ADDRESS['unknown'])
         return f'{sum(1 for t in told if chr(34) + "press" + chr(34) in t)} presses asked for, {result["file"]}'
 
     async def learned_presses(self):
         return await self.presses('unknown', f'{self.learned}/ptt')
+
+    async def side_key(self):
+        """The other key of the learned button neither opens the microphone nor keeps it open."""
+        source, since = f'{self.learned}/ptt', self.log.here()
+        await self.devices('unknown', 'press', 'side')
+        assert await self.log.find('Press', since, 1, source=source) is None, 'the side key talks'
+        await self.hold('unknown', source)
+        since = self.log.here()
+        await self.devices('unknown', 'release', 'side')
+        await self.devices('unknown', 'press', 'side')
+        assert await self.log.find('Release', since, 1, source=source) is None, 'the side key ended it'
+        await self.let_go('unknown', source)
+        await self.devices('unknown', 'release', 'side')
+        self.balanced()
+        return 'it neither opens the microphone nor keeps it open'
 
     async def learned_again(self):
         await self.restart()

@@ -39,6 +39,7 @@ address = "${address[td-q2l]}"
 name = "BBC micro:bit*"
 TOML
 }
+# listener_settings LINK [SPEAKER]
 listener_settings() { cat <<TOML
 [daemon]
 name = "Listener"
@@ -52,7 +53,7 @@ automatic = false
 
 [audio]
 microphone = "plughw:Loopback,1,3"
-speaker = "plughw:Loopback,0,2"
+speaker = "${2:-plughw:Loopback,0,2}"
 TOML
 }
 status() { if [ "$1" = talker ]; then pttctl status --json; else pttctl status --json --bus "$listener_bus"; fi; }
@@ -101,7 +102,8 @@ listener_settings "$link" > /root/listener.toml
 dbus-daemon --session --nofork --nopidfile --address=$listener_bus >/dev/null 2>&1 & bus=$!
 until_true 10 test -S /run/listener.bus
 mkdir -p /root/listener-state
-pttd $listener_arguments >/dev/null 2>$out/listener.log & listener=$!
+start_listener() { pttd $listener_arguments >/dev/null 2>>$out/listener.log & listener=$!; }
+start_listener
 begun=$(uptime_ms)
 check "pttd.service starts" systemctl start pttd || journalctl -u pttd -o cat | tail -20
 say "pttd.service was up after $(($(uptime_ms) - begun)) ms; $(systemd-analyze security pttd.service --no-pager 2>/dev/null | tail -1 | sed 's/^[^A-Za-z]*//')"
@@ -148,6 +150,19 @@ talk "after the adapter came back" ptt-z 2 release; both_idle "after the adapter
 for button in aina anytone td-q2l microbit; do
   button_ready "$button" $button 60 && talk "$button" $button 1.5 release && both_idle "$button"
 done
+
+# --- other ways to the card: ALSA's mixer, which the listener would share with other programs; and the cards without any conversion
+cat > /root/.asoundrc <<ALSA
+pcm.mixed { type plug slave.pcm { type dmix ipc_key 4711 slave {
+  pcm "hw:Loopback,0,2" format S16_LE rate 48000 channels 1 period_size 480 buffer_size 1920 } } }
+ALSA
+change_speaker() { kill $listener; wait $listener; listener_settings "$link" "$1" > /root/listener.toml; start_listener
+  check "listener plays through $1" until_true 30 is listener "$ready"; }
+change_speaker mixed; talk "dmix" ptt-z 2 release; both_idle "dmix"
+check "the mixer was in use" grep -q "speaker prepared.*mixed" $out/listener.log
+change_speaker hw:Loopback,0,2
+sed -i 's/plughw:/hw:/' /etc/pttd/pttd.toml; check "pttd starts with the cards themselves" systemctl restart pttd
+button_ready "with the cards themselves" ptt-z; talk "plain snd-aloop" ptt-z 2 release; both_idle "plain snd-aloop"
 
 # --- what came out
 sleep 1; kill $mouth $ear; wait $mouth $ear 2>/dev/null

@@ -143,9 +143,11 @@ class ITag(Button):
 
 
 class Unknown(Button):
-    """A button that no profile knows: a counter and the state in two bytes, and a characteristic that chatters."""
+    """A button with a side key that no profile knows: a counter and a mask of both in two bytes, and a characteristic that chatters."""
 
     name, address = 'Acme BTN-7', 'C4:00:00:00:AC:3E'
+    bits = {'ptt': 0x04, 'side': 0x10}
+    controls = tuple(bits)
     services = {'5A1D0001-7C1E-4B7A-9A43-0B7D10C0FFEE': {
         'state': ('5A1D0002-7C1E-4B7A-9A43-0B7D10C0FFEE', READ | NOTIFY, b'\0\0'),
         'voltage': ('5A1D0003-7C1E-4B7A-9A43-0B7D10C0FFEE', NOTIFY, b'\0\0')}}
@@ -153,7 +155,7 @@ class Unknown(Button):
 
     def report(self, control):
         self.counter = (self.counter + 1) % 256
-        return [('state', bytes([self.counter, control in self.held]))]
+        return [('state', bytes([self.counter, sum(self.bits[c] for c in self.held)]))]
 
     def on_subscription(self, label, notify):
         super().on_subscription(label, notify)

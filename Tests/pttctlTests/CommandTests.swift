@@ -15,9 +15,40 @@ import Testing
     func joinLink() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon.start(fixture)
+            await daemon.joinsLead(to: "ready", "")
             let outcome = try await Program.run(fixture, "join", link)
-            #expect(outcome == Outcome(status: 0, output: "joined Crew (\(ScriptedDaemon.uuid))\n"))
+            #expect(outcome.status == 0 && outcome.output == "joined Crew (\(ScriptedDaemon.uuid))\n")
+            // It is not in pttd.toml: what a restart makes of it is told.
+            #expect(
+                outcome.errors.contains("not in pttd.toml") && outcome.errors.contains("restart")
+                    && outcome.errors.contains("pttctl leave"), "\(outcome.errors)")
             #expect(daemon.asked.all == ["join - \(link) pttd"])
+            await daemon.api?.update(channels: ["Crew"])
+            let again = try await Program.run(fixture, "join", link)
+            #expect(again == Outcome(status: 0, output: "joined Crew (\(ScriptedDaemon.uuid))\n"))
+        }
+    }
+
+    @Test("a join that the relay refuses fails, and one that it has not answered says so")
+    func joinWithoutRelay() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon.start(fixture)
+            for refusal in [
+                "the relay at this address has another key than the link names",
+                "the relay refused the invitation: it is not known",
+            ] {
+                await daemon.joinsLead(to: "connecting", refusal)
+                let process = try Program.start(fixture, ["join", link])
+                #expect(try await process.end() == 1)
+                #expect(
+                    process.errors.contains(refusal) && process.errors.contains("pttctl leave"), "\(process.errors)")
+                #expect(process.output.isEmpty, "\(process.output)")
+            }
+            await daemon.joinsLead(to: "connecting", "no answer from relay.example")
+            let process = try Program.start(fixture, ["join", link])
+            #expect(try await process.end() == 0)
+            #expect(process.output.contains("has not let this machine in yet"), "\(process.output)")
+            #expect(process.errors.contains("no answer from relay.example; pttd goes on trying"), "\(process.errors)")
         }
     }
 
@@ -25,6 +56,7 @@ import Testing
     func joinUUID() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon.start(fixture)
+            await daemon.joinsLead(to: "ready", "")
             let outcome = try await Program.run(
                 fixture, "join", ScriptedDaemon.uuid.uppercased(), "--name", "Bergwacht ⛰", "--mode", "full-duplex",
                 "--json")
@@ -39,6 +71,7 @@ import Testing
     func joinStandardInput() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon.start(fixture)
+            await daemon.joinsLead(to: "ready", "")
             let outcome = try await Program.run(fixture, "join", "-", input: "  \(link) ")
             #expect(outcome.status == 0, "\(outcome)")
             #expect(daemon.asked.all == ["join - \(link) pttd"])
@@ -135,6 +168,13 @@ import Testing
             #expect(document.channels.map(\.name) == ["Crew"] && document.accessories == [accessory])
             let list = try await Program.run(fixture, "accessory", "list", "--json").json([AccessoryProperties].self)
             #expect(list == [accessory])
+            // "ready" is not said where nothing can be heard.
+            await daemon.api?.update(microphoneProblem: "", speakerProblem: "alsa:pulse moves no samples")
+            let silent = try await Program.run(fixture)
+            #expect(silent.output.contains("Service      connected, but nothing can be heard\n"), "\(silent)")
+            #expect(silent.output.contains("Speaker      alsa:pulse moves no samples\n"))
+            let told = try await Program.run(fixture, "status", "--json").json(StatusDocument.self)
+            #expect(told.speakerProblem == "alsa:pulse moves no samples" && told.microphoneProblem.isEmpty)
         }
     }
 
@@ -322,7 +362,7 @@ import Testing
             (["inhibit", "--json", "ls"], "--json goes with --list"),
             (["inhibit", "--who", "", "ls"], "--who is empty"),
             (["inhibit", "--why", String(repeating: "x", count: 600), "ls"], "at most 512"),
-            (["--bus", "sesion"], "'sesion' is no bus"), (["sing"], "there is no sub-command 'sing'"),
+            (["--bus", "sesion"], "'sesion' is not a bus address"), (["sing"], "there is no sub-command 'sing'"),
             (["status", "sing"], "leave 'sing' out"),
             (["status", "--jsn"], "Did you mean '--json'"),
         ])

@@ -135,4 +135,14 @@ import Testing
     func separating(arguments: [String], expected: [String]) {
         #expect(Inhibit.separated(arguments) == expected)
     }
+
+    @Test("an option of pttctl behind the command is not given to the command unsaid")
+    func misplacedOption() {
+        #expect(Inhibit.misplacedOption(["inhibit", "sleep", "9", "--bus", "session"]) == "--bus")
+        #expect(Inhibit.misplacedOption(["--bus", "system", "inhibit", "sleep", "--why=x"]) == "--why")
+        #expect(Inhibit.misplacedOption(["inhibit", "--bus", "session", "sleep", "9"]) == nil)
+        #expect(Inhibit.misplacedOption(["inhibit", "--", "program", "--bus", "session"]) == nil)
+        #expect(Inhibit.misplacedOption(["join", "x", "--bus", "session"]) == nil)
+        #expect(Inhibit.misplacedOption(["inhibit", "--list", "--bus", "session"]) == nil)
+    }
 }

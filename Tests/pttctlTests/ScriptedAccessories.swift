@@ -162,6 +162,7 @@ actor ScriptedAccessories: AccessoryControls {
     }
 
     func cancelLearning() async { asked.record("cancel learning") }
+    func proceedLearning() async { asked.record("proceed learning") }
     func profiles() async -> [ProfileDescription] { known }
 }
 

@@ -18,6 +18,7 @@ actor ScriptedDaemon: DaemonControls {
     private var refusal: PTChannelError?
     private var refused: String?
     private var isQueueing = false
+    private var joined = (status: "connecting", detail: "")
     private(set) var channel: ChannelProperties?
     private(set) var api: DaemonAPI?
 
@@ -55,6 +56,9 @@ actor ScriptedDaemon: DaemonControls {
         refused = only
         refusal = PTChannelError(code, explanation: words)
     }
+
+    /// What a join leads to.
+    func joinsLead(to status: String, _ detail: String) { joined = (status, detail) }
 
     /// Changes what the channel's object says.
     func show(_ change: @Sendable (inout ChannelProperties?) -> Void) async {
@@ -98,6 +102,11 @@ actor ScriptedDaemon: DaemonControls {
             $0 = ChannelProperties()
             $0?.uuid = Self.uuid
             $0?.name = name.isEmpty ? "Crew" : name
+        }
+        let (status, detail) = joined
+        await show {
+            $0?.serviceStatus = status
+            $0?.serviceStatusDetail = detail
         }
         return UUID(uuidString: Self.uuid)!
     }

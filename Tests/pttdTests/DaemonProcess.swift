@@ -9,6 +9,10 @@ import Testing
 final class DaemonProcess: Sendable {
     let identifier: pid_t
     private let isOver = Mutex(false)
+    private let ended = Mutex<Int32>(0)
+
+    /// How it ended, in the form of waitpid(2).
+    var lastStatus: Int32 { ended.withLock { $0 } }
 
     /// Starts the `pttd` beside the running tests; what it logs goes to `log`.
     init(_ arguments: [String], log: String) throws {
@@ -31,9 +35,10 @@ final class DaemonProcess: Sendable {
     /// A `pttd` on the test's bus, with files for sound and its state and log in `directory`.
     ///
     /// - Parameter audio: More settings of sound.
-    static func start(_ fixture: BusFixture, in directory: TemporaryDirectory, audio: String = "") throws
-        -> DaemonProcess
-    {
+    static func start(
+        _ fixture: BusFixture, in directory: TemporaryDirectory, audio: String = "", log: String? = nil,
+        options: [String] = []
+    ) throws -> DaemonProcess {
         let configuration = """
             [daemon]
             bus = "\(fixture.bus.address)"
@@ -45,7 +50,8 @@ final class DaemonProcess: Sendable {
             """
         try Data(configuration.utf8).write(to: URL(filePath: directory.path + "/pttd.toml"))
         return try DaemonProcess(
-            ["--config", directory.path + "/pttd.toml", "--state", directory.path], log: directory.path + "/pttd.log")
+            ["--config", directory.path + "/pttd.toml", "--state", directory.path] + options,
+            log: log ?? directory.path + "/pttd.log")
     }
 
     /// Sends the signal and waits for the end.
@@ -59,6 +65,7 @@ final class DaemonProcess: Sendable {
         kill(identifier, signal)
         var status: Int32 = 0
         waitpid(identifier, &status, 0)
+        ended.withLock { $0 = status }
     }
 
     /// `swift test` may run the tests from a helper program; their folder is then in the arguments.

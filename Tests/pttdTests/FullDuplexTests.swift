@@ -151,7 +151,8 @@ import Testing
             let recordings = directory.path + "/talk"
             #expect(
                 try await eventually {
-                    let names = (try? FileManager.default.contentsOfDirectory(atPath: recordings)) ?? []
+                    let all = (try? FileManager.default.contentsOfDirectory(atPath: recordings)) ?? []
+                    let names = all.filter { !$0.hasPrefix(".") }
                     return names.count == 2 && names.allSatisfy { $0.hasSuffix(".opus") }
                         && names.contains { $0.contains("Ann") } && names.contains { $0.contains("Bob") }
                 })

@@ -14,8 +14,10 @@ import Testing
             audio: "tones = false\n[recordings]\nfolder = \"talk\"\nown = true\nkeep-days = 1\n")
     }
 
+    /// The recordings, whole or not.
     private func names(_ directory: TemporaryDirectory) -> [String] {
-        (try? FileManager.default.contentsOfDirectory(atPath: directory.path + "/talk")) ?? []
+        let all = (try? FileManager.default.contentsOfDirectory(atPath: directory.path + "/talk")) ?? []
+        return all.filter { $0 != ".clock" }
     }
 
     @Test func whatWasSaidIsThereAfterAReleaseAndAfterAKill() async throws {

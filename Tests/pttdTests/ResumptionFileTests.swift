@@ -1,8 +1,8 @@
 // The file with which pttd returns to its relays: damage is told and does no harm.
+import Files
 import Glibc
 import Logging
 import RelayClient
-import Settings
 import Synchronization
 import Testing
 
@@ -54,6 +54,12 @@ import Testing
             try AtomicFile.write(damage, to: path, isSecret: true)
             #expect(restore(path).count == 1)
         }
-        #expect(restore(directory).count == 1)
+        unlink(path)
+        // The one that was too large.
+        #expect(unlink(path + ".damaged-1") == 0)
+        #expect(mkdir(path, 0o700) == 0)
+        #expect(restore(path).count == 1 && rmdir(path + ".damaged-1") == 0)
+        #expect(mkfifo(path, 0o600) == 0)
+        #expect(restore(path).count == 1 && unlink(path + ".damaged-1") == 0)
     }
 }

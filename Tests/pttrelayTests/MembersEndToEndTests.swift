@@ -1,5 +1,6 @@
 // The operator's commands against a relay that runs, and clients on loopback sockets that enrol with its invitations.
 import Cryptography
+import Files
 import Glibc
 import Logging
 import Reactor
@@ -153,6 +154,9 @@ final class Device: Sendable {
         throw RelayStateError(description: "\(what) did not come; there were \(states.withLock { $0 })")
     }
 
+    /// How often it was let in.
+    var readyCount: Int { states.withLock { $0.count { if case .ready = $0 { true } else { false } } } }
+
     func isReady() async throws { _ = try await until("ready") { if case .ready = $0 { true } else { nil } } }
 
     /// Why it was refused for good.
@@ -261,7 +265,7 @@ final class Device: Sendable {
                 return #expect(Bool(false), "\(name.prefix(9))")
             }
         }
-        #expect(throws: RelayStateError.inUse(relay.folder.path)) {
+        #expect(throws: FileError("use", relay.folder.path, .inUse(process: getpid()))) {
             try RelayState.open(relay.folder.path, logger: quiet("second"))
         }
         var status = stat()

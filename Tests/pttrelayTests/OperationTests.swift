@@ -109,9 +109,17 @@ import Testing
         let lines = CheckCommand.summary(settings, state: "/var/lib/pttrelay")
         #expect(lines.contains("listens on UDP 192.0.2.1:4433, in links as relay.example"))
         #expect(lines.contains { $0.hasPrefix("sends its members to relay2.example:4433 when it ends") })
-        #expect(lines.contains("serves 'Yard': half-duplex, with a queue, only an emergency takes the floor"))
-        #expect(lines.contains("serves 'Gate': cut-in, a priority higher by 5 takes the floor"))
-        let news = "listen-only, who was invited with a priority talks, only an emergency takes the floor"
+        #expect(
+            lines.contains(
+                "serves 'Yard': half-duplex: one talks at a time, others wait for their turn, only an emergency takes the floor"
+            ))
+        #expect(
+            lines.contains(
+                "serves 'Gate': cut-in: whoever presses last talks, and takes the floor from whoever talks, unless that is an emergency, "
+                    + "'preemption-step' without effect here"))
+        let news =
+            "listen-only: one at a time of those who were invited with a priority talks, others are refused meanwhile, "
+            + "only an emergency takes the floor"
         #expect(lines.contains("serves 'News': \(news)"))
         #expect(lines.contains("works on one thread, and sends to hundreds with one more"))
         #expect(lines.contains { $0.hasPrefix("warning: nobody may push") })
@@ -133,12 +141,12 @@ import Testing
 
     // MARK: The token
 
-    @Test func `the token is made once, and a damaged one is told`() throws {
+    @Test func `the token is made once, and anew by a start that finds it damaged`() throws {
         let folder = try StateFolder()
         let quiet = Logger(label: "state") { _ in SwiftLogNoOpLogHandler() }
         #expect(try RelayState.existingOperatorToken(folder.path) == nil)
-        let token = try RelayState.open(folder.path, logger: quiet).operatorToken()
-        #expect(try RelayState.open(folder.path, logger: quiet).operatorToken() == token)
+        let token = try RelayState.open(folder.path, logger: quiet).operatorToken(quiet)
+        #expect(try RelayState.open(folder.path, logger: quiet).operatorToken(quiet) == token)
         #expect(try RelayState.existingOperatorToken(folder.path) == token)
         var status = stat()
         #expect(stat(folder.path + "/operator.token", &status) == 0 && status.st_mode & 0o777 == 0o600)
@@ -146,6 +154,10 @@ import Testing
         fputs("?\n", file)
         fclose(file)
         #expect(throws: RelayStateError.self) { _ = try RelayState.existingOperatorToken(folder.path) }
+        let another = try RelayState.open(folder.path, logger: quiet).operatorToken(quiet)
+        #expect(another != token)
+        #expect(try RelayState.existingOperatorToken(folder.path) == another)
+        #expect(access(folder.path + "/operator.token.damaged-1", F_OK) == 0)
     }
 
     // MARK: Reload

@@ -17,11 +17,11 @@ final class RunningProgram: Sendable {
     private let isOver = Mutex(false)
 
     /// Starts it, on a state directory of its own unless an earlier one is given, and waits until it is ready.
-    init(in earlier: StateFolder? = nil, logLevel: String = "info", isAwaited: Bool = true) throws {
+    init(in earlier: StateFolder? = nil, port: UInt16 = 0, logLevel: String = "info", isAwaited: Bool = true) throws {
         folder = try earlier ?? StateFolder()
         pagePort = try Self.freePort()
         settings =
-            "[relay]\nlisten = \"127.0.0.1:0\"\nworkers = 1\n[operator]\nlisten = \"127.0.0.1:\(pagePort)\"\n"
+            "[relay]\nlisten = \"127.0.0.1:\(port)\"\nworkers = 1\n[operator]\nlisten = \"127.0.0.1:\(pagePort)\"\n"
         let file = folder.path + "/pttrelay.toml"
         try Self.write(settings, to: file)
         process = try Self.spawn(
@@ -98,8 +98,10 @@ final class RunningProgram: Sendable {
     /// Adds `lines` to the configuration that it was started with.
     func configure(_ lines: String) throws { try Self.write(settings + lines, to: folder.path + "/pttrelay.toml") }
 
-    /// Starts the program with these words; what it says goes to the files.
-    static func spawn(_ words: [String], output: String, errors: String) throws -> pid_t {
+    /// Starts the program with these words, and with `more` of the form `NAME=VALUE` in its environment; what it says goes to the files.
+    static func spawn(_ words: [String], output: String, errors: String, environment more: [String] = []) throws
+        -> pid_t
+    {
         var actions = posix_spawn_file_actions_t()
         posix_spawn_file_actions_init(&actions)
         defer { posix_spawn_file_actions_destroy(&actions) }
@@ -109,8 +111,17 @@ final class RunningProgram: Sendable {
         let path = try program()
         var arguments: [UnsafeMutablePointer<CChar>?] = ([path] + words).map { strdup($0) } + [nil]
         defer { for argument in arguments { free(argument) } }
+        var inherited: [UnsafeMutablePointer<CChar>?] = []
+        var entry = environ
+        while let variable = entry.pointee {
+            inherited.append(variable)
+            entry += 1
+        }
+        let added: [UnsafeMutablePointer<CChar>?] = more.map { strdup($0) }
+        defer { for variable in added { free(variable) } }
+        var variables = inherited + added + [nil]
         var id: pid_t = 0
-        try #require(posix_spawn(&id, path, &actions, nil, &arguments, environ) == 0)
+        try #require(posix_spawn(&id, path, &actions, nil, &arguments, &variables) == 0)
         return id
     }
 
@@ -130,13 +141,13 @@ final class RunningProgram: Sendable {
 
     static func contents(_ path: String) -> String { String(decoding: bytes(of: path), as: UTF8.self) }
 
-    private static func write(_ text: String, to path: String) throws {
+    static func write(_ text: String, to path: String) throws {
         let file = try #require(fopen(path, "w"))
         fputs(text, file)
         fclose(file)
     }
 
-    private static func freePort() throws -> UInt16 {
+    static func freePort() throws -> UInt16 {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         defer { close(descriptor) }
         var address = PageRequest.address(port: 0)

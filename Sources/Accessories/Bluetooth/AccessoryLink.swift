@@ -24,6 +24,8 @@ enum AccessoryLinkAction: Equatable, Sendable {
     case command(BluetoothCommand)
     /// The profile is certain; values of these characteristics belong to its inputs. A stream's bytes are its first input's.
     case recognised(AccessoryProfile, inputs: [CharacteristicIdentifier: Int])
+    /// Values come from now on; whether the link may be older than that.
+    case heard(isKept: Bool)
     /// Values, if any came, will not come any more: everything held is released.
     case lost(AccessoryRelease)
 }

@@ -103,6 +103,8 @@ actor BlueZHost: BluetoothHost {
                 "Bluetooth does not reconnect buttons by itself; it is asked for again",
                 metadata: ["adapter": "\(adapter)", "reason": "\(error)"])
             setArmed(adapter, false)
+        case .flooding(let device, let rate):
+            handler?(.flooding(device: device, valuesPerSecond: rate))
         case .notifyingChanged:
             return
         }
@@ -166,6 +168,12 @@ actor BlueZHost: BluetoothHost {
                 try await client.pair(device)
             case .trust(let device): try await client.setTrusted(true, device)
             case .startNotify(let characteristic): try await client.startNotify(characteristic)
+            case .read(let characteristic):
+                let bytes = try await client.readValue(characteristic)
+                handler?(.read(characteristic: characteristic, bytes: bytes))
+            case .probe(.bluetoothd): try await client.ping()
+            case .probe(.blueALSA): return await BlueALSA.ping(on: connection) ? nil : .timedOut
+            case .cancelPairing(let device): await client.cancelPairing(device)
             case .startDiscovery: try await startDiscovery(client)
             case .stopDiscovery: try await stopDiscovery(client)
             case .autoConnect(let services): await client.setReconnectingServices(services)

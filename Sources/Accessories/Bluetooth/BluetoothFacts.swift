@@ -59,6 +59,8 @@ enum BluetoothCommand: Hashable, Sendable {
     case pair(device: DeviceIdentifier)
     case trust(device: DeviceIdentifier)
     case startNotify(characteristic: CharacteristicIdentifier)
+    /// Read the value; it comes as a report.
+    case read(characteristic: CharacteristicIdentifier)
     case write(characteristic: CharacteristicIdentifier, value: [UInt8])
     /// Open a stream of bytes; its bytes and its end come as reports.
     case openStream(device: DeviceIdentifier, StreamKind)
@@ -71,6 +73,10 @@ enum BluetoothCommand: Hashable, Sendable {
     case remove(device: DeviceIdentifier)
     case startDiscovery
     case stopDiscovery
+    /// Ask who carries presses for a sign of life.
+    case probe(PressCarrier)
+    /// Give up a pairing that is under way.
+    case cancelPairing(device: DeviceIdentifier)
     /// Have BlueZ connect known devices with these services by itself (GattProfile1).
     case autoConnect(services: Set<BluetoothUUID>)
 }
@@ -116,6 +122,25 @@ enum BluetoothFailure: Error, Hashable, Sendable {
         case .unavailable: self = .serviceGone
         case .invalidArguments, .cancelled, .accessDenied, .malformedAnswer, .failed:
             self = .other(String(error.message.prefix(200)))
+        }
+    }
+}
+
+extension BluetoothFailure: CustomStringConvertible {
+    /// In words for notes and problems.
+    var description: String {
+        switch self {
+        case .inProgress: "something of the kind is under way already"
+        case .abortedLocally: "the connection broke while it was set up"
+        case .timedOut: "it did not answer in time"
+        case .notReady: "the Bluetooth adapter is not ready"
+        case .notConnected: "it is not connected"
+        case .notPermitted: "it does not permit that, or another program has it"
+        case .authentication: "it wants to be paired, or its keys no longer fit"
+        case .doesNotExist: "it is gone"
+        case .notSupported: "it does not support that"
+        case .serviceGone: "the Bluetooth service went away"
+        case .other(let words): words
         }
     }
 }

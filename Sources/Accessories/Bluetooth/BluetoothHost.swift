@@ -22,6 +22,10 @@ enum BluetoothReport: Sendable {
     case heard(device: DeviceIdentifier, signalStrength: Int)
     /// A characteristic's value came, at this time.
     case value(characteristic: CharacteristicIdentifier, bytes: [UInt8], at: Instant)
+    /// A characteristic was read for us, and this was its value.
+    case read(characteristic: CharacteristicIdentifier, bytes: [UInt8])
+    /// A device sends more values a second than are looked at; nil: not any more.
+    case flooding(device: DeviceIdentifier, valuesPerSecond: Int?)
 }
 
 /// The system's Bluetooth.

@@ -115,11 +115,11 @@ extension GATTAccessoryStateMachine {
         guard let profile else { return [] }
         phase = .subscribing
         let wanted = inputs(of: profile, in: device).keys.filter { !subscribed.contains($0) }.sorted()
-        guard !wanted.isEmpty else { return becomeReady() }
+        guard !wanted.isEmpty else { return becomeReady(device, profile) }
         return wanted.map { .command(.startNotify(characteristic: $0)) }
     }
 
-    private mutating func becomeReady() -> [Action] {
+    private mutating func becomeReady(_ device: DeviceFacts, _ profile: AccessoryProfile) -> [Action] {
         phase = .ready
         isArmed = true
         problem = partialProblem
@@ -129,7 +129,16 @@ extension GATTAccessoryStateMachine {
         quickAttempts = 0
         asks = 0
         progressCount = 0
-        return []
+        hasBeenHeard = true
+        defer { isLinkKept = false }
+        return [.heard(isKept: isLinkKept)] + readings(of: profile, in: device)
+    }
+
+    /// The press that wakes a device may be over before it is subscribed to, and one from before may still go on: what can be read tells.
+    private func readings(of profile: AccessoryProfile, in device: DeviceFacts) -> [Action] {
+        guard isLinkOfKnown else { return [] }
+        return inputs(of: profile, in: device).filter { profile.inputs[$0.value].isReadable }.keys.sorted()
+            .map { .command(.read(characteristic: $0)) }
     }
 
     // MARK: BlueZ's answers
@@ -233,7 +242,7 @@ extension GATTAccessoryStateMachine {
         case nil:
             subscribed.insert(characteristic)
             let all = inputs(of: profile, in: device).keys.allSatisfy { subscribed.contains($0) }
-            return all ? becomeReady() : []
+            return all ? becomeReady(device, profile) : []
         case .inProgress, .notConnected, .notReady:
             progressCount += 1
             guard progressCount <= Self.progressRetries else { return failed(device, failure, at: now) }

@@ -32,6 +32,10 @@ struct GATTAccessoryStateMachine: AccessoryLink {
     static let progressPause = Duration.milliseconds(300)
     /// How often that is believed in a row.
     static let progressRetries = 30
+    /// A link that is told of within this time after Bluetooth was switched on or bluetoothd came may be older than that.
+    static let settleTime = Duration.seconds(10)
+    static let hungUpPairing =
+        "hung up, or went out of reach, while it was being paired: put it into pairing mode, and keep it near"
     /// Names a device has gone by, for those that lose theirs; more are not kept.
     static let namesMax = 8
 
@@ -72,6 +76,13 @@ struct GATTAccessoryStateMachine: AccessoryLink {
     var subscribed: Set<CharacteristicIdentifier> = []
     var autoConnects = false
     var radio = RadioState.noService
+    private var radioOnSince = Instant.zero
+    /// It was ready since Bluetooth was switched on or came.
+    var hasBeenHeard = false
+    /// The link may be older than our hearing: what it tells first may be of a press from before.
+    var isLinkKept = false
+    /// The device was used before, so that what it can be asked for tells whether it was pressed in order to wake it.
+    var isLinkOfKnown = false
     private(set) var names: Set<String> = []
     /// Remembered for people, while BlueZ does not know the device.
     private(set) var lastName: String?
@@ -138,11 +149,13 @@ struct GATTAccessoryStateMachine: AccessoryLink {
         case .radio(let state):
             // bluetoothd's objects and sessions end with it. (At a start the devices are told before there is Bluetooth.)
             if state == .noService, radio != .noService { (device, isArmed, autoConnects) = (nil, false, false) }
+            if state != radio { (radioOnSince, hasBeenHeard) = (now, false) }
             radio = state
         case .device(let facts):
             // A different device of the same name: what was known of the former one is void.
             if let old = device, let new = facts, old.id != new.id { actions += forget(.disconnected, at: now) }
             if let old = device, let new = facts { reconsider(old, new, at: now) }
+            lookAtLink(device, facts, at: now)
             if let facts, (facts.name, facts.services) != (device?.name, device?.services) {
                 probableServices = library.candidate(name: facts.name, services: facts.services)?.services ?? []
             }
@@ -161,6 +174,16 @@ struct GATTAccessoryStateMachine: AccessoryLink {
             break
         }
         return actions + advance(at: now)
+    }
+
+    /// How a link that is new to us came: before our eyes, because the device was woken by a press, or earlier.
+    private mutating func lookAtLink(_ old: DeviceFacts?, _ new: DeviceFacts?, at now: Instant) {
+        guard let new, new.isReachable, old?.id != new.id || old?.isReachable != true else { return }
+        let isSettled = hasBeenHeard || radioOnSince + Self.settleTime <= now
+        let cameUp = old?.id == new.id && radio == .on && isSettled
+        // One that was never recognised has not been held for anything.
+        isLinkOfKnown = new.isTrusted
+        isLinkKept = new.isTrusted && !cameUp
     }
 
     /// Brings the phase in line with what is so: each step is taken from the state, not from the event that led to it.
@@ -224,8 +247,10 @@ struct GATTAccessoryStateMachine: AccessoryLink {
             phase = .backingOff(until: now + Self.quickPause)
             return actions
         case .resolving, .pairing, .subscribing, .resubscribing, .ready, .unusable:
-            let actions = lose(.disconnected)
-            return actions + waitOrBackOff(at: now)
+            let wasPairing = phase == .pairing
+            let actions = lose(.disconnected) + waitOrBackOff(at: now)
+            if wasPairing { problem = Self.hungUpPairing }
+            return actions
         }
     }
 
@@ -288,6 +313,7 @@ struct GATTAccessoryStateMachine: AccessoryLink {
     // MARK: Losing
 
     mutating func lose(_ reason: AccessoryRelease) -> [Action] {
+        if seededFault("a-lost-button-releases-nothing") { return [] }
         subscribed = []
         lateUntil = nil
         partialProblem = nil

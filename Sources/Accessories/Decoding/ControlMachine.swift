@@ -15,8 +15,19 @@ struct ControlMachine: Sendable {
         case alert(Bool)
     }
 
+    /// What becomes of it by a value that says neither that it is pressed nor that it is released.
+    enum Doubt {
+        /// It counts as released: it is held to talk, or nothing depends on it.
+        case release
+        /// What it began is over, and a fresh press is needed for the next.
+        case end
+        /// Nothing: it is not held, and a press that is told again must not count twice.
+        case nothing
+    }
+
     let control: Control
     let action: ControlAction
+    let doubt: Doubt
     private var gesture: GestureStateMachine
     private var emergency: EmergencyStateMachine?
 
@@ -42,6 +53,12 @@ struct ControlMachine: Sendable {
             gesture = .hold
         }
         self.gesture = GestureStateMachine(gesture, timing: profile.timing)
+        doubt =
+            switch (action, gesture) {
+            case (.none, _), (.transmit, .hold), (.transmit, .none), (.emergency, .hold): .release
+            case (.transmit, .hybrid): .end
+            default: .nothing
+            }
     }
 
     /// Whether it takes part in the transmission.

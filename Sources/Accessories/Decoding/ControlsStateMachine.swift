@@ -9,6 +9,12 @@ public struct ControlsStateMachine: Sendable {
         case value(input: Int, bytes: [UInt8])
         /// A value that need not be news: read, cached, or from before the subscription. It never begins a transmission.
         case staleValue(input: Int, bytes: [UInt8])
+        /// The accessory is heard from now on; whether its link may be older than that, so that any control may have been down before.
+        case heard(isKept: Bool)
+        /// What carries its values goes on after it hung: what comes first has waited, and is no press.
+        case resumed
+        /// The accessory was asked for a value after it was heard. What has been notified since is newer.
+        case readValue(input: Int, bytes: [UInt8])
         /// A key of the accessory's input device went down or came up.
         case key(code: UInt16, isDown: Bool)
         /// The accessory is gone, or no longer heard.
@@ -45,6 +51,10 @@ public struct ControlsStateMachine: Sendable {
     private(set) var down: Set<Control> = []
     /// Those of `down` that only a stale value told, or that were down before.
     private var unannounced: Set<Control> = []
+    /// Which controls may have been down before they were heard.
+    private var doubt: PressDoubt
+    /// What is down was known before the accessory was heard.
+    private var isKnown = false
     /// Inputs that have told news since the accessory came: a stale value must not overwrite it.
     private var fresh: Set<Int> = []
     private var machines: [Control: ControlMachine]
@@ -66,6 +76,7 @@ public struct ControlsStateMachine: Sendable {
     public init(_ profile: AccessoryProfile, gesture: Gesture? = nil, bindings: [Control: ControlAction] = [:]) {
         self.profile = profile
         decoders = profile.inputs.map { InputDecoder($0.rule) }
+        doubt = PressDoubt(repeated: profile.repeatedControls)
         order = profile.inputs.flatMap(\.rule.controls).reduce(into: []) { if !$0.contains($1) { $0.append($1) } }
         keyInputs = profile.inputs.indices.filter { if case .keys = profile.inputs[$0].rule { true } else { false } }
         machines = [:]
@@ -87,12 +98,26 @@ public struct ControlsStateMachine: Sendable {
     /// Whether any control is down.
     public var isDown: Bool { !down.isEmpty }
 
+    /// Whether something goes on that only the accessory itself can end.
+    var needsHearing: Bool { isActive || down.contains { !unannounced.contains($0) } }
+
+    /// Whether it is known of every control that it is up, or down: whatever is pressed counts.
+    var isCertain: Bool { doubt.isCertain }
+
+    /// What people are told of it.
+    enum Doubtfulness { case none, unknown, heldFromBefore }
+
+    var doubtfulness: Doubtfulness { isHeldFromBefore ? .heldFromBefore : isCertain ? .none : .unknown }
+
+    /// A control was down before it was heard, and still is.
+    var isHeldFromBefore: Bool { !unannounced.isEmpty }
+
     /// What the control does.
     public func action(of control: Control) -> ControlAction { actions[control] ?? .none }
 
     /// When `deadline` must be handled.
     public var nextDeadline: Instant? {
-        var next: Instant?
+        var next = doubt.nextDeadline
         for machine in machines.values { next = earliest(next, machine.nextDeadline) }
         return next
     }
@@ -104,6 +129,16 @@ public struct ControlsStateMachine: Sendable {
             guard decoders.indices.contains(input) else { return [] }
             fresh.insert(input)
             return decode(input, { $0.decode(bytes, isDown: $1) }) { $0.news(of: $1, at: now) }
+        case .readValue(let input, let bytes):
+            guard decoders.indices.contains(input), !fresh.contains(input) else { return [] }
+            return decode(input, { $0.decode(bytes, isDown: $1) }) { $0.news(of: $1, at: now) }
+        case .heard(let isKept):
+            doubt.heard(isKept: isKept && !isKnown, at: now)
+            isKnown = false
+            return []
+        case .resumed:
+            doubt.resumed(at: now)
+            return []
         case .key(let code, let isDown):
             return keyInputs.flatMap { input in
                 decode(input, { decoder, _ in decoder.decode(key: code, isDown: isDown) }) { $0.news(of: $1, at: now) }
@@ -112,16 +147,20 @@ public struct ControlsStateMachine: Sendable {
             guard decoders.indices.contains(input), !fresh.contains(input) else { return [] }
             // It only tells what a later value is to be compared with.
             return decode(input, { $0.decode(bytes, isDown: $1) }) { machine, state in
+                guard state.isCertain else { return [] }
                 machine.setDown(state)
                 if state.isDown {
                     machine.unannounced.insert(state.control)
                 } else {
                     machine.unannounced.remove(state.control)
+                    machine.doubt.up(state.control)
                 }
                 return []
             }
         case .lost:
             fresh = []
+            isKnown = false
+            doubt.lost(down: down, at: now)
             for index in decoders.indices { decoders[index].reset() }
             return order.flatMap { control -> [Action] in
                 let wasDown = down.remove(control) != nil && unannounced.remove(control) == nil
@@ -132,12 +171,15 @@ public struct ControlsStateMachine: Sendable {
         case .disarmed:
             return order.flatMap { pass($0, .lost, at: now) }
         case .deadline:
+            doubt.settle(at: now)
             return order.flatMap { pass($0, .deadline, at: now) }
         }
     }
 
-    /// Controls are down already: that they are told to be, as some accessories do again and again, is no press.
+    /// It is known that these controls are down and the others up: that they are told to be down, as some accessories do again and again,
+    /// is no press.
     mutating func assume(down controls: Set<Control>) {
+        isKnown = true
         let known = controls.intersection(order)
         down.formUnion(known)
         unannounced.formUnion(known)
@@ -150,8 +192,22 @@ public struct ControlsStateMachine: Sendable {
     /// A value that is news said so.
     private mutating func news(of state: ControlState, at now: Instant) -> [Action] {
         let control = state.control
+        if !state.isDown { doubt.up(control) }
         guard down.contains(control) != state.isDown else { return [] }
+        if !state.isCertain {
+            // Nobody talks with it, and a release that nothing has told is no reason to take what follows for a press.
+            guard !unannounced.contains(control) else { return [] }
+            switch machines[control]?.doubt {
+            case .release: break
+            case .end: return pass(control, .endedBySystem, at: now)
+            case .nothing, nil: return []
+            }
+        }
         setDown(state)
+        if state.isDown, !doubt.isPress(control, at: now) {
+            unannounced.insert(control)
+            return []
+        }
         // Nobody was told that it went down, so nobody is told that it came up.
         guard unannounced.remove(control) == nil else { return [] }
         return [.control(control, isDown: state.isDown)]
@@ -170,11 +226,18 @@ public struct ControlsStateMachine: Sendable {
         switch value {
         case .controls(let states):
             for state in states { actions += apply(&self, state) }
+        case .unclear(let states, let reason):
+            for state in states { actions += apply(&self, state) }
+            actions.append(ignored(reason))
         case .garbage(let reason):
-            ignoredCount &+= 1
-            actions.append(.ignored(reason: reason, count: ignoredCount))
+            actions.append(ignored(reason))
         }
         return actions
+    }
+
+    private mutating func ignored(_ reason: String) -> Action {
+        ignoredCount &+= 1
+        return .ignored(reason: reason, count: ignoredCount)
     }
 
     private mutating func pass(_ control: Control, _ event: GestureStateMachine.Event, at now: Instant) -> [Action] {

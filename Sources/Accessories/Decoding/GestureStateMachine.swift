@@ -89,6 +89,7 @@ public struct GestureStateMachine: Sendable {
         case .released: return due + release(at: now)
         case .lost:
             contact = .up
+            if seededFault("a-lost-link-releases-nothing") { return due }
             return due + setActive(false)
         case .endedBySystem:
             return due + setActive(false)

@@ -1,4 +1,5 @@
 // Several buttons, one transmission (invariant I3).
+import MonotonicTime
 
 /// The sources that ask for a transmission. The first one begins it, an urgent one makes it urgent, the last one ends it.
 public struct HeldSources<Source: Hashable & Sendable>: Sendable {
@@ -40,6 +41,8 @@ public struct HeldSources<Source: Hashable & Sendable>: Sendable {
 
     /// `source` holds no more. Nil while others do, or when it did not.
     public mutating func end(_ source: Source) -> Change? {
+        if seededFault("losing-one-source-ends-all"), held.contains(source) { held = [source] }
+        if seededFault("a-release-is-forgotten") { return nil }
         guard held.remove(source) != nil, held.isEmpty else { return nil }
         isUrgent = false
         return .ended(source)

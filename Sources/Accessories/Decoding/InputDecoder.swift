@@ -1,9 +1,12 @@
 // From the bytes or keys of one input to which controls are down. State in, state out: repeats change nothing.
+// What tells of a held control and says neither pressed nor released ends it; what tells of something else does not.
 
 /// What a value said.
 enum DecodedValue: Equatable {
     /// Controls that are down or up after it, in order; those not named are unchanged. A click is down, then up.
     case controls([ControlState])
+    /// As `controls`, and of some of them the value says neither pressed nor released; why, for the log.
+    case unclear([ControlState], String)
     /// Nothing that is understood; why, for the log.
     case garbage(String)
 }
@@ -12,6 +15,8 @@ enum DecodedValue: Equatable {
 struct ControlState: Equatable {
     var control: Control
     var isDown: Bool
+    /// False: what tells of this control said neither pressed nor released. That ends what is held, and proves no release.
+    var isCertain = true
 }
 
 /// Decodes the values of one input. Only text and keys need memory between values.
@@ -47,32 +52,61 @@ struct InputDecoder {
         switch rule {
         case .value(let rule):
             guard bytes.count == rule.size, bytes.indices.contains(rule.byte) else { return Self.wrongSize(bytes) }
-            return Self.decode(bytes, rule)
+            return other(bytes, isDown) ?? Self.decode(bytes, rule, isDown)
         case .bits(let rule):
-            guard let byte = Self.byte(rule.byte, of: bytes, size: rule.size) else { return Self.wrongSize(bytes) }
+            guard let raw = Self.byte(rule.byte, of: bytes, size: rule.size) else { return Self.wrongSize(bytes) }
+            if let other = other(bytes, isDown) { return other }
+            let byte = rule.isActiveLow ? ~raw : raw
             let known = rule.controls.reduce(rule.ignored) { $0 | $1.bit }
             guard byte & ~known != 0 else {
                 return .controls(rule.controls.map { ControlState(control: $0.control, isDown: byte & $0.bit != 0) })
             }
-            // A value that is not understood may end a press, for nothing must stick, but never begin one.
-            let released = rule.controls.filter { isDown($0.control) && byte & $0.bit == 0 }
-            guard !released.isEmpty else { return .garbage("unknown bits in \(hex(bytes))") }
-            return .controls(released.map { ControlState(control: $0.control, isDown: false) })
+            let up = rule.controls.filter { byte & $0.bit == 0 }.map(\.control)
+            return Self.unclear(up, isDown, "unknown bits in \(hex(bytes))")
         case .nonzero(let rule):
             guard let byte = Self.byte(rule.byte, of: bytes, size: rule.size) else { return Self.wrongSize(bytes) }
-            return .controls([ControlState(control: rule.control, isDown: byte != 0)])
+            return other(bytes, isDown) ?? .controls([ControlState(control: rule.control, isDown: byte != 0)])
         case .text:
             guard let result = text?.decode(bytes) else { return .garbage("no text rule") }
             if let level = result.battery { battery = level }
-            guard result.states.isEmpty, result.skipped > 0 else { return .controls(result.states) }
-            return .garbage("no known word in \(hex(bytes))")
+            return Self.words(result, isDown, bytes)
         case .keys:
             return .garbage("\(bytes.count) bytes, where keys are expected: \(hex(bytes))")
         }
     }
 
+    /// A message of another kind than the controls'; nil: it is theirs.
+    private func other(_ bytes: [UInt8], _ isDown: (Control) -> Bool) -> DecodedValue? {
+        guard let frame = rule.frame, bytes.indices.contains(frame.byte) else { return nil }
+        if bytes[frame.byte] == frame.own { return nil }
+        if frame.others.contains(bytes[frame.byte]) { return .controls([]) }
+        return Self.unclear(rule.controls, isDown, "unknown kind of message \(hex(bytes))")
+    }
+
+    /// A value that is not understood may end a press, for nothing must stick, but never begin one.
+    private static func unclear(
+        _ controls: [Control], _ isDown: (Control) -> Bool, _ reason: String
+    ) -> DecodedValue {
+        let held = controls.filter(isDown)
+        guard !held.isEmpty else { return .garbage(reason) }
+        return .unclear(held.map { ControlState(control: $0, isDown: false, isCertain: false) }, reason)
+    }
+
+    private static func words(
+        _ result: TextDecoder.Result, _ isDown: (Control) -> Bool, _ bytes: [UInt8]
+    ) -> DecodedValue {
+        if result.states.contains(where: \.isCertain) {
+            let isClear = result.states.allSatisfy(\.isCertain)
+            return isClear ? .controls(result.states) : .unclear(result.states, "unknown words in \(hex(bytes))")
+        }
+        guard result.skipped > 0 || !result.states.isEmpty else { return .controls([]) }
+        return unclear(result.states.map(\.control), isDown, "no known word in \(hex(bytes))")
+    }
+
     /// A code says which control is down; all others of the input that tell releases are up.
-    private static func decode(_ bytes: [UInt8], _ rule: DecodeRule.Values) -> DecodedValue {
+    private static func decode(
+        _ bytes: [UInt8], _ rule: DecodeRule.Values, _ isDown: (Control) -> Bool
+    ) -> DecodedValue {
         func says(_ code: [UInt8]) -> Bool { bytes[rule.byte...].starts(with: code) }
         var isKnown = false
         var states: [ControlState] = []
@@ -84,7 +118,10 @@ struct InputDecoder {
                 states.append(ControlState(control: control.control, isDown: false))
             }
         }
-        return isKnown ? .controls(states) : .garbage("unknown value \(hex(bytes))")
+        guard !isKnown else { return .controls(states) }
+        if rule.ignored.contains(bytes[rule.byte]) { return .controls([]) }
+        let held = rule.controls.filter { $0.released != nil }.map(\.control)
+        return unclear(held, isDown, "unknown value \(hex(bytes))")
     }
 
     private static func byte(_ index: Int, of bytes: [UInt8], size: Int) -> UInt8? {

@@ -56,7 +56,8 @@ extension AccessoriesStateMachine {
         let id = configuration.id
         let former = accessories[id]
         // What a characteristic tells as held was held before, for something else.
-        let before = former?.kind == .gatt ? former?.controls.map { ($0.profile.inputs, $0.down) } : nil
+        let before =
+            former?.kind == .gatt ? former?.controls.map { ($0.profile.inputs, $0.down, $0.isCertain) } : nil
         var actions = release(id, .removed, at: now) + closeStream(id)
         detach(id)
         add(configuration, isAutomatic: isAutomatic)

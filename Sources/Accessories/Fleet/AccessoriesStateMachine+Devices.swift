@@ -206,6 +206,8 @@ extension AccessoriesStateMachine {
                 actions.append(.command(command))
             case .recognised(let profile, let found):
                 actions += recognised(id, profile, found, at: now)
+            case .heard(let isKept):
+                actions += controls(id, .heard(isKept: isKept), .released, at: now)
             case .lost(let reason):
                 accessories[id]?.battery = nil
                 actions += release(id, reason, at: now)
@@ -232,7 +234,9 @@ extension AccessoriesStateMachine {
         let released = release(id, .disconnected, at: now)
         var controls = ControlsStateMachine(
             profile, gesture: accessory.configuration.gesture, bindings: accessory.configuration.bindings)
-        if let before = accessory.before, before.inputs == profile.inputs { controls.assume(down: before.down) }
+        if let before = accessory.before, before.inputs == profile.inputs, before.isCertain {
+            controls.assume(down: before.down)
+        }
         accessories[id]?.before = nil
         accessories[id]?.controls = controls
         return released

@@ -13,12 +13,31 @@ extension AccessoriesStateMachine {
         return controls(id, event, .released, at: now)
     }
 
+    /// What was read may tell of a press that was over, or began, before the subscription.
+    mutating func read(_ characteristic: CharacteristicIdentifier, _ bytes: [UInt8], at now: Instant) -> [Action] {
+        guard let (id, input) = inputs[characteristic], accessories[id]?.link.hearsNews == true else { return [] }
+        return controls(id, .readValue(input: input, bytes: bytes), .released, at: now)
+    }
+
+    /// Begins and ends to name a device that sends too much.
+    mutating func flooding(_ device: DeviceIdentifier, _ rate: Int?) -> [Action] {
+        let isNew = rate != nil && floods[device] == nil
+        floods[device] = rate
+        guard isNew, let rate else { return [] }
+        return [.note(owners[device] ?? AccessoryID("\(device)"), Self.floodProblem(rate))]
+    }
+
+    static func floodProblem(_ rate: Int) -> String {
+        "it sends \(rate) values a second, of which only the newest are looked at: switch it off, or have it repaired"
+    }
+
     mutating func stream(_ device: DeviceIdentifier, _ kind: StreamKind, _ bytes: [UInt8], at now: Instant) -> [Action]
     {
         guard let id = owners[device], accessories[id]?.kind == .stream(kind),
             accessories[id]?.link.hearsNews == true
         else { return [] }
-        return controls(id, .value(input: 0, bytes: bytes), .released, at: now)
+        return (kind == .handsFree ? heard(through: .blueALSA, at: now) : [])
+            + controls(id, .value(input: 0, bytes: bytes), .released, at: now)
     }
 
     mutating func key(_ device: LocalDeviceID, _ code: UInt16, _ isDown: Bool, at now: Instant) -> [Action] {
@@ -49,10 +68,11 @@ extension AccessoriesStateMachine {
         _ id: AccessoryID, _ event: ControlsStateMachine.Event, _ reason: AccessoryRelease, at now: Instant
     ) -> [Action] {
         guard let wasDown = accessories[id]?.controls?.isDown,
+            let wasDoubtful = accessories[id]?.controls?.doubtfulness,
             let told = accessories[id]?.controls?.handle(event, at: now)
         else { return [] }
         var actions: [Action] = []
-        var isShown = false
+        var isShown = accessories[id]?.controls?.doubtfulness != wasDoubtful
         for action in told {
             switch action {
             case .control(let control, let isDown):
@@ -80,7 +100,7 @@ extension AccessoriesStateMachine {
             actions += tighten(id, isDown ? .pressed : .released, at: now)
         }
         if isShown { actions += changes(of: id) }
-        return actions
+        return actions + watchCarrier(of: id, at: now)
     }
 
     /// Everything that an accessory holds comes up.

@@ -14,6 +14,8 @@ struct ScanState: Sendable {
     /// Connections wait until the scan has ended: BlueZ would resume it in the middle of the link's set-up.
     var waiting: [BluetoothCommand] = []
     var isWantedByPerson = false
+    /// How often a scan has begun.
+    var count = 0
     /// Devices that a person has connected just now.
     var personConnects = 0
 
@@ -60,6 +62,7 @@ extension AccessoriesStateMachine {
         case .startDiscovery:
             guard scanning.phase == .starting else { return [] }
             scanning.phase = failure == nil ? .on : .refused
+            if failure == nil { scanning.count &+= 1 }
         case .stopDiscovery:
             guard scanning.phase == .stopping else { return [] }
             // "InProgress" too means that it stops.

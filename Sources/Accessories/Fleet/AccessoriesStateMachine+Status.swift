@@ -17,7 +17,10 @@ extension AccessoriesStateMachine {
         let profile =
             accessory.controls?.profile ?? link.profile ?? configuration.profileID.flatMap { library[$0] }
         let localName = accessory.nodes.min().flatMap { localDevices[$0]?.name }
-        let isHeard = accessory.isLocal ? isLocalReady(accessory) : link.isReady
+        let isHeard =
+            accessory.isLocal
+            ? isLocalReady(accessory)
+            : link.isReady && !isCarrierLost(id) && accessory.controls?.isCertain != false
         return AccessoryStatus(
             id: id, name: link.lastName ?? localName ?? configuration.name?.text ?? id.text,
             address: link.lastAddress ?? configuration.address ?? "", profileID: profile?.id,
@@ -26,6 +29,11 @@ extension AccessoriesStateMachine {
             actions: accessory.controls?.actions ?? [:], isReady: isHeard,
             battery: profile?.battery == .text ? accessory.battery : link.device?.battery,
             isHeld: held.sources.contains { $0.accessory == id }, problem: problem(accessory, profile))
+    }
+
+    /// Its presses come through a service that hangs.
+    private func isCarrierLost(_ id: AccessoryID) -> Bool {
+        carrier(of: id).flatMap { carriers[$0] }?.isLost ?? false
     }
 
     private func isLocalReady(_ accessory: FleetAccessory) -> Bool {
@@ -54,8 +62,13 @@ extension AccessoriesStateMachine {
             case .on: break
             }
         }
+        if isCarrierLost(configuration.id), let carrier = carrier(of: configuration.id) { return carrier.problem }
+        if let device = accessory.link.device?.id, let rate = floods[device] { return Self.floodProblem(rate) }
         if let problem = accessory.link.problem { return problem }
         if case .passive = accessory.kind { return missing(accessory, profile, isWireless: isWireless) }
+        if accessory.link.isReady, accessory.controls?.isHeldFromBefore == true {
+            return "it is held since before it was connected: let it go, and press it anew"
+        }
         return accessory.controls?.refusedGesture ?? accessory.note
     }
 

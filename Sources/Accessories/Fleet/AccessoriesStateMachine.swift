@@ -15,6 +15,10 @@ struct AccessoriesStateMachine: Sendable {
         case deviceRemoved(DeviceIdentifier)
         /// A characteristic's value changed (PropertiesChanged).
         case value(characteristic: CharacteristicIdentifier, bytes: [UInt8])
+        /// A characteristic was read for us.
+        case read(characteristic: CharacteristicIdentifier, bytes: [UInt8])
+        /// A device sends more values a second than are looked at; nil: not any more.
+        case flooding(DeviceIdentifier, valuesPerSecond: Int?)
         case streamBytes(device: DeviceIdentifier, StreamKind, [UInt8])
         case streamClosed(device: DeviceIdentifier, StreamKind)
         case streamOffered(device: DeviceIdentifier, StreamKind)
@@ -67,6 +71,11 @@ struct AccessoriesStateMachine: Sendable {
     var autoConnects = false
     /// The one that is being asked for.
     var asked: DeviceIdentifier?
+    /// Who carries presses, from the first one on; and whose controls are held through it.
+    var carriers: [PressCarrier: CarrierWatch] = [:]
+    var heldThrough: [PressCarrier: Set<AccessoryID>] = [:]
+    /// Devices that send more values a second than are looked at. As bounded as `devices`.
+    var floods: [DeviceIdentifier: Int] = [:]
 
     /// What BlueZ knows, and whose it is. As bounded as `BlueZTree`.
     var devices: [DeviceIdentifier: DeviceFacts] = [:]
@@ -102,6 +111,7 @@ struct AccessoriesStateMachine: Sendable {
     var nextDeadline: Instant? {
         var next: Instant?
         for accessory in accessories.values { next = earliest(next, accessory.nextDeadline) }
+        for watch in carriers.values { next = earliest(next, watch.nextDeadline) }
         return earliest(next, mayAsk ? nextAsked.flatMap { accessories[$0]?.link.asksAfter } : nil)
     }
 
@@ -111,18 +121,29 @@ struct AccessoriesStateMachine: Sendable {
         var actions: [Action] = []
         switch event {
         // The paths of a press: nothing else needs to be looked at.
-        case .value(let characteristic, let bytes): return value(characteristic, bytes, at: now)
+        case .value(let characteristic, let bytes):
+            return heard(through: .bluetoothd, at: now) + value(characteristic, bytes, at: now)
         case .streamBytes(let device, let kind, let bytes): return stream(device, kind, bytes, at: now)
         case .local(.key(let device, let code, let isDown, _)): return key(device, code, isDown, at: now)
         case .local(.bytes(let device, let bytes, _)): return serial(device, bytes, at: now)
         case .feedback(let feedback): return show(feedback, at: now)
+        // Ten times a second while a control is held.
+        case .completed(.probe(let carrier), let failure): return probed(carrier, failure, at: now)
+        case .deadline:
+            actions += carriersDue(at: now)
+            guard let due = nextDeadline, due <= now else { return actions }
+            actions += deadline(at: now)
 
         case .radio(let state):
             radio = state
             if state != .on { resetRadio(state) }
             for id in order { actions += link(id, .radio(state), at: now) }
         case .device(let facts): actions += device(facts, at: now)
-        case .deviceRemoved(let device): actions += deviceRemoved(device, at: now)
+        case .deviceRemoved(let device):
+            floods[device] = nil
+            actions += deviceRemoved(device, at: now)
+        case .read(let characteristic, let bytes): actions += read(characteristic, bytes, at: now)
+        case .flooding(let device, let rate): actions += flooding(device, rate)
         case .streamClosed(let device, let kind):
             if let id = owners[device] { actions += link(id, .streamClosed(kind), at: now) }
         case .streamOffered(let device, let kind):
@@ -141,7 +162,6 @@ struct AccessoriesStateMachine: Sendable {
         case .connecting(let isBeginning): scanning.personConnects += isBeginning ? 1 : -1
         case .test(let id, let isOn): actions += test(id, isOn, at: now)
         case .quiet(let isOn): actions += quiet(isOn, at: now)
-        case .deadline: actions += deadline(at: now)
         }
         actions += ask(at: now) + scan() + register() + changes()
         return actions
@@ -153,6 +173,8 @@ struct AccessoriesStateMachine: Sendable {
             registered = []
             autoConnects = false
             devices = [:]
+            floods = [:]
+            forget(.bluetoothd)
         }
     }
 

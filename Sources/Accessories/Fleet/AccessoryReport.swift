@@ -15,13 +15,15 @@ struct LogLimiter {
     private var count = 0
 
     /// Whether a line may be written, and how many were not in the second before.
-    mutating func admit(at time: Instant) -> (isAdmitted: Bool, missed: Int) {
+    ///
+    /// - Parameter lines: The line, and those that will be written because it was.
+    mutating func admit(at time: Instant, lines: Int = 1) -> (isAdmitted: Bool, missed: Int) {
         var missed = 0
         if time - began >= .seconds(1) {
             missed = max(0, count - Self.linesPerSecondMax)
             (began, count) = (time, 0)
         }
-        count += 1
+        count += lines
         return (count <= Self.linesPerSecondMax, missed)
     }
 }

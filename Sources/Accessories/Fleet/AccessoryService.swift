@@ -30,6 +30,8 @@ public actor AccessoryService {
     private var observers: [Int: @Sendable (AccessoryReport) -> Void] = [:]
     private var lastObserver = 0
     private var pressLog = LogLimiter()
+    /// The press that goes on is in the log, so that its release will be, too.
+    private var isPressLogged = false
     private var controlLog = LogLimiter()
 
     /// Accessories by Bluetooth, through bluetoothd on the machine's bus, and by the machine's own devices.
@@ -167,6 +169,9 @@ public actor AccessoryService {
         return lastObserver
     }
 
+    /// How often a scan has begun, and whether one is on.
+    var scans: (count: Int, isOn: Bool) { (machine.scanning.count, machine.scanning.phase == .on) }
+
     /// Tells no more.
     func removeObserver(_ token: Int) {
         observers[token] = nil
@@ -202,6 +207,9 @@ public actor AccessoryService {
         case .streamClosed(let device, let kind): handle(.streamClosed(device: device, kind), at: .now)
         case .streamOffered(let device, let kind): handle(.streamOffered(device: device, kind), at: .now)
         case .heard: break
+        case .read(let characteristic, let bytes): handle(.read(characteristic: characteristic, bytes: bytes), at: .now)
+        case .flooding(let device, let rate):
+            handle(.flooding(device, valuesPerSecond: rate), at: .now)
         case .value(let characteristic, let bytes, let time):
             handle(.value(characteristic: characteristic, bytes: bytes), at: time)
         }
@@ -266,8 +274,8 @@ public actor AccessoryService {
         }
     }
 
-    private func admits(_ limiter: inout LogLimiter, at time: Instant) -> Bool {
-        let (isAdmitted, missed) = limiter.admit(at: time)
+    private func admits(_ limiter: inout LogLimiter, at time: Instant, lines: Int = 1) -> Bool {
+        let (isAdmitted, missed) = limiter.admit(at: time, lines: lines)
         if missed > 0 { logger.warning("Too many presses to log each", metadata: ["missed": "\(missed)"]) }
         return isAdmitted
     }
@@ -275,10 +283,14 @@ public actor AccessoryService {
     private func log(_ event: AccessoryEvent) {
         switch event {
         case .intent(.transmitBegan(let source, _), let time), .intent(.transmitEscalated(let source), let time):
-            guard admits(&pressLog, at: time) else { return }
+            guard admits(&pressLog, at: time, lines: 2) else { return }
+            isPressLogged = true
             logger.info("Press", metadata: ["source": "\(source)", "t": "\(time.nanoseconds)"])
+        case .intent(.transmitEnded, _) where !isPressLogged:
+            // Counted with its press.
+            return
         case .intent(.transmitEnded(let source, let reason), let time):
-            guard admits(&pressLog, at: time) else { return }
+            isPressLogged = false
             logger.info(
                 "Release",
                 metadata: ["source": "\(source)", "reason": "\(reason.rawValue)", "t": "\(time.nanoseconds)"])

@@ -34,7 +34,7 @@ struct FleetAccessory: Sendable {
     /// What is wrong with its local device.
     var localProblem: String?
     /// What was held when it was configured anew, until it is recognised.
-    var before: (inputs: [AccessoryProfile.Input], down: Set<Control>)?
+    var before: (inputs: [AccessoryProfile.Input], down: Set<Control>, isCertain: Bool)?
     /// Its controls are reported and do nothing.
     var isTested = false
     /// What does not work as well as it could.

@@ -30,6 +30,11 @@ struct InputReading {
                 ["service", "characteristic", "readable", "optional"], "is for transport \"gatt\"",
                 "remove it: a profile with transport \"\(transport.rawValue)\" has no characteristics")
         }
+        if transport == .input {
+            table.refuse(["repeats"], "is for bytes", "remove it: the kernel tells the edges of keys")
+        } else {
+            input.repeats = table.optional("repeats", .boolean)
+        }
         let decode = table.required("decode", .oneOf as SettingType<Decode>)
         check(decode, table)
         let controls = named(table)
@@ -39,7 +44,8 @@ struct InputReading {
         case .nonzero:
             let (byte, size) = place(table)
             if controls.count > 1 { table.problem("control", "\"nonzero\" knows one control", "remove the others") }
-            input.rule = .nonzero(.init(byte: byte, size: size, control: controls.first?.name ?? .ptt))
+            input.rule = .nonzero(
+                .init(byte: byte, size: size, control: controls.first?.name ?? .ptt, frame: frame(table, size)))
         case .text: input.rule = .text(text(table, controls))
         case .keys: input.rule = .keys(keys(table, controls))
         }
@@ -115,6 +121,21 @@ struct InputReading {
         return (min(byte, size - 1), size)
     }
 
+    /// Which messages count.
+    private func frame(_ table: SettingsTable, _ size: Int) -> DecodeRule.Frame? {
+        let byte = table.value("frame_byte", .integer(in: 0...AccessoryProfile.attributeMax - 1), default: 0)
+        let others = table.value("other_frames", .oneOrMore(of: .byte, countMax: Self.alternativesMax), default: [])
+        guard let own = table.optional("frame", .byte) else {
+            for key in ["frame_byte", "other_frames"] where table.contains(key) && !table.contains("frame") {
+                table.problem(key, "says nothing without frame", "add frame, the byte of the messages that count")
+            }
+            return nil
+        }
+        if byte >= size { table.problem("frame_byte", "is behind the end of the value", "count from 0, below size") }
+        if others.contains(own) { table.problem("other_frames", "has the same byte as frame", "remove it there") }
+        return .init(byte: min(byte, size - 1), own: own, others: others)
+    }
+
     private func values(_ table: SettingsTable, _ controls: [NamedControl]) -> DecodeRule.Values {
         let (byte, size) = place(table)
         var used: [[UInt8]] = []
@@ -147,7 +168,13 @@ struct InputReading {
             control.table.problem(
                 "released", "is another control's pressed", "remove it there: any known value releases the others")
         }
-        return .init(byte: byte, size: size, controls: values)
+        let ignored = table.value("ignored_values", .oneOrMore(of: .byte, countMax: Self.alternativesMax), default: [])
+        if values.contains(where: {
+            [$0.pressed.first, $0.released?.first].contains { $0.map(ignored.contains) ?? false }
+        }) {
+            table.problem("ignored_values", "has a byte of a control", "remove it there")
+        }
+        return .init(byte: byte, size: size, controls: values, ignored: ignored, frame: frame(table, size))
     }
 
     private func bits(_ table: SettingsTable, _ controls: [NamedControl]) -> DecodeRule.Bits {
@@ -165,7 +192,7 @@ struct InputReading {
                 }
                 used |= bit
                 return .init(control: control.name, bit: bit)
-            })
+            }, isActiveLow: table.value("active_low", .boolean, default: false), frame: frame(table, size))
     }
 
     // MARK: Words and keys
@@ -199,7 +226,13 @@ struct InputReading {
                 break
             }
         }
-        return .init(controls: rules, batteryPrefix: prefix)
+        let ignored = table.optional("ignored_words", .array(of: .token, count: 0...Self.alternativesMax))
+        for word in ignored ?? [] {
+            let own = words.first { $0.text.lowercased().hasPrefix(word.lowercased()) }
+            guard let own else { continue }
+            table.problem("ignored_words", "\"\(word)\" begins \"\(own.text)\"", "remove it there")
+        }
+        return .init(controls: rules, batteryPrefix: prefix, ignored: ignored)
     }
 
     private func keys(_ table: SettingsTable, _ controls: [NamedControl]) -> DecodeRule.Keys {

@@ -93,19 +93,22 @@ extension AccessoryProfile {
         public var isReadable: Bool
         /// Devices of the family may lack it.
         public var isOptional: Bool
+        /// Whether the state of a held control is told again and again; nil: not known.
+        public var repeats: Bool?
         /// What its values mean.
         public var rule: DecodeRule
 
         /// A characteristic, or, without one, a stream or keys.
         public init(
             name: String = "1", service: BluetoothUUID? = nil, characteristic: BluetoothUUID? = nil,
-            isReadable: Bool = false, isOptional: Bool = false, rule: DecodeRule
+            isReadable: Bool = false, isOptional: Bool = false, repeats: Bool? = nil, rule: DecodeRule
         ) {
             self.name = name
             self.service = service
             self.characteristic = characteristic
             self.isReadable = isReadable
             self.isOptional = isOptional
+            self.repeats = repeats
             self.rule = rule
         }
     }

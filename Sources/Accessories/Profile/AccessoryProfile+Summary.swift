@@ -78,7 +78,7 @@ extension DecodeRule {
             return edges(hex(own.pressed), own.released.map(hex))
         case .bits(let rule):
             let bit = rule.controls.first { $0.control == control }?.bit ?? 0
-            return "bit 0x\(hexadecimal(bit, digits: 2))"
+            return "bit 0x\(hexadecimal(bit, digits: 2))\(rule.isActiveLow ? " is 0" : "")"
         case .nonzero: return "anything but zero"
         case .text(let rule):
             guard let own = rule.controls.first(where: { $0.control == control }) else { return "" }

@@ -79,9 +79,16 @@ extension AccessoryProfile {
         if let characteristic = input.characteristic { text.line("characteristic", quoted(characteristic.rawValue)) }
         if input.isReadable { text.line("readable", "true") }
         if input.isOptional { text.line("optional", "true") }
+        if let repeats = input.repeats { text.line("repeats", repeats ? "true" : "false") }
         func place(_ byte: Int, _ size: Int) {
             if byte != 0 { text.line("byte", "\(byte)") }
             if size != 1 { text.line("size", "\(size)") }
+        }
+        func frame() {
+            guard let frame = input.rule.frame else { return }
+            if frame.byte != 0 { text.line("frame_byte", "\(frame.byte)") }
+            text.line("frame", byte(frame.own))
+            if !frame.others.isEmpty { text.line("other_frames", oneOrMore(frame.others.map(byte))) }
         }
         let clicks = input.rule.clicks
         func control(_ name: Control) {
@@ -96,6 +103,8 @@ extension AccessoryProfile {
         case .value(let rule):
             text.line("decode", quoted("value"))
             place(rule.byte, rule.size)
+            frame()
+            if !rule.ignored.isEmpty { text.line("ignored_values", oneOrMore(rule.ignored.map(byte))) }
             for value in rule.controls {
                 control(value.control)
                 text.line("pressed", oneOrMore(value.pressed.map(byte)))
@@ -104,6 +113,8 @@ extension AccessoryProfile {
         case .bits(let rule):
             text.line("decode", quoted("bits"))
             place(rule.byte, rule.size)
+            frame()
+            if rule.isActiveLow { text.line("active_low", "true") }
             if rule.ignored != 0 { text.line("ignored_bits", byte(rule.ignored)) }
             for bit in rule.controls {
                 control(bit.control)
@@ -112,10 +123,12 @@ extension AccessoryProfile {
         case .nonzero(let rule):
             text.line("decode", quoted("nonzero"))
             place(rule.byte, rule.size)
+            frame()
             control(rule.control)
         case .text(let rule):
             text.line("decode", quoted("text"))
             if let prefix = rule.batteryPrefix { text.line("battery_prefix", quoted(prefix)) }
+            if let ignored = rule.ignored { text.line("ignored_words", array(ignored.map(quoted))) }
             for words in rule.controls {
                 control(words.control)
                 text.line("pressed", oneOrMore(words.pressed.map(quoted)))

@@ -2,6 +2,16 @@
 
 /// What the values of an input mean.
 public enum DecodeRule: Hashable, Sendable {
+    /// The byte that tells the kind of a message, where a characteristic has several kinds of one length.
+    public struct Frame: Hashable, Sendable {
+        /// The position of the byte.
+        public var byte: Int
+        /// The byte in messages that tell this input's controls.
+        public var own: UInt8
+        /// The byte in messages that tell something else, and change nothing. Any other byte is unknown: it releases what is held.
+        public var others: [UInt8]
+    }
+
     /// Bytes that are one thing while pressed and another when released.
     public struct Values: Hashable, Sendable {
         /// The position of the first byte that counts.
@@ -10,6 +20,10 @@ public enum DecodeRule: Hashable, Sendable {
         public var size: Int
         /// Each control with its bytes for pressed and released.
         public var controls: [ValueControl]
+        /// First bytes that tell of keys which are no controls, and change nothing.
+        public var ignored: [UInt8] = []
+        /// Which messages count; nil: all of this length.
+        public var frame: Frame?
     }
 
     /// A control in a value of codes.
@@ -44,6 +58,10 @@ public enum DecodeRule: Hashable, Sendable {
         public var ignored: UInt8
         /// Each control's bit.
         public var controls: [BitControl]
+        /// A control is held while its bit is 0, not 1; of `ignored` the same.
+        public var isActiveLow = false
+        /// Which messages count; nil: all of this length.
+        public var frame: Frame?
     }
 
     /// A control in a byte of bits.
@@ -62,6 +80,8 @@ public enum DecodeRule: Hashable, Sendable {
         public var size: Int
         /// Which control.
         public var control: Control
+        /// Which messages count; nil: all of this length.
+        public var frame: Frame?
     }
 
     /// Words without separators, possibly glued together or split between messages.
@@ -70,6 +90,9 @@ public enum DecodeRule: Hashable, Sendable {
         public var controls: [TextControl]
         /// The word that one byte of battery level follows.
         public var batteryPrefix: String?
+        /// Words that tell of something else, and change nothing; then all other text ends what is held. nil: only text that begins as
+        /// a control's words do ends it.
+        public var ignored: [String]?
     }
 
     /// A control in a text.
@@ -115,6 +138,16 @@ public enum DecodeRule: Hashable, Sendable {
         case .nonzero(let rule): [rule.control]
         case .text(let rule): rule.controls.map(\.control)
         case .keys(let rule): rule.controls.map(\.control)
+        }
+    }
+
+    /// Which messages of the input count; nil: all of its length, or there are no messages.
+    public var frame: Frame? {
+        switch self {
+        case .value(let rule): rule.frame
+        case .bits(let rule): rule.frame
+        case .nonzero(let rule): rule.frame
+        case .text, .keys: nil
         }
     }
 

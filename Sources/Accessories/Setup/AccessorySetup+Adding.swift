@@ -17,7 +17,8 @@ extension AccessorySetup {
             AccessoryNames.unique(AccessoryNames.name(from: device.name, fallback: "button")) { names.contains($0) }
         }
         let result = await withCheckedContinuation { continuation in
-            additions[addition.address] = Addition(machine: machine, answer: continuation)
+            let scans = service.assumeIsolated { $0.scans.count }
+            additions[addition.address] = Addition(machine: machine, scansBefore: scans, answer: continuation)
             carryOut(machine.firstActions, of: addition.address)
             observeAsNeeded()
             guard radio == .on else { return finish(addition.address, .failure(noRadio)) }

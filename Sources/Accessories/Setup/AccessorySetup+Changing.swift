@@ -1,3 +1,4 @@
+import Files
 // Changing what accessories do, and keeping it.
 import Logging
 import Settings
@@ -93,7 +94,7 @@ extension AccessorySetup {
     }
 
     func save(_ new: AccessoryStore.Contents) throws(AccessorySetupError) {
-        do throws(AtomicFile.Failure) {
+        do throws(FileError) {
             try store.save(new)
             contents = new
         } catch {
@@ -106,17 +107,25 @@ extension AccessorySetup {
 
     /// Has an accessory work by another profile; false when that is not possible.
     func useProfile(_ profileID: String, of id: AccessoryID) -> Bool {
-        // pttd.toml says its profile, or leaves it to be recognised.
-        guard let index = contents.accessories.firstIndex(where: { $0.id == id }) else {
-            return configured[id]?.profileID == nil
-        }
         var new = contents
-        new.accessories[index].profileID = profileID
+        let configuration: AccessoryConfiguration
+        if let original = configured[id] {
+            // The administrator's word on its profile is the last.
+            guard original.profileID == nil else { return false }
+            var change = new.changes[id] ?? AccessoryStore.Change()
+            change.profileID = profileID
+            new.changes[id] = change
+            configuration = change.applied(to: original)
+        } else if let index = contents.accessories.firstIndex(where: { $0.id == id }) {
+            new.accessories[index].profileID = profileID
+            configuration = new.accessories[index]
+        } else {
+            return false
+        }
         do throws(AccessorySetupError) { try save(new) } catch {
             logger.error("accessory's profile not kept", metadata: ["id": "\(id)", "why": "\(error)"])
             return false
         }
-        let configuration = new.accessories[index]
         service.assumeIsolated { $0.configure(configuration) }
         handler(.changed)
         return true

@@ -84,6 +84,9 @@ extension AccessorySetup {
         }
     }
 
+    /// The person has pressed every other key, or there is none: the session waits for that no longer.
+    public func proceedLearning() { learn(.proceed) }
+
     /// Why nothing can be learned here now.
     private func learningProblem(_ wish: LearningWish) -> AccessorySetupError? {
         guard wish.address == nil else { return radio == .on ? nil : noRadio }

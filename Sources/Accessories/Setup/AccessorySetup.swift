@@ -40,6 +40,8 @@ public actor AccessorySetup {
     struct Addition {
         var machine: AddStateMachine
         var isScanning = false
+        /// How many scans there had been when it began.
+        let scansBefore: Int
         let answer: CheckedContinuation<Result<[String], AccessorySetupError>, Never>
     }
 
@@ -236,7 +238,9 @@ public actor AccessorySetup {
     private func elapsed() {
         let now = Instant.now
         if let due = scan.nextDeadline, due <= now { carryOut(scan.handle(.deadline, at: now)) }
+        let scans = service.assumeIsolated { $0.scans }
         for (address, addition) in additions {
+            if scans.isOn || scans.count != addition.scansBefore { add(address, .scanned) }
             if let due = addition.machine.nextDeadline, due <= now { add(address, .deadline) }
         }
         learningElapsed(at: now)

@@ -1,5 +1,6 @@
 // What people added, bound and taught over D-Bus, in files of pttd's own. An accessory of pttd.toml keeps its place before an added one
 // of its name or address; what was changed of it counts over what pttd.toml says.
+import Files
 import Settings
 
 /// What a start finds: the settings of pttd.toml and what pttd keeps for itself, together.
@@ -27,6 +28,8 @@ public struct AccessoryStore: Sendable {
         var gesture: Gesture?
         var isBondedOnly: Bool?
         var bindings: [Control: ControlAction] = [:]
+        /// What it was taught; only where pttd.toml names no profile.
+        var profileID: String?
 
         var isEmpty: Bool { self == Change() }
 
@@ -36,6 +39,7 @@ public struct AccessoryStore: Sendable {
             result.gesture = gesture ?? result.gesture
             result.isBondedOnly = isBondedOnly ?? result.isBondedOnly
             result.bindings.merge(bindings) { _, new in new }
+            result.profileID = result.profileID ?? profileID
             return result
         }
     }
@@ -96,7 +100,6 @@ public struct AccessoryStore: Sendable {
     func load(
         isBondedOnly: Bool = false, allowsCommands: Bool = false
     ) -> (contents: Contents, problem: String?) {
-        guard AtomicFile.exists(path) else { return (Contents(), nil) }
         do throws(SettingsError) {
             let contents = try SettingsFile.read(path: path) { root in
                 var contents = Contents()
@@ -106,13 +109,16 @@ public struct AccessoryStore: Sendable {
                         Self.accessory(name, table, isBondedOnly: isBondedOnly, allowsCommands: allowsCommands))
                 }
                 for (name, table) in root.namedTables("change", countMax: count) {
-                    contents.changes[AccessoryID(name)] = Change(settings: table, allowsCommands: allowsCommands)
+                    var change = Change(settings: table, allowsCommands: allowsCommands)
+                    change.profileID = table.optional("profile", .profileID)
+                    contents.changes[AccessoryID(name)] = change
                 }
                 return contents
             }
             return (contents, nil)
         } catch {
-            return (Contents(), setAside(path, why: "\(error)", "add the accessories again"))
+            if error.isMissingFile { return (Contents(), nil) }
+            return (Contents(), setAside(path, why: error, "add the accessories again"))
         }
     }
 
@@ -137,15 +143,16 @@ public struct AccessoryStore: Sendable {
                 // The administrator's own file of this name was written by a person.
                 if !library.siteIDs.contains(profile.id) { library.add(profile) }
             } catch {
-                problems.append(setAside(file, why: "\(error)", "learn the button again"))
+                problems.append(setAside(file, why: error, "learn the button again"))
             }
         }
         return problems
     }
 
-    private func setAside(_ path: String, why: String, _ advice: String) -> String {
-        guard setsAside else { return "\(path) is not used: \(why). Mend it, or remove it and \(advice)" }
-        do throws(AtomicFile.Failure) {
+    /// A file that may be whole, but cannot be read now, stays where it is.
+    private func setAside(_ path: String, why: SettingsError, _ advice: String) -> String {
+        guard setsAside, why.isDamage else { return "\(path) is not used: \(why). Mend it, or remove it and \(advice)" }
+        do throws(FileError) {
             let aside = try AtomicFile.setAside(path)
             return "\(path) is not used: \(why). It was set aside as \(aside); mend it and move it back, or \(advice)"
         } catch {
@@ -155,7 +162,7 @@ public struct AccessoryStore: Sendable {
 
     // MARK: Writing
 
-    func save(_ contents: Contents) throws(AtomicFile.Failure) {
+    func save(_ contents: Contents) throws(FileError) {
         var text = """
             # Accessories that were added, and changes of those of pttd.toml, by org.pttd (pttctl accessory add, bind …).
             # pttd writes this file anew at each of them. An accessory of pttd.toml comes before one here of its name or address.
@@ -170,6 +177,7 @@ public struct AccessoryStore: Sendable {
         }
         for (id, change) in contents.changes.sorted(by: { $0.key < $1.key }) where !change.isEmpty {
             text += "\n[change.\(quoted(id.text))]\n"
+            if let profile = change.profileID { text += "profile = \(quoted(profile))\n" }
             write(change.gesture, change.isBondedOnly, change.bindings, "change", id, &text)
         }
         try AtomicFile.write(Array(text.utf8), to: path)
@@ -191,7 +199,7 @@ public struct AccessoryStore: Sendable {
     /// Keeps a learned profile.
     ///
     /// - Returns: Its file.
-    func save(_ profile: AccessoryProfile) throws(AtomicFile.Failure) -> String {
+    func save(_ profile: AccessoryProfile) throws(FileError) -> String {
         try AtomicFile.makeDirectory(profilesDirectory)
         let file = "\(profilesDirectory)/\(profile.id).toml"
         try AtomicFile.write(Array(profile.text.utf8), to: file)

@@ -55,12 +55,16 @@ struct AddStateMachine: Sendable {
     ]
     /// A device whose characteristics fit no profile is given up after this.
     static let unrecognisedTime = Duration.seconds(6)
+    /// A device that hangs up while it is being paired is given up unless it is back after this.
+    static let hangUpTime = Duration.seconds(3)
 
     enum Event: Sendable {
         case device(DeviceFacts)
         case deviceRemoved
         case status(AccessoryStatus)
         case completed(BluetoothCommand, BluetoothFailure?)
+        /// There has been a scan since it began.
+        case scanned
         /// It has been written, or why not.
         case saved(String?)
         /// Whoever asked is gone.
@@ -99,7 +103,14 @@ struct AddStateMachine: Sendable {
     /// BlueZ knew it before, as more than something heard.
     private var wasKnown = false
     private(set) var isKeyboard = false
-    private var hasPaired = false
+    /// Our own pairing of it is under way, or was.
+    private var hasAskedToPair = false
+    /// There was a scan, so that it would have been found.
+    private var hasScanned = false
+    /// Its link was up, and is lost since then.
+    private var lostSince: Instant?
+    /// The same, and BlueZ does not know it any more.
+    private var isGone = false
     private var unrecognisedSince: Instant?
 
     init(
@@ -120,6 +131,7 @@ struct AddStateMachine: Sendable {
     var nextDeadline: Instant? {
         guard case .step = phase else { return nil }
         // Without its services there is nothing to decide before `until`.
+        if let lostSince, phase == .step(.pairing) || isGone { return min(until, lostSince + Self.hangUpTime) }
         guard let unrecognisedSince, device?.servicesResolved == true else { return until }
         return min(until, unrecognisedSince + Self.unrecognisedTime)
     }
@@ -128,12 +140,21 @@ struct AddStateMachine: Sendable {
         guard phase != .over else { return [] }
         switch event {
         case .device(let facts):
-            if device == nil { wasKnown = facts.isPaired || facts.isTrusted || facts.isConnected }
+            if device == nil, !isGone { wasKnown = facts.isPaired || facts.isTrusted || facts.isConnected }
+            let isLost = device?.isConnected == true && !facts.isConnected
+            lostSince = facts.isConnected ? nil : isLost ? now : lostSince
+            isGone = false
             device = facts
         case .deviceRemoved:
+            if configuration != nil, device != nil { (isGone, lostSince) = (true, lostSince ?? now) }
             device = nil
+        case .scanned:
+            hasScanned = true
+            return []
         case .status(let new): if new.id == configuration?.id { status = new }
-        case .completed(.pair, let failure): return paired(failure, at: now)
+        case .completed(.pair, let failure):
+            hasAskedToPair = false
+            return paired(failure, at: now)
         case .completed(.connect, let failure?) where isKeyboard:
             return fail(.notConnected, "could not be connected (\(failure)): switch it on and bring it near")
         case .completed: break
@@ -144,6 +165,7 @@ struct AddStateMachine: Sendable {
         case .saved(let why?): return fail(.notSaved, why)
         case .cancelled: return fail(.notConnected, "adding ended: its caller has left the bus")
         case .deadline:
+            if let lostSince, phase == .step(.pairing) || isGone, lostSince + Self.hangUpTime <= now { return lost() }
             if until <= now { return expired() }
         }
         return advance(at: now)
@@ -203,8 +225,7 @@ struct AddStateMachine: Sendable {
         self.configuration = configuration
         if !isKeyboard, addition.isBondedOnly, !device.isPaired {
             // The fleet leaves it alone until it is bonded; BlueZ connects what it pairs.
-            return [.scan(false), .configure(configuration)] + go(to: .pairing, at: now)
-                + [.command(.pair(device: device.id))]
+            return [.scan(false), .configure(configuration)] + pair(device, at: now)
         }
         let begun = [.scan(false), .configure(configuration)] + go(to: .connecting, at: now)
         return begun + (isKeyboard ? connectKeyboard(device, at: now) : advance(at: now))
@@ -212,9 +233,7 @@ struct AddStateMachine: Sendable {
 
     /// The system's own driver reads a keyboard: it only has to be paired, trusted and connected.
     private mutating func connectKeyboard(_ device: DeviceFacts, at now: Instant) -> [Action] {
-        guard device.isPaired else {
-            return go(to: .pairing, at: now) + [.command(.pair(device: device.id))]
-        }
+        guard device.isPaired else { return pair(device, at: now) }
         return [.command(.trust(device: device.id))]
             + (device.isConnected ? advance(at: now) : [.command(.connect(device: device.id))])
     }
@@ -225,11 +244,16 @@ struct AddStateMachine: Sendable {
         if isKeyboard { return save() }
         guard !device.isPaired else { return go(to: .recognising, at: now) + advance(at: now) }
         if addition.pairs == true || addition.isBondedOnly {
-            return go(to: .pairing, at: now) + [.command(.pair(device: device.id))]
+            return pair(device, at: now)
         }
         // The fleet pairs it.
         if profile?.bonding == .required { return go(to: .pairing, at: now) }
         return go(to: .recognising, at: now) + advance(at: now)
+    }
+
+    private mutating func pair(_ device: DeviceFacts, at now: Instant) -> [Action] {
+        hasAskedToPair = true
+        return go(to: .pairing, at: now) + [.command(.pair(device: device.id))]
     }
 
     private mutating func paired(_ failure: BluetoothFailure?, at now: Instant) -> [Action] {
@@ -237,6 +261,7 @@ struct AddStateMachine: Sendable {
         switch failure {
         case nil, .inProgress: break
         default:
+            if lostSince != nil || isGone { return lost() }
             return fail(
                 .pairingFailed,
                 "could not be paired (\(Self.words(failure))): put it into pairing mode, and remove it from telephones nearby"
@@ -298,7 +323,13 @@ struct AddStateMachine: Sendable {
 
     private mutating func expired() -> [Action] {
         guard case .step(let step) = phase else { return [] }
+        if lostSince != nil, step != .searching, step != .connecting { return lost() }
         switch step {
+        case .searching where !hasScanned:
+            return fail(
+                .notFound,
+                "\(addition.address) is not known, and there could be no scan for it: another accessory is being connected or paired, or "
+                    + "bluetoothd refuses to scan; try again")
         case .searching:
             return fail(
                 .notFound,
@@ -307,7 +338,9 @@ struct AddStateMachine: Sendable {
         case .connecting:
             return fail(.notConnected, status?.problem ?? "does not answer: press its button, and bring it near")
         case .pairing:
-            return fail(.pairingFailed, status?.problem ?? "was not paired in time: put it into pairing mode")
+            // What the fleet says of its link is not why.
+            let why = hasAskedToPair || device?.isConnected == true ? nil : status?.problem
+            return fail(.pairingFailed, why ?? "was not paired in time: put it into pairing mode, and try again")
         case .recognising:
             return fail(.notRecognised, status?.problem ?? "its services were not found in time: try again")
         case .subscribing:
@@ -315,10 +348,23 @@ struct AddStateMachine: Sendable {
         }
     }
 
+    /// It was there, and is not any more.
+    private mutating func lost() -> [Action] {
+        let what =
+            phase == .step(.pairing) ? "while it was being paired" : "while its buttons were looked for"
+        let advice =
+            "keep it near and switched on (a device that hangs up refuses, or has run out of battery), and try again"
+        guard !isGone else {
+            return fail(.notConnected, "it went away \(what), and the system's Bluetooth has forgotten it: \(advice)")
+        }
+        return fail(.notConnected, "it hung up, or went out of reach, \(what): \(advice)")
+    }
+
     /// Takes everything back.
     private mutating func fail(_ kind: AccessorySetupError.Kind, _ why: String) -> [Action] {
         phase = .over
         var actions: [Action] = [.scan(false)]
+        if let device, hasAskedToPair { actions.append(.command(.cancelPairing(device: device.id))) }
         if let configuration { actions.append(.unconfigure(configuration.id)) }
         // Heard only before; what was made of it here is of no use to anybody.
         if let device, !wasKnown, configuration != nil { actions.append(.command(.remove(device: device.id))) }
@@ -328,6 +374,11 @@ struct AddStateMachine: Sendable {
     private static func words(_ failure: BluetoothFailure?) -> String {
         switch failure {
         case .other(let words): words
+        case .authentication: "it refused"
+        case .timedOut: "it did not answer"
+        case .notPermitted: "it is not permitted"
+        case .doesNotExist: "it went away"
+        case .serviceGone: "bluetoothd has ended"
         case let failure?: "\(failure)"
         case nil: "no reason given"
         }

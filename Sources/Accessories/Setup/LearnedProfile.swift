@@ -24,7 +24,7 @@ extension AccessoryProfile {
             id: id, title: title, confidence: .capture, sources: ["learned on \(date) at \(place)"], bonding: .asNeeded,
             battery: .none, names: [], serviceIdentifies: false, inputs: [], gestures: [.ptt: .hold],
             timing: GestureTiming())
-        var input = Input(rule: learned.rule)
+        var input = Input(repeats: learned.repeats, rule: learned.rule)
         switch learned.source {
         case .characteristic(let service, let characteristic):
             transport = .gatt

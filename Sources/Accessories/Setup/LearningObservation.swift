@@ -71,6 +71,8 @@ struct LearnedRule: Equatable, Sendable {
     var isToggleOnly: Bool
     /// Its contact bounces.
     var bounces: Bool
+    /// Whether it tells again and again that it is held; nil: not known.
+    var repeats: Bool?
 }
 
 extension BluetoothUUID {

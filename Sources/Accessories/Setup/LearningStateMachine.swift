@@ -13,6 +13,8 @@ public struct LearningProgress: Hashable, Sendable {
         case press
         /// Let go.
         case release
+        /// Press every other key once.
+        case others
         /// Nothing any more: a profile has been written.
         case done
         /// Nothing any more: it came to nothing.
@@ -35,9 +37,10 @@ struct LearningStateMachine: Sendable {
     static let quietTime = Duration.seconds(3)
     /// A press is waited for so long.
     static let pressTime = Duration.seconds(10)
-    /// How long a button is held in each round: not always the same, so that what comes at certain times is no release.
+    /// How long a button is held in each round: not always the same, so that what comes at certain times is no release. The first time it
+    /// is held for longer than any repetition takes (`PressDoubt.silence`).
     static let holdTimes: [Duration] = [
-        .milliseconds(2_000), .milliseconds(2_600), .milliseconds(1_800), .milliseconds(3_300), .milliseconds(2_300),
+        .milliseconds(3_100), .milliseconds(2_000), .milliseconds(2_600), .milliseconds(1_800), .milliseconds(2_300),
     ]
     /// A release is waited for so long.
     static let releaseTime = Duration.seconds(4)
@@ -47,8 +50,16 @@ struct LearningStateMachine: Sendable {
     static let reactionTime = Duration.milliseconds(1_200)
     /// The person is asked to press this often at most.
     static let roundsMax = 5
+    /// Who has no other key waits so long; who has one presses it by then.
+    static let otherKeyTime = Duration.seconds(5)
+    /// After the last message of another key no more are expected.
+    static let otherPause = Duration.milliseconds(2_500)
+    /// The other keys are listened to for so long at most.
+    static let othersTime = Duration.seconds(30)
+    /// How often the person is asked for the other keys: once more when the talk key was among them.
+    static let othersMax = 2
     /// Observations of one source in one step; a source with more of them chatters, and is left out.
-    static let observationsMax = 128
+    static let observationsMax = 512
     /// Sources that are looked at.
     static let sourcesMax = 64
 
@@ -58,6 +69,8 @@ struct LearningStateMachine: Sendable {
         case observed(LearningObservation)
         /// The device is gone; it may come back.
         case lost
+        /// The person has pressed every other key, or there is none.
+        case proceed
         case deadline
     }
 
@@ -75,6 +88,8 @@ struct LearningStateMachine: Sendable {
         case press(asked: Instant, until: Instant, hold: Instant?)
         /// `settled` is set once the button is up.
         case release(pressAsked: Instant, asked: Instant, until: Instant, settled: Instant?)
+        /// `until` moves on with each message of a key, up to `limit`.
+        case others(until: Instant, limit: Instant)
         case over
     }
 
@@ -85,6 +100,8 @@ struct LearningStateMachine: Sendable {
     private var current: [LearningObservation] = []
     private var counts: [LearningSource: Int] = [:]
     private var chattering: Set<LearningSource> = []
+    /// How often the person has pressed the other keys, or said that there are none.
+    private var othersAsked = 0
 
     /// A session that waits for `listening`.
     init(at now: Instant) {
@@ -96,7 +113,7 @@ struct LearningStateMachine: Sendable {
 
     var nextDeadline: Instant? {
         switch phase {
-        case .connecting(let until), .quiet(let until): until
+        case .connecting(let until), .quiet(let until), .others(let until, _): until
         case .press(_, let until, let hold): hold ?? until
         case .release(_, _, let until, let settled): min(until, settled ?? until)
         case .over: nil
@@ -119,6 +136,9 @@ struct LearningStateMachine: Sendable {
         case .observed(let observation):
             observed(observation, at: now)
             return []
+        case .proceed:
+            guard case .others = phase else { return [] }
+            return elapsed(at: now)
         case .deadline:
             guard let due = nextDeadline, due <= now else { return [] }
             return elapsed(at: now)
@@ -135,7 +155,7 @@ struct LearningStateMachine: Sendable {
     private mutating func observed(_ observation: LearningObservation, at now: Instant) {
         switch phase {
         case .connecting, .over: return
-        case .quiet, .press, .release: break
+        case .quiet, .press, .release, .others: break
         }
         guard !chattering.contains(observation.source),
             counts[observation.source] != nil || counts.count < Self.sourcesMax
@@ -153,6 +173,8 @@ struct LearningStateMachine: Sendable {
         case .release(let pressAsked, let asked, let until, nil) where isRelease(observation):
             let settled = max(now + Self.settleTime, asked + Self.reactionTime)
             phase = .release(pressAsked: pressAsked, asked: asked, until: until, settled: settled)
+        case .others(let until, let limit) where isOfKey(observation):
+            phase = .others(until: min(limit, max(until, now + Self.otherPause)), limit: limit)
         default: break
         }
     }
@@ -162,6 +184,7 @@ struct LearningStateMachine: Sendable {
         chattering.insert(source)
         current.removeAll { $0.source == source }
         inference.quiet.removeAll { $0.source == source }
+        inference.others.removeAll { $0.source == source }
         for index in inference.rounds.indices {
             inference.rounds[index].observations.removeAll { $0.source == source }
         }
@@ -176,10 +199,15 @@ struct LearningStateMachine: Sendable {
             let known = known(observation.source)
             // Who tells nothing by itself tells of the button.
             guard !known.isEmpty else { return true }
-            let alike = known.filter { $0.count == bytes.count }
+            let alike = Self.nearest(bytes, known)
             guard let first = alike.first, !alike.contains(bytes) else { return false }
             return Self.calmPlaces(alike, size: bytes.count).contains { bytes[$0] != first[$0] }
         }
+    }
+
+    /// Whether a key may have told it: it goes up as well as down.
+    private func isOfKey(_ observation: LearningObservation) -> Bool {
+        if case .key = observation.content { true } else { isPress(observation) }
     }
 
     /// Whether what told of the press tells something else now.
@@ -189,7 +217,7 @@ struct LearningStateMachine: Sendable {
         let before = current.dropLast().last { $0.source == observation.source && $0.bytes?.count == bytes.count }
         let known = known(observation.source)
         guard let before = before?.bytes else { return known.isEmpty }
-        let alike = known.filter { $0.count == bytes.count }
+        let alike = Self.nearest(bytes, known)
         guard !alike.isEmpty || known.isEmpty else { return false }
         return Self.calmPlaces(alike, size: bytes.count).contains { bytes[$0] != before[$0] }
     }
@@ -197,6 +225,14 @@ struct LearningStateMachine: Sendable {
     /// What a source told while nobody touched anything.
     private func known(_ source: LearningSource) -> [[UInt8]] {
         inference.quiet.lazy.filter { $0.source == source }.compactMap(\.bytes).filter { !RuleCandidates.isBattery($0) }
+    }
+
+    /// Those of the same length that have the most in common with a message: others may be of another kind.
+    private static func nearest(_ bytes: [UInt8], _ known: [[UInt8]]) -> [[UInt8]] {
+        let alike = known.filter { $0.count == bytes.count }
+        func common(_ other: [UInt8]) -> Int { zip(bytes, other).count { $0 == $1 } }
+        let most = alike.map(common).max() ?? 0
+        return alike.filter { common($0) + 1 >= most }
     }
 
     /// The places whose bytes did not change while nobody touched anything.
@@ -222,7 +258,18 @@ struct LearningStateMachine: Sendable {
             inference.rounds.append(
                 LearningRound(pressAsked: pressAsked, releaseAsked: asked, observations: current))
             return conclude(at: now)
+        case .others:
+            inference.others = current
+            othersAsked += 1
+            return conclude(at: now)
         }
+    }
+
+    private mutating func askForOthers(_ prompt: String, at now: Instant) -> [Action] {
+        begin()
+        inference.others = []
+        phase = .others(until: now + Self.otherKeyTime, limit: now + Self.othersTime)
+        return show(.others, prompt)
     }
 
     private mutating func askToPress(_ prompt: String, at now: Instant) -> [Action] {
@@ -234,10 +281,21 @@ struct LearningStateMachine: Sendable {
 
     private mutating func conclude(at now: Instant) -> [Action] {
         switch inference.verdict() {
+        // What nobody has told apart from the other keys is not learned yet.
+        case .learned where othersAsked == 0, .unclear(_, isLikely: true) where othersAsked == 0:
+            return askForOthers(
+                "Now press every other key once, one after the other, but not this one. If there is none, wait.",
+                at: now)
         case .learned(let rule):
             phase = .over
             return [.learned(rule)]
-        case .unclear(let reason):
+        case .unclear(.otherKeys, _) where othersAsked < Self.othersMax:
+            return askForOthers(
+                "That looked like the talk button. Press every other key once, but not the talk button. If there is none, wait.",
+                at: now)
+        case .unclear(.otherKeys, _):
+            return fail(Self.failure(.otherKeys))
+        case .unclear(let reason, _):
             let silentRounds = inference.rounds.reversed().prefix { $0.observations.isEmpty }.count
             guard progress.round < Self.roundsMax, silentRounds < 2 else { return fail(Self.failure(reason)) }
             return askToPress(Self.question(reason), at: now)
@@ -254,7 +312,8 @@ struct LearningStateMachine: Sendable {
         case .ambiguous: "More than one thing changed. Press the button again, and keep it pressed."
         case .noisyRelease:
             "It is not certain yet what tells the release. Press the button again, and keep it pressed."
-        case .inconsistent: "That was not as before. Press the same button again, touch no other, and keep it pressed."
+        case .inconsistent, .otherKeys:
+            "That was not as before. Press the same button again, touch no other, and keep it pressed."
         }
     }
 
@@ -267,6 +326,9 @@ struct LearningStateMachine: Sendable {
             "the button came up each time before you were asked to let go: hold it longer, or it tells its release by itself and "
                 + "cannot be held"
         case .noRelease: "no release was ever seen, and no two presses looked alike: this button cannot be used"
+        case .otherKeys:
+            "another key tells the same as this one, so that it would open the microphone as well: this button cannot be used unless "
+                + "a profile that is written by hand tells them apart (docs/profiles.md)"
         case .noisyRelease, .ambiguous, .again, .inconsistent:
             "nothing changed with the button in the same way each time: try again, press only that button, and keep others away; if "
                 + "it stays so, a profile has to be written by hand (docs/profiles.md)"

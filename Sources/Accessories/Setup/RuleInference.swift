@@ -17,16 +17,21 @@ struct RuleInference {
     static let roundsNeededInNoise = 4
     /// Clicks of this many rounds are believed though chatter looks like a hold.
     static let clickRoundsBesideChatter = 4
-    /// How much less likely than one in two a coincidence has to be, as a power of two: three rounds with two values each.
-    static let evidenceNeeded = 6
+    /// How much less likely than one in two a coincidence has to be, as a power of two: four rounds with two values each.
+    static let evidenceNeeded = 8
     /// What one round is worth at most: what changes slowly repeats itself.
     static let evidenceMaxPerRound = 4
+
+    /// The release of a source that repeats itself is its own when so many repeats would have come while it was held.
+    static let repeatsMissed = 6
+    /// What the other keys are worth at most as evidence.
+    static let evidenceMaxOfOthers = 4
 
     /// What is known so far.
     enum Verdict: Equatable {
         case learned(LearnedRule)
-        /// Ask again, for this reason.
-        case unclear(Reason)
+        /// Ask again, for this reason; whether some rule explains all rounds, and only certainty is missing.
+        case unclear(Reason, isLikely: Bool = false)
     }
 
     /// Why a person is asked again.
@@ -45,6 +50,8 @@ struct RuleInference {
         case noisyRelease
         /// Nothing changes in the same way each time.
         case inconsistent
+        /// What explains the button also came while only the other keys were pressed.
+        case otherKeys
     }
 
     /// What a round is by a rule.
@@ -62,9 +69,8 @@ struct RuleInference {
 
     private struct Explained {
         var rule: LearnedRule
+        var candidate: RuleCandidate
         var rounds: Int
-        /// Narrower rules have smaller numbers.
-        var breadth: Int
         /// It knows of a press only some time after the source has told something.
         var isLate: Bool
         var order: Int
@@ -76,6 +82,8 @@ struct RuleInference {
 
     var quiet: [LearningObservation] = []
     var rounds: [LearningRound] = []
+    /// What came while every other key was pressed: none of it is a press of the button.
+    var others: [LearningObservation] = []
 
     /// What explains all rounds, or why to ask again.
     func verdict() -> Verdict {
@@ -85,10 +93,14 @@ struct RuleInference {
         var clicks: [Explained] = []
         var sawEarly = false
         var sawStuck = false
+        var sawOthers = false
         for (order, source) in sources(rounds).enumerated() {
-            let candidates = RuleCandidates(source: source, quiet: quiet, rounds: rounds)
-            for rule in candidates.rules {
+            for candidate in RuleCandidates(source: source, quiet: quiet, rounds: rounds, others: others).all {
+                let rule = candidate.rule
                 guard let outcomes = outcomes(rule, source, rounds) else { continue }
+                let isOthers = isPressedByOthers(rule, source)
+                sawOthers = sawOthers || isOthers
+                if isOthers { continue }
                 let held = outcomes.count { if case .held = $0 { true } else { false } }
                 let clicked = outcomes.count { if case .clicked = $0 { true } else { false } }
                 let early = outcomes.count { if case .early = $0 { true } else { false } }
@@ -96,42 +108,48 @@ struct RuleInference {
                 if outcomes.allSatisfy({ if case .stuck = $0 { true } else { false } }) { sawStuck = true }
                 // Who lets go too early may do so once or twice without spoiling the rest.
                 if held > 0, held + early == outcomes.count, early <= 2 {
-                    var hold = explained(rule, source, outcomes, rounds: held, order: order)
-                    hold.isDoubtful = isChance(rule, source, zip(rounds, outcomes))
+                    var hold = explained(candidate, source, outcomes, rounds: held, order: order)
+                    hold.isDoubtful = isChance(candidate, source, zip(rounds, outcomes))
                     holds.append(hold)
                 } else if clicked == outcomes.count {
-                    clicks.append(explained(rule, source, outcomes, rounds: clicked, order: order))
+                    clicks.append(explained(candidate, source, outcomes, rounds: clicked, order: order))
                 }
             }
         }
         if let best = holds.min(by: Self.isBetter) {
             // What says nothing by itself, and something at each press, is the button sooner than that.
-            let sure = clicks.filter { !chatters($0.rule.source) }.min(by: Self.isBetter)
+            let sure = clicks.filter { !chatters($0.rule.rule, $0.rule.source) }.min(by: Self.isBetter)
             if best.isDoubtful, let sure, sure.rounds >= Self.clickRoundsBesideChatter { return .learned(sure.rule) }
             return verdict(best, among: holds)
         }
         if sawEarly { return .unclear(.early) }
         if let best = clicks.min(by: Self.isBetter) {
-            return best.rounds >= Self.roundsNeededInDoubt ? .learned(best.rule) : .unclear(.noRelease)
+            guard best.rounds < Self.roundsNeededInDoubt else { return .learned(best.rule) }
+            return .unclear(.noRelease, isLikely: best.rounds >= Self.roundsNeeded)
         }
+        if sawOthers { return .unclear(.otherKeys) }
         return .unclear(sawStuck ? .noRelease : rounds.count < Self.roundsNeeded ? .again : .inconsistent)
     }
 
     private func verdict(_ best: Explained, among holds: [Explained]) -> Verdict {
         let hasRivals = holds.contains { $0.rule.source != best.rule.source }
-        let isChattering = chatters(best.rule.source)
-        let isBroad = best.breadth > 0
+        let isChattering = chatters(best.rule.rule, best.rule.source) && !tellsTwoThings(best.rule.source)
+        let isBroad = best.candidate.noise > 0 || best.candidate.breadth >= RuleCandidate.nonzeroBreadth
         let needed =
             best.isNoisy
             ? Self.roundsNeededInNoise
             : hasRivals || isChattering || isBroad ? Self.roundsNeededInDoubt : Self.roundsNeeded
         guard best.rounds < needed || best.isDoubtful else { return .learned(best.rule) }
         guard best.rounds >= Self.roundsNeeded else { return .unclear(.again) }
-        return .unclear(best.isNoisy ? .noisyRelease : hasRivals || best.isDoubtful ? .ambiguous : .again)
+        let reason: Reason = best.isNoisy ? .noisyRelease : hasRivals || best.isDoubtful ? .ambiguous : .again
+        return .unclear(reason, isLikely: true)
     }
 
-    /// Whether a source tells something while nobody touches anything.
-    func chatters(_ source: LearningSource) -> Bool { quiet.contains { $0.source == source } }
+    /// Whether a source never told anything but one value for pressed and one for released.
+    private func tellsTwoThings(_ source: LearningSource) -> Bool {
+        let all = quiet + rounds.flatMap(\.observations)
+        return Set(all.lazy.filter { $0.source == source }.map(\.content)).count <= 2
+    }
 
     /// In the order in which they were first seen.
     private func sources(_ rounds: [LearningRound]) -> [LearningSource] {
@@ -144,42 +162,83 @@ struct RuleInference {
         // More rounds say more; then who tells the press at once; then the narrower rule; then where it is from.
         if one.rounds != other.rounds { return one.rounds > other.rounds }
         if one.isLate != other.isLate { return other.isLate }
-        if one.breadth != other.breadth { return one.breadth < other.breadth }
+        let (claim, otherClaim) = (one.candidate.breadth, other.candidate.breadth)
+        if claim != otherClaim { return claim < otherClaim }
+        // A checksum says all that the bytes before it say, and comes last.
+        if let place = one.rule.rule.place, let otherPlace = other.rule.rule.place, place != otherPlace {
+            return place < otherPlace
+        }
+        if one.candidate.isPlain != other.candidate.isPlain { return one.candidate.isPlain }
         let (rank, otherRank) = (one.rule.source.rank, other.rule.source.rank)
         return rank != otherRank ? rank < otherRank : one.order < other.order
     }
 
     private func explained(
-        _ rule: DecodeRule, _ source: LearningSource, _ outcomes: [Outcome], rounds: Int, order: Int
+        _ candidate: RuleCandidate, _ source: LearningSource, _ outcomes: [Outcome], rounds: Int, order: Int
     ) -> Explained {
         var result = Explained(
-            rule: LearnedRule(source: source, rule: rule, isToggleOnly: true, bounces: false), rounds: rounds,
-            breadth: Self.breadth(rule), isLate: false, order: order, isNoisy: isReleaseNoisy(rule, source))
+            rule: LearnedRule(source: source, rule: candidate.rule, isToggleOnly: true, bounces: false),
+            candidate: candidate, rounds: rounds, isLate: false, order: order,
+            isNoisy: isReleaseNoisy(candidate.rule, source))
         for case .held(let bounces, let delay) in outcomes {
             result.rule.isToggleOnly = false
             result.rule.bounces = result.rule.bounces || bounces
             result.isLate = result.isLate || delay > Self.lateTime
         }
+        if !result.rule.isToggleOnly { result.rule.repeats = repeats(candidate.rule, source) }
         return result
     }
 
-    private static func breadth(_ rule: DecodeRule) -> Int {
-        switch rule {
-        // Words are found wherever they stand in a message, which a value of fixed size is not.
-        case .text: -1
-        case .value, .keys: 0
-        case .bits(let rule): 1 + rule.ignored.nonzeroBitCount
-        case .nonzero: 10
+    /// Whether the button tells again that it is held; nil: it was not held for long enough, or other keys may make it tell.
+    private func repeats(_ rule: DecodeRule, _ source: LearningSource) -> Bool? {
+        if case .keys = rule { return nil }
+        var decoder = InputDecoder(rule)
+        var silence = Duration.zero
+        for round in rounds {
+            var pressed: Instant?
+            for observation in round.observations where observation.source == source {
+                guard case .controls(let states) = Self.feed(&decoder, observation, isDown: pressed != nil) else {
+                    continue
+                }
+                for state in states {
+                    let held = pressed.map { observation.time - $0 }
+                    if state.isDown, let held, held > Self.bounceTime { return true }
+                    if !state.isDown, let held { silence = max(silence, held) }
+                    pressed = state.isDown ? pressed ?? observation.time : nil
+                }
+            }
         }
+        if case .bits(let rule) = rule, rule.ignored != 0 { return nil }
+        return silence >= PressDoubt.silence ? false : nil
     }
 
-    /// Whether the release's value came at least twice while nobody touched anything: it then may have come by itself.
+    /// Whether the release may have come by itself: it came at least twice while nobody touched anything, and so rarely that it may
+    /// have missed the time in which the button was held.
     private func isReleaseNoisy(_ rule: DecodeRule, _ source: LearningSource) -> Bool {
         var decoder = InputDecoder(rule)
-        return quiet.lazy.filter { $0.source == source }.count { observation in
-            guard case .controls(let states) = Self.feed(&decoder, observation, isDown: true) else { return false }
+        let releases = quiet.filter { observation in
+            guard observation.source == source,
+                case .controls(let states) = Self.feed(&decoder, observation, isDown: true)
+            else { return false }
             return states.contains { !$0.isDown }
-        } >= 2
+        }
+        guard let first = releases.first, let last = releases.last, releases.count > 1 else { return false }
+        let pause = (last.time - first.time) / (releases.count - 1)
+        let held = rounds.reduce(Duration.zero) { held, round in
+            held + (round.pressed(source).first.map { round.releaseAsked - $0.time } ?? .zero)
+        }
+        return held < pause * Self.repeatsMissed
+    }
+
+    /// Whether a rule takes something for a press that came while only the other keys were pressed.
+    private func isPressedByOthers(_ rule: DecodeRule, _ source: LearningSource) -> Bool {
+        var decoder = InputDecoder(rule)
+        return others.contains { observation in
+            guard observation.source == source,
+                case .controls(let states) = Self.feed(&decoder, observation, isDown: false)
+            else { return false }
+            return states.contains(where: \.isDown)
+        }
     }
 
     // MARK: Trying a rule
@@ -206,12 +265,12 @@ struct RuleInference {
                         isDown = state.isDown
                         edges.append((isDown, observation.time))
                     }
-                case .garbage:
+                case .unclear, .garbage:
                     // A rule that does not understand what the button says is no explanation of it.
                     if Self.shouldUnderstand(rule, observation) { return nil }
                 }
             }
-            let first = round.observations.first { $0.source == source }?.time ?? round.pressAsked
+            let first = round.observations.first { rule.reads($0, of: source) }?.time ?? round.pressAsked
             let outcome = Self.outcome(edges, round, clicks: !rule.clicks.isEmpty, first: first)
             if case .wrong = outcome { return nil }
             outcomes.append(outcome)

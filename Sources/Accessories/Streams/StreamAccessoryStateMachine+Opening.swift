@@ -87,7 +87,9 @@ extension StreamAccessoryStateMachine {
             problem = nil
             quickAttempts = 0
             progressCount = 0
-            var actions: [Action] = []
+            // What is told in the first stream since Bluetooth came may be of a press from before.
+            var actions: [Action] = [.heard(isKept: device.isTrusted && !hasBeenOpen)]
+            hasBeenOpen = true
             // A trusted device may connect by itself; only one that has proved to be what it is said to be is trusted.
             if !device.isTrusted { actions.append(.command(.trust(device: device.id))) }
             if let start = profile?.streamStart, !start.isEmpty {

@@ -60,6 +60,8 @@ struct StreamAccessoryStateMachine: AccessoryLink {
     var quickAttempts = 0
     var progressCount = 0
     var lastAttempt: Instant?
+    /// It was open since Bluetooth was switched on or came.
+    var hasBeenOpen = false
     /// The stream has ended before its opening was answered.
     var hasClosedWhileOpening = false
 
@@ -98,6 +100,7 @@ struct StreamAccessoryStateMachine: AccessoryLink {
         case .radio(let state):
             // With bluetoothd its streams end, and its devices will be told anew.
             if state == .noService, radio != .noService { device = nil }
+            if state != radio { hasBeenOpen = false }
             radio = state
         case .device(let facts): actions += changed(to: facts, at: now)
         case .autoConnect(let isArmed): autoConnects = isArmed

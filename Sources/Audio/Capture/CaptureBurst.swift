@@ -29,6 +29,7 @@ final class CaptureBurst {
     /// Whether the microphone has been heard since it was set running.
     private var hasHeard = false
     private var stall = StallClock()
+    private var lost = LostSamples()
 
     init(_ rings: CaptureRings, framer: SpeechFramer, waitsForLevel: Bool) {
         self.rings = rings
@@ -48,7 +49,10 @@ final class CaptureBurst {
     func unprepare() -> Bool { machine.unprepare() }
 
     /// The device is set running.
-    func deviceStarts(at now: Instant) { stall.moved(at: now) }
+    func deviceStarts(at now: Instant) {
+        stall.moved(at: now)
+        lost.begin()
+    }
 
     /// The device is lost; what comes back may have to be waited for again.
     func deviceLost() { hasHeard = false }
@@ -61,6 +65,7 @@ final class CaptureBurst {
         hearing.begin(waitsForLevel: waitsForLevel && !hasHeard, afterGoAhead: afterGoAhead, at: now)
         let result = machine.start(burst: burst, at: now, goesOn: hearing.isPassed)
         framer.begin()
+        lost.begin()
         if case .goOn(let finished) = result {
             putEnd(of: finished, .restarted)
             if let first = machine.firstSampleAt { announce(first) }
@@ -91,7 +96,7 @@ final class CaptureBurst {
     // MARK: Samples
 
     /// The device gave `count` samples, the first of which was at the microphone at `first`. `isBroken`: some before them are
-    /// missing.
+    /// missing. What is missing without that is found by the clock, and left out.
     func take(_ samples: UnsafePointer<Float>, _ count: Int, first: Instant, isBroken: Bool, at now: Instant)
         -> Progress
     {
@@ -103,13 +108,18 @@ final class CaptureBurst {
         }
         let begin = first + CaptureStateMachine.duration(Int64(dropped))
         if let began = machine.firstSampleAt {
-            if isBroken { bridgeGap(from: began, to: first) }
+            if isBroken {
+                bridgeGap(from: began, to: first)
+                lost.begin()
+            }
         } else {
+            lost.begin()
             machine.began(at: begin)
             announce(begin)
         }
         let taken = machine.take(count - dropped)
         framer.append(samples + dropped, taken, at: begin, in: machine) { put($0) }
+        skipLost(upTo: first + CaptureStateMachine.duration(Int64(count)), at: now)
         guard machine.isComplete else { return .goesOn }
         finish()
         return .isComplete
@@ -148,6 +158,17 @@ final class CaptureBurst {
             return nil
         case .pass(let dropping): return dropping
         }
+    }
+
+    /// Leaves out the time of samples that were lost unsaid, in whole frames: nothing is to be heard in their place, for where they
+    /// were has been said already.
+    private func skipLost(upTo next: Instant, at now: Instant) {
+        let missing = CaptureStateMachine.samples(lost.read(upTo: machine.position, next: next, at: now))
+        let left = machine.endPosition.map { $0 - machine.position } ?? missing
+        let frames = Int(min(missing, left, Int64(Int32.max))) / framer.frameSamples
+        guard frames > 0 else { return }
+        framer.skip(frames: machine.take(frames * framer.frameSamples) / framer.frameSamples)
+        rings.overran(1)
     }
 
     /// Counts samples that were lost as silence.

@@ -66,7 +66,7 @@ struct CaptureStateMachine {
         state = .capturing
         self.burst = burst
         requestedAt = now
-        position = 0
+        if !seededFault("a-burst-begins-where-the-last-ended") { position = 0 }
         releaseEnd = nil
         return result
     }
@@ -77,7 +77,7 @@ struct CaptureStateMachine {
     mutating func stop(end: Instant) -> Bool {
         guard state == .capturing else { return false }
         state = .tail
-        releaseEnd = end
+        releaseEnd = seededFault("a-tail-of-two-seconds") ? end + .seconds(2) : end
         return true
     }
 

@@ -68,10 +68,10 @@ final class CaptureWorker: @unchecked Sendable {
         switch burst.start(number, afterGoAhead: afterGoAhead, at: now) {
         case .goOn: break
         case .openAndRun:
-            _ = recovery.handle(.began, at: now)
+            _ = recovery.handle(.began(isOpen: false), at: now)
             if open() { runDevice() }
         case .run:
-            _ = recovery.handle(.began, at: now)
+            _ = recovery.handle(.began(isOpen: true), at: now)
             runDevice()
         }
     }

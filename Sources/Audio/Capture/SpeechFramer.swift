@@ -106,6 +106,9 @@ final class SpeechFramer {
         }
     }
 
+    /// Lets the frame that is being collected, and all after it, be so many frames later.
+    func skip(frames: Int) { position += Int64(frames * frameSamples) }
+
     /// Puts silence in the place of `count` lost samples: whole frames of it are not made but skipped.
     func appendGap(_ count: Int, in machine: CaptureStateMachine, _ put: (Frame) -> Void) {
         let skipped = max(0, count - (frameSamples - pendingCount)) / frameSamples

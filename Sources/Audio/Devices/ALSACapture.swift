@@ -12,6 +12,8 @@ import Musl
 final class ALSACapture: CaptureSource {
     /// How much the device may hold while the thread is late. It adds no latency.
     private static let bufferMicroseconds = 200_000
+    /// PipeWire hands over up to 8,192 frames (170 ms) at once.
+    private static let serverBufferMicroseconds = 500_000
     private static let waitMilliseconds: Int32 = 100
     /// The most frames that one read takes: 20 ms at the highest rate.
     private static let readFramesMax = Resampler.rateMax / 50
@@ -66,8 +68,12 @@ final class ALSACapture: CaptureSource {
 
     private func configure(_ pcm: ALSAPCM) throws(AudioFault) {
         try pcm.configure(
-            periodMicroseconds: Int(period.nanoseconds / 1000), bufferMicroseconds: Self.bufferMicroseconds)
-        try pcm.setWakeUp(frames: pcm.period)
+            periodMicroseconds: Int(period.nanoseconds / 1000),
+            bufferMicroseconds: pcm.isPreparedAgain ? Self.serverBufferMicroseconds : Self.bufferMicroseconds)
+        // PipeWire takes it for the latency that is wanted, and changes the step of its graph, at the cost of samples of all that
+        // runs there. So it is what the speaker asks for, too.
+        let serverStep = ALSAPCM.serverStep * pcm.rate / audioClockRate
+        try pcm.setWakeUp(frames: pcm.isPreparedAgain ? max(pcm.period, serverStep) : pcm.period)
         try pcm.makeReady()
         resampler =
             pcm.rate == audioClockRate

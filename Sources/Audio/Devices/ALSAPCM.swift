@@ -14,7 +14,12 @@ import Musl
 /// threshold is `prebuf`, what the server waits for after it ran empty; its descriptor is readable whenever a period would
 /// fit, so who keeps the queue shorter than the buffer must sleep by the clock. An underrun that it reports needs a new
 /// handle, for prepared again it miscounts its buffer for ever; so it is told not to report them (`PulsePlugin`).
+///
+/// PipeWire's own plug-in (pcm_pipewire.c): what the thread is woken at when the PCM is prepared is the latency that the graph is asked
+/// for, and with it what the server takes at once. It reports an underrun and can then be prepared again like a card.
 final class ALSAPCM {
+    /// What a server is asked to move at once, at 48 kHz: less costs PipeWire's whole graph more than it gains.
+    static let serverStep = 256
     /// Time given to a suspended device to resume, in steps of 10 ms.
     private static let resumeAttemptsMax = 100
     /// Formats in order of preference; all are converted from and to Float.
@@ -38,6 +43,8 @@ final class ALSAPCM {
     /// Their plug-ins may capture from the moment that parameters are set (PulseAudio's does), so they get them only
     /// when they are to run.
     let isServer: Bool
+    /// Whether after an underrun it is prepared again, as a card is. All plug-ins of servers but PulseAudio's.
+    let isPreparedAgain: Bool
     /// Whether a stream that ran empty goes on with what is written next. What such a PCM has free is at most all but one frame.
     let goesOnWhenEmpty: Bool
     private(set) var isConfigured = false
@@ -57,7 +64,9 @@ final class ALSAPCM {
         let result = opened == nil ? snd_pcm_open(&opened, name, stream, SND_PCM_NONBLOCK) : 0
         guard result >= 0, let opened else { throw AudioFault(.open, result) }
         handle = opened
-        isServer = snd_pcm_type(opened) == SND_PCM_TYPE_IOPLUG || !Self.isCard(opened)
+        let isPlugin = snd_pcm_type(opened) == SND_PCM_TYPE_IOPLUG
+        isServer = isPlugin || !Self.isCard(opened)
+        isPreparedAgain = isPlugin && !goesOnWhenEmpty && !PulsePlugin.isMeant(by: name)
     }
 
     private static func isCard(_ handle: OpaquePointer) -> Bool {

@@ -13,12 +13,9 @@ import Musl
 /// Little is kept queued, for the queue is latency: how much is `QueueDepth`'s, remembered for each device.
 final class ALSAPlayback: PlaybackSink {
     private static let waitMilliseconds: Int32 = 100
-    /// The buffer: room for the queue to grow into.
+    /// The buffer: room for the queue to grow into. PipeWire takes up to 8,192 frames (170 ms) at once.
     private static let bufferMicroseconds = 80_000
-    /// A server that ran and takes nothing for so many waits has lost its device.
-    private static let waitsMax = 3
-    /// The shortest sleep while a server hands on in steps of its own.
-    private static let napMin = Duration.microseconds(300)
+    private static let serverBufferMicroseconds = 250_000
 
     /// A server that has taken all may still have sound to play; with less than this it has none.
     private static let emptyBelow = Duration.microseconds(500)
@@ -34,20 +31,21 @@ final class ALSAPlayback: PlaybackSink {
     private static let blockFramesMax = Resampler.rateMax / audioClockRate * playbackBlock + 4
     private static let bytesCount = blockFramesMax * SampleFormat.channelsMax * 4
     private var depth: QueueDepth
+    private var queue: ServerQueue
+    private var lapsesSeen = 0
+    private var refusalsSeen = 0
     /// Frames that are to be queued in the device, and frames that are written at once.
     private var target = 0
     private var block = 1
     private(set) var underruns = 0
     private(set) var shortfall = Duration.zero
     private var written = MovedFrames(rate: audioClockRate, at: .zero)
-    /// Waits since the last block in which a server took nothing, and whether it took any since it was started.
-    private var waits = 0
-    private var hasMoved = false
 
     init(name: String, period: Duration, queue: Duration) {
         self.name = name
         self.period = max(.milliseconds(1), min(period, .milliseconds(50)))
         depth = QueueMemory.depth(of: name, least: queue)
+        self.queue = ServerQueue(QueueMemory.server(of: name))
         bytes = .allocate(byteCount: Self.bytesCount, alignment: 16)
         native = .allocate(capacity: Self.blockFramesMax)
         LockedMemory.lock(bytes, Self.bytesCount)
@@ -80,33 +78,56 @@ final class ALSAPlayback: PlaybackSink {
         guard let pcm else { return }
         if !pcm.isConfigured { try configure(pcm) }
         resampler?.reset()
-        written = MovedFrames(rate: pcm.rate, at: .now)
-        waits = 0
-        hasMoved = false
-        try setTarget(pcm)
         try pcm.makeReady()
+        try begin(pcm)
+    }
+
+    /// Fills a prepared PCM with silence and sets it running.
+    private func begin(_ pcm: ALSAPCM) throws(AudioFault) {
+        let now = Instant.now
+        written = MovedFrames(rate: pcm.rate, at: now)
+        queue.started(
+            rate: pcm.rate, block: block, capacity: pcm.buffer, stepTold: pcm.isPreparedAgain ? serverStep(pcm) : nil,
+            at: now)
+        try setTarget(pcm)
         try fillAndRun(pcm)
     }
 
     private func configure(_ pcm: ALSAPCM) throws(AudioFault) {
         try pcm.configure(
-            periodMicroseconds: Int(period.nanoseconds / 1000), bufferMicroseconds: Self.bufferMicroseconds)
+            periodMicroseconds: Int(period.nanoseconds / 1000),
+            bufferMicroseconds: pcm.isServer ? Self.serverBufferMicroseconds : Self.bufferMicroseconds)
         block = max(1, pcm.rate * playbackBlock / audioClockRate)
         guard pcm.buffer >= 2 * block else { throw AudioFault(.configure, ENOTSUP) }
-        try setTarget(pcm)
+        if pcm.isServer {
+            // Before it is prepared: a server takes it for the latency that is wanted.
+            try pcm.setWakeUp(frames: max(pcm.period, serverStep(pcm)), startsByWriting: !pcm.isPreparedAgain)
+        } else {
+            try setTarget(pcm)
+        }
         try pcm.makeReady()
         resampler =
             pcm.rate == audioClockRate
             ? nil : Resampler(from: audioClockRate, to: pcm.rate, inputMax: playbackBlock)
     }
 
+    /// What a server is asked to take at once. PipeWire's plug-in hands on a few of these in one cycle at most, so a server that
+    /// was seen to take far more is asked for that.
+    private func serverStep(_ pcm: ALSAPCM) -> Int {
+        let least = ALSAPCM.serverStep * pcm.rate / audioClockRate
+        let learned = queue.learned.step.nanoseconds / 1_000 * Int64(pcm.rate) / 1_000_000
+        return learned > 4 * Int64(least) ? Int(learned) + 1 : least
+    }
+
     private func setTarget(_ pcm: ALSAPCM) throws(AudioFault) {
+        if pcm.isServer {
+            target = queue.target(depth.depth)
+            return
+        }
         let wanted = Int(depth.depth.nanoseconds / 1000) * pcm.rate / 1_000_000
-        // A card takes a period at a time; a server has its period beside the queue.
-        target = min(pcm.buffer, max(wanted, 2 * block, pcm.isServer ? 0 : pcm.period + block))
-        // A server is waited for by the clock; and what it is told while it plays goes there and back.
-        if pcm.isServer, pcm.isTold { return }
-        try pcm.setWakeUp(frames: pcm.buffer - target + block, startsByWriting: pcm.isServer)
+        // A card takes a period at a time.
+        target = min(pcm.buffer, max(wanted, 2 * block, pcm.period + block))
+        try pcm.setWakeUp(frames: pcm.buffer - target + block)
     }
 
     func waitForRoom() throws(AudioFault) -> Bool {
@@ -128,7 +149,8 @@ final class ALSAPlayback: PlaybackSink {
         }
         let isWanted = pcm.buffer - free + block <= target
         if free < pcm.buffer { written.isSeen(waiting: pcm.buffer - free, at: .now) }
-        if isWanted { try found(pcm.buffer - free, in: pcm, at: .now) }
+        let left = pcm.buffer - free
+        if isWanted { try found(left, lasting: duration(left, pcm), in: pcm, at: .now) }
         // A card that runs on without data has played silence or old samples.
         return isWanted || free >= pcm.buffer
     }
@@ -150,29 +172,38 @@ final class ALSAPlayback: PlaybackSink {
                 // What comes next is heard at once, and later than it should be: no silence on top of that.
                 underruns += 1
                 depth.ranEmpty(at: now)
-                try setTarget(pcm)
             }
-            if left + block <= target {
-                waits = 0
-                hasMoved = true
-                try found(left, in: pcm, at: now)
+            let advice = queue.look(queued: left, depth: depth.depth, at: now)
+            countInterruptions(at: now)
+            target = queue.target(depth.depth)
+            switch advice {
+            case .write:
+                try found(left, lasting: queue.margin(queued: left, at: now), in: pcm, at: now)
                 return true
+            case .pad(let frames): try putSilence(pcm, frames: frames)
+            // A server that took its device away may say nothing, and just take no more.
+            case .lost: throw AudioFault(.transfer, ENODEV)
+            case .wait(let until):
+                if now >= end { return false }
+                Audio.sleep(until: until)
             }
-            if now >= end {
-                // A server that took its device away may say nothing, and just take no more. (One that has only been
-                // started may be busy with a long block of before.)
-                waits += 1
-                if hasMoved, waits >= Self.waitsMax { throw AudioFault(.transfer, ENODEV) }
-                return false
-            }
-            Audio.sleep(until: now + max(Self.napMin, duration(left + block - target, pcm)))
         }
     }
 
-    /// The thread comes to write: `left` frames are in the queue.
-    private func found(_ left: Int, in pcm: ALSAPCM, at now: Instant) throws(AudioFault) {
+    /// A server that came for more than the queue held has played silence.
+    private func countInterruptions(at now: Instant) {
+        let (lapses, refusals) = (queue.lapses - lapsesSeen, queue.refusals - refusalsSeen)
+        guard lapses + refusals > 0 else { return }
+        underruns += lapses + refusals
+        if lapses > 0 { depth.ranEmpty(at: now) }
+        lapsesSeen = queue.lapses
+        refusalsSeen = queue.refusals
+    }
+
+    /// The thread comes to write: `left` frames are in the queue, which lasts for so long.
+    private func found(_ left: Int, lasting: Duration, in pcm: ALSAPCM, at now: Instant) throws(AudioFault) {
         shortfall = duration(max(0, target - block - left), pcm)
-        if depth.found(duration(left, pcm), at: now) { try setTarget(pcm) }
+        if depth.found(lasting, at: now) { try setTarget(pcm) }
     }
 
     func write(_ samples: UnsafePointer<Float>) throws(AudioFault) {
@@ -195,7 +226,7 @@ final class ALSAPlayback: PlaybackSink {
     }
 
     func stop() {
-        QueueMemory.remember(depth, of: name)
+        QueueMemory.remember(depth, queue.learned, of: name)
         guard let pcm else { return }
         if pcm.isServer {
             // The next stream comes from a new handle, which is quicker and has no history.
@@ -209,7 +240,7 @@ final class ALSAPlayback: PlaybackSink {
     }
 
     func close() {
-        QueueMemory.remember(depth, of: name)
+        QueueMemory.remember(depth, queue.learned, of: name)
         resting.close()
         pcm?.close()
         forget()
@@ -231,16 +262,20 @@ final class ALSAPlayback: PlaybackSink {
     // MARK: Running empty
 
     private func fillAndRun(_ pcm: ALSAPCM) throws(AudioFault) {
-        var left = target
-        while left > 0 {
-            let frames = min(block, left)
-            memset(bytes, 0, frames * pcm.bytesPerFrame)
-            try put(pcm, frames: frames, recovering: true)
-            left -= frames
-        }
+        try putSilence(pcm, frames: target, recovering: true)
         if snd_pcm_state(pcm.handle) == SND_PCM_STATE_PREPARED {
             let result = snd_pcm_start(pcm.handle)
             if result < 0 { throw AudioFault(.start, result) }
+        }
+    }
+
+    private func putSilence(_ pcm: ALSAPCM, frames: Int, recovering: Bool = false) throws(AudioFault) {
+        var left = frames
+        while left > 0 {
+            let part = min(block, left)
+            memset(bytes, 0, part * pcm.bytesPerFrame)
+            try put(pcm, frames: part, recovering: recovering)
+            left -= part
         }
     }
 
@@ -266,6 +301,7 @@ final class ALSAPlayback: PlaybackSink {
             done += result
         }
         written.add(done)
+        queue.wrote(done)
     }
 
     private func recover(_ pcm: ALSAPCM, _ error: Int) throws(AudioFault) {
@@ -273,8 +309,9 @@ final class ALSAPlayback: PlaybackSink {
             throw AudioFault(.transfer, Int32(clamping: error))
         }
         underruns += 1
-        if error == -Int(EPIPE) { depth.ranEmpty(at: .now) }
+        if error == -Int(EPIPE), !pcm.isPreparedAgain || queue.ranDry() { depth.ranEmpty(at: .now) }
         if pcm.isServer {
+            if pcm.isPreparedAgain, snd_pcm_prepare(pcm.handle) >= 0 { return try begin(pcm) }
             pcm.close()
             forget()
             try run()

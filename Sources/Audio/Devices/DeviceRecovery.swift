@@ -15,8 +15,8 @@ import Musl
 struct DeviceRecovery {
     /// What happened.
     enum Event {
-        /// The device is to be used for something new.
-        case began
+        /// The device is to be used for something new. `isOpen`: it has been open since before.
+        case began(isOpen: Bool)
         /// It failed.
         case failed(AudioFault)
         /// `nextDeadline` has come.
@@ -54,15 +54,19 @@ struct DeviceRecovery {
     private var lostAt: Instant?
     private var pause = Duration.zero
     private var losses = 0
-    /// Whether samples have flowed in this use.
-    private var hasFlowed = false
+    /// Whether it has worked: samples have flowed in this use, or it was opened before.
+    private var hasWorked = false
 
     /// Whether the device is lost, or open again without having moved a sample yet.
     var isLost: Bool { lostAt != nil }
 
     mutating func handle(_ event: Event, at now: Instant) -> Action {
         switch event {
-        case .began, .ended:
+        case .began(let isOpen):
+            self = DeviceRecovery()
+            hasWorked = isOpen
+            return .nothing
+        case .ended:
             self = DeviceRecovery()
             return .nothing
         case .failed(let fault): return failed(fault, at: now)
@@ -71,7 +75,7 @@ struct DeviceRecovery {
             nextDeadline = nil
             return .open
         case .flowed:
-            hasFlowed = true
+            hasWorked = true
             guard let since = lostAt else { return .nothing }
             lostAt = nil
             nextDeadline = nil
@@ -98,7 +102,8 @@ struct DeviceRecovery {
     }
 
     /// Whether time may heal it. A device that never moved a sample is waited for only while another program holds it;
-    /// one that has and is unknown now may be one that is not plugged in again yet.
+    /// one that has and is unknown now may be one that is not plugged in again yet. One that was left open may have gone
+    /// while nobody used it, as when its sound server was restarted: only its first use tells.
     private func mayPass(_ fault: AudioFault) -> Bool {
         switch fault.operation {
         case .open, .configure, .start, .transfer, .resume: break
@@ -106,7 +111,7 @@ struct DeviceRecovery {
         }
         switch fault.code {
         case EACCES, EPERM, ENOTSUP, ENOMEM, EMFILE, ENFILE: return false
-        default: return hasFlowed || fault.isBusy
+        default: return hasWorked || fault.isBusy
         }
     }
 }

@@ -1,8 +1,18 @@
-// PulseAudio's ALSA plug-in, opened so that a stream which ran empty can go on.
+// PulseAudio's ALSA plug-in: which names stand for it, and how it is opened so that a stream which ran empty can go on.
 import CALSA
 
 /// What ALSA's configuration says of a name, with one setting more.
 enum PulsePlugin {
+    /// Whether `name` stands for the plug-in, however it is set.
+    static func isMeant(by name: String) -> Bool {
+        var shared: OpaquePointer?
+        guard snd_config_update_ref(&shared) >= 0, let shared else { return false }
+        defer { snd_config_unref(shared) }
+        guard let found = plugin(name, in: shared) else { return false }
+        snd_config_delete(found)
+        return true
+    }
+
     /// Opens `name` for playback if it stands for PulseAudio's plug-in (type `pulse` of alsa-plugins), with its
     /// `handle_underrun` off; nil for every other name, and where the configuration has that setting already.
     ///
@@ -47,15 +57,26 @@ enum PulsePlugin {
 
     /// A copy of what `name` is defined as, with the setting added; the caller deletes it.
     private static func definition(of name: String, in shared: OpaquePointer) -> OpaquePointer? {
+        guard let found = plugin(name, in: shared) else { return nil }
+        var known: OpaquePointer?
+        var setting: OpaquePointer?
+        guard snd_config_search(found, "handle_underrun", &known) < 0,
+            snd_config_imake_integer(&setting, "handle_underrun", 0) >= 0, let setting, add(setting, to: found)
+        else {
+            snd_config_delete(found)
+            return nil
+        }
+        return found
+    }
+
+    /// A copy of what `name` is defined as, if that is the plug-in; the caller deletes it.
+    private static func plugin(_ name: String, in shared: OpaquePointer) -> OpaquePointer? {
         var found: OpaquePointer?
         guard snd_config_search_definition(shared, "pcm", name, &found) >= 0, let found else { return nil }
         var type: OpaquePointer?
         var text: UnsafePointer<CChar>?
-        var known: OpaquePointer?
-        var setting: OpaquePointer?
         guard snd_config_search(found, "type", &type) >= 0, snd_config_get_string(type, &text) >= 0, let text,
-            String(cString: text) == "pulse", snd_config_search(found, "handle_underrun", &known) < 0,
-            snd_config_imake_integer(&setting, "handle_underrun", 0) >= 0, let setting, add(setting, to: found)
+            String(cString: text) == "pulse"
         else {
             snd_config_delete(found)
             return nil

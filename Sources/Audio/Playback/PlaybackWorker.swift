@@ -53,7 +53,7 @@ final class PlaybackWorker: @unchecked Sendable {
             } else if .now < retryAt {
                 sound.discard()
             } else {
-                _ = recovery.handle(.began, at: .now)
+                _ = recovery.handle(.began(isOpen: isOpen), at: .now)
                 startDevice()
             }
         }

@@ -107,18 +107,28 @@ struct QueueDepth: Equatable, Sendable {
 
 /// What the devices of this process have shown, by name.
 enum QueueMemory {
+    private struct Known {
+        var depth: QueueDepth
+        var server: ServerQueue.Learned
+    }
+
     /// More names than this are not remembered: a configuration has two.
     private static let namesMax = 32
-    private static let known = Mutex<[String: QueueDepth]>([:])
+    private static let known = Mutex<[String: Known]>([:])
 
     /// The depth that `device` had last, or one that begins with `least`. Not for a running device: it takes a lock.
     static func depth(of device: String, least: Duration) -> QueueDepth {
-        let remembered = known.withLock { $0[device] }
+        let remembered = known.withLock { $0[device]?.depth }
         let fresh = QueueDepth(least: least)
         return remembered?.least == fresh.least ? remembered ?? fresh : fresh
     }
 
-    static func remember(_ depth: QueueDepth, of device: String) {
-        known.withLock { if $0[device] != nil || $0.count < namesMax { $0[device] = depth } }
+    /// What the server behind `device` has shown.
+    static func server(of device: String) -> ServerQueue.Learned { known.withLock { $0[device]?.server } ?? .init() }
+
+    static func remember(_ depth: QueueDepth, _ server: ServerQueue.Learned = .init(), of device: String) {
+        known.withLock {
+            if $0[device] != nil || $0.count < namesMax { $0[device] = Known(depth: depth, server: server) }
+        }
     }
 }

@@ -22,6 +22,8 @@ public enum Tone: UInt8, CaseIterable, Sendable, BitwiseCopyable {
     case count
     /// Five more.
     case countFive
+    /// Something of this machine's own is broken: nobody was heard, and pressing again will not help.
+    case fault
 
     /// The notes, in hertz (0 is a rest) and milliseconds.
     private var notes: [(hertz: Double, milliseconds: Int)] {
@@ -33,6 +35,7 @@ public enum Tone: UInt8, CaseIterable, Sendable, BitwiseCopyable {
         case .warning: [(1_047, 80), (0, 60), (1_047, 80)]
         case .count: [(740, 60), (0, 90)]
         case .countFive: [(740, 220), (0, 90)]
+        case .fault: [(1_175, 90), (784, 90), (523, 90), (349, 220)]
         }
     }
 

@@ -3,6 +3,7 @@ import CGnuTLS
 import CLinux
 import CNgtcp2
 import Glibc
+import Reactor
 
 /// The closing and draining periods of RFC 9000, section 10.2, without the connection's memory.
 final class Farewell {

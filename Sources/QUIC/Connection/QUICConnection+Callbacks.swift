@@ -89,6 +89,10 @@ extension QUICConnection {
             QUICConnection.of(data)?.streamClosed(id, errorCode: reset ? code : nil)
             return 0
         }
+        callbacks.stream_reset = { _, id, _, _, data, _ in
+            QUICConnection.of(data)?.streamReset(id)
+            return 0
+        }
         callbacks.recv_datagram = { _, flags, bytes, length, data in
             QUICConnection.of(data)?.datagramReceived(
                 UnsafeBufferPointer(start: bytes, count: length), isEarly: flags & NGTCP2_DATAGRAM_FLAG_EARLY != 0)
@@ -176,7 +180,7 @@ extension QUICConnection {
         switch role {
         case .server:
             if session.sendTicket() { submitAddressToken(conn) }
-        case .client(let options):
+        case .client:
             if earlyData == .offered {
                 if session.earlyDataAccepted {
                     earlyData = .accepted
@@ -184,13 +188,13 @@ extension QUICConnection {
                     guard ngtcp2_conn_early_data_rejected(conn) == 0 else { return false }
                 }
             }
-            if let keepAlive = options.keepAlive {
-                ngtcp2_conn_set_keep_alive_timeout(conn, UInt64(clamping: keepAlive.nanoseconds))
-            }
+            ngtcp2_conn_set_keep_alive_timeout(conn, keepAliveNanoseconds)
         }
-        isReady = true
         isHandshakeComplete = true
         if let admittedFrom { endpoint.admission.completed(admittedFrom) }
+        // Closed on early data: the next flush says so.
+        guard closeRequest == nil else { return true }
+        isReady = true
         post(.ready)
         return true
     }
@@ -250,6 +254,11 @@ extension QUICConnection {
         ngtcp2_conn_extend_max_offset(conn, UInt64(stream.received.count))
         if stream.isPeerInitiated { ngtcp2_conn_extend_max_streams_bidi(conn, 1) }
         post(.streamClosed(stream, errorCode: errorCode))
+    }
+
+    /// The peer sends no more on it (RESET_STREAM).
+    private func streamReset(_ id: Int64) {
+        if let stream = streams[id] { post(.streamAbandoned(stream)) }
     }
 
     private func datagramReceived(_ bytes: UnsafeBufferPointer<UInt8>, isEarly: Bool) {

@@ -4,6 +4,7 @@ import CLinux
 import CNgtcp2
 import Glibc
 import MonotonicTime
+import Reactor
 
 extension QUICConnection {
     /// What is said to the peer at the end.
@@ -43,9 +44,36 @@ extension QUICConnection {
             return
         }
         followPath()
+        noticeStoppedStreams()
         if migration?.hasFailed == true { endMigration(succeeded: false) }
         if resumptionChanged { postResumption() }
         endpoint.markDirty(self)
+    }
+
+    /// The peer takes nothing more on a stream that it opened (STOP_SENDING): its owner need not wait for the next write to learn it.
+    private func noticeStoppedStreams() {
+        for stream in streams.values where stream.isPeerInitiated && !stream.sendingClosed {
+            guard isStopped(stream) else { continue }
+            stream.sending.dropUnsent()
+            stream.sendingClosed = true
+            stream.finishSent = true
+            post(.streamAbandoned(stream))
+        }
+    }
+
+    /// The library tells it only to who writes. More bytes than a stream can have are refused after that, whatever they are, and
+    /// nothing is sent.
+    private func isStopped(_ stream: QUICStream) -> Bool {
+        guard let conn else { return false }
+        var taken = 0
+        var path = ngtcp2_path_storage()
+        ngtcp2_path_storage_zero(&path)
+        var info = ngtcp2_pkt_info()
+        var impossible = ngtcp2_vec(base: nil, len: Int.max)
+        let status = ngtcp2_conn_writev_stream_versioned(
+            conn, &path.path, NGTCP2_PKT_INFO_VERSION_V1, &info, nil, 0, &taken, NGTCP2_WRITE_STREAM_FLAG_NONE,
+            stream.id, &impossible, 1, endpoint.timestamp())
+        return status == NGTCP2_ERR_STREAM_SHUT_WR
     }
 
     /// Adopts a path that was validated, if it is the one in use: a validated one may be the old one.
@@ -97,8 +125,8 @@ extension QUICConnection {
             let isFirst = silence < UInt64(clamping: configuration.probeTimeFirst.nanoseconds)
             let shortest = isFirst ? configuration.probeIntervalFirst : configuration.probeInterval
             interval = Self.probeInterval(shortest: shortest, roundTrip: statistics.smoothed_rtt)
-        } else if case .client(let options) = role, let keepAlive = options.keepAlive {
-            interval = UInt64(clamping: keepAlive.nanoseconds)
+        } else {
+            interval = keepAliveNanoseconds
         }
         ngtcp2_conn_set_keep_alive_timeout(conn, interval)
     }
@@ -172,6 +200,7 @@ extension QUICConnection {
             delegate?.connection(self, streamDidBecomeReadable: stream)
         case .writable(let stream): delegate?.connection(self, streamDidBecomeWritable: stream)
         case .streamClosed(let stream, let code): delegate?.connection(self, didClose: stream, errorCode: code)
+        case .streamAbandoned(let stream): delegate?.connection(self, didAbandon: stream)
         case .datagram(let bytes, let early):
             delegate?.connection(self, didReceiveDatagram: bytes, isEarlyData: early)
         case .datagramAcknowledged(let id): delegate?.connection(self, didAcknowledgeDatagram: id)

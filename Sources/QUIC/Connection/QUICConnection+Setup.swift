@@ -56,6 +56,9 @@ extension QUICConnection {
         self.session = session
         ngtcp2_conn_set_tls_native_handle(created, UnsafeMutableRawPointer(session.handle))
         register(own)
+        // The one that the peer uses until it moves.
+        let length = source.datalen
+        destination = (own, withUnsafeBytes(of: source.data) { Array($0.prefix(length)) })
     }
 
     /// Creates the client's side; its first packet goes out with the next flush, and early data with it.

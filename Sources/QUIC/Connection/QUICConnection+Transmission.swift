@@ -66,7 +66,7 @@ extension QUICConnection {
         }
         // As if it had been a moment before: a few packets are no burst that has to be paced.
         ngtcp2_conn_update_pkt_tx_time(conn, pass.time - min(pass.time, Self.unpacedTime))
-        if let closeRequest {
+        if let closeRequest, isHandshakeComplete || !isServer {
             end(.closedLocally(code: closeRequest.code, reason: closeRequest.reason), send: .application(closeRequest))
             return
         }

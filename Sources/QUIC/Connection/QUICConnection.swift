@@ -39,6 +39,7 @@ public final class QUICConnection: @unchecked Sendable {
         case readable(QUICStream)
         case writable(QUICStream)
         case streamClosed(QUICStream, errorCode: UInt64?)
+        case streamAbandoned(QUICStream)
         case datagram([UInt8], early: Bool)
         case datagramAcknowledged(UInt64)
         case datagramLost(UInt64)
@@ -95,11 +96,25 @@ public final class QUICConnection: @unchecked Sendable {
         didSet { endpoint.pathsChanged() }
     }
     var ids: [ConnectionID] = []
+    /// A server's: the id by which the peer sends.
+    var destination: (id: ConnectionID, bytes: [UInt8])?
     lazy var deadline = Deadline { [unowned self] in self.handleExpiry() }
     var streams: [Int64: QUICStream] = [:]
     var sendQueue: [QUICStream] = []
     var datagrams: [(id: UInt64, bytes: [UInt8])] = []
     var nextDatagramID: UInt64 = 0
+    /// A client's: sends a packet after this much silence; `QUICClientOptions.keepAlive` at first. While the application waits for an
+    /// answer it may be short: a server that was restarted says so only when it is asked.
+    public var keepAlive: Duration? {
+        didSet {
+            checkLoop()
+            guard keepAlive != oldValue, let conn, isReady else { return }
+            ngtcp2_conn_set_keep_alive_timeout(conn, keepAliveNanoseconds)
+            endpoint.markDirty(self)
+        }
+    }
+    /// 0: nothing is sent.
+    var keepAliveNanoseconds: UInt64 { keepAlive.map { UInt64(clamping: $0.nanoseconds) } ?? 0 }
     /// Since when nothing came, while something is unanswered.
     var silentSince: UInt64?
     var events: [Event] = []
@@ -128,6 +143,7 @@ public final class QUICConnection: @unchecked Sendable {
         remoteAddress = remote
         remoteStorage = .allocate(capacity: 1)
         remoteStorage.initialize(to: sockaddr_storage())
+        if case .client(let options) = role { keepAlive = options.keepAlive }
         remoteLength = remote.encode(family: socket.family, into: remoteStorage)
         localStorage = .allocate(capacity: 1)
         localStorage.initialize(to: sockaddr_storage())
@@ -242,6 +258,12 @@ public final class QUICConnection: @unchecked Sendable {
         return max(0, min(frame - Self.datagramFrameOverhead, Self.packetRoomForDatagram))
     }
 
+    /// The longest DATAGRAM frame that the peer takes, its `max_datagram_frame_size`, bytes; 0: none. Nil while it is not known.
+    public var peerDatagramFrameSize: Int? {
+        guard let conn, let parameters = ngtcp2_conn_get_remote_transport_params(conn) else { return nil }
+        return Int(clamping: parameters.pointee.max_datagram_frame_size)
+    }
+
     /// A DATAGRAM frame's type byte and two-byte length.
     static let datagramFrameOverhead = 3
     /// What a packet of 1200 bytes leaves for a datagram: header byte, id, packet number, tag and frame are taken off.
@@ -253,6 +275,9 @@ public final class QUICConnection: @unchecked Sendable {
 
     /// Closes it with the application's `code` and `reason` (of which 256 bytes are sent). What is queued and fits the
     /// congestion window is sent before. The delegate's `didClose` follows.
+    ///
+    /// A server that closes on early data does so once the handshake is complete, or has failed: before, the peer could not be told
+    /// the code (RFC 9000, section 10.2.3).
     public func close(code: UInt64, reason: String = "") {
         checkLoop()
         guard isOpen else { return }

@@ -11,9 +11,11 @@ extension QUICEndpoint {
     private static let packetsPerTurn = 4 * PacketReceiver.batch
     /// Beginnings of connections have so long in a turn; the first of them is looked at in any case.
     private static let newcomersTime: Duration = .milliseconds(1)
-    /// A packet that could be a stateless reset must stay longer than ours, or two endpoints could go on for ever
-    /// (RFC 9000, section 10.3.3).
-    private static let resetLength = 40
+    /// Our stateless resets are so long, or a byte shorter than what they answer, or two endpoints could go on for ever (RFC 9000,
+    /// section 10.3.3). A lone PING, by which an idle client asks after a server, has 39 bytes.
+    static let resetLength = 40
+    /// Below this nothing is taken for a stateless reset (RFC 9000, section 10.3).
+    private static let resetLengthMinimum = 21
     private static let retryTokenLifetime: UInt64 = 10_000_000_000
     private static let addressTokenLifetime: UInt64 = 86_400_000_000_000
 
@@ -73,7 +75,10 @@ extension QUICEndpoint {
             statistics.malformedPackets += 1
             return
         }
-        if let route = routes[id] { return dispatch(packet, to: route, on: socket) }
+        if let route = routes[id] {
+            if case .connection(let connection) = route { connection.noteDestination(id, packet.bytes) }
+            return dispatch(packet, to: route, on: socket)
+        }
         statistics.strayPackets += 1
         if configuration.server != nil {
             sendStatelessReset(for: packet, on: socket)
@@ -243,19 +248,23 @@ extension QUICEndpoint {
     }
 
     private func sendStatelessReset(for packet: PacketReceiver.Packet, on socket: UDPSocket) {
-        guard packet.bytes.count > Self.resetLength, resetBudget.take(at: .now) else { return }
+        let length = min(Self.resetLength, packet.bytes.count - 1)
+        guard length >= Self.resetLengthMinimum, resetBudget.take(at: .now) else { return }
         var id = ngtcp2_cid()
         let base = packet.bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
         guard let base else { return }
         ngtcp2_cid_init(&id, base + 1, ConnectionID.ownLength)
+        let sent = answer(packet, on: socket) { buffer, _ in writeReset(for: &id, byteCount: length, into: buffer) }
+        if sent { statistics.resetsSent += 1 }
+    }
+
+    /// Writes a stateless reset for the connection that has one of this endpoint's ids; returns its length.
+    func writeReset(for id: inout ngtcp2_cid, byteCount: Int, into buffer: UnsafeMutablePointer<UInt8>) -> Int {
         var token = [UInt8](repeating: 0, count: 16)
         token.withUnsafeMutableBytes { makeResetToken(for: &id, into: $0) }
-        var random = [UInt8](repeating: 0, count: Self.resetLength - token.count)
+        var random = [UInt8](repeating: 0, count: byteCount - token.count)
         fillWithRandom(&random)
-        let sent = answer(packet, on: socket) { buffer, _ in
-            ngtcp2_pkt_write_stateless_reset(buffer, Self.resetLength, token, random, random.count)
-        }
-        if sent { statistics.resetsSent += 1 }
+        return ngtcp2_pkt_write_stateless_reset(buffer, byteCount, token, random, random.count)
     }
 
     // MARK: Ids and secrets

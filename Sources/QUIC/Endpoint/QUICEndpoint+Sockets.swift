@@ -15,10 +15,10 @@ extension QUICEndpoint {
             try loop.watch(socket.descriptor, for: .readable) { [self, unowned socket] readiness in
                 turn {
                     if readiness.contains(.writable) {
-                        socket.watch?.update(.readable)
+                        socket.watch?.update(pauseTimer == nil ? .readable : [])
                         if sender.blocked === socket { sender.resume() }
                     }
-                    receive(from: socket)
+                    if mayReadNow() { receive(from: socket) }
                 }
             }
         }

@@ -62,6 +62,10 @@ public final class QUICEndpoint: @unchecked Sendable {
     public internal(set) var statistics = Statistics()
     /// Whether `close` was called.
     public private(set) var isClosed = false
+    /// Asked before packets are read; false: not now. Then nothing is acknowledged either. Nil: they are always read.
+    public var mayRead: (() -> Bool)?
+    /// While nothing is read.
+    var pauseTimer: EventLoop.Timer?
     /// Threads that help with packets to groups of hundreds. Several endpoints may have the same: they help one of them at a time.
     public var helpers: HelperTeam? {
         didSet {
@@ -130,7 +134,15 @@ public final class QUICEndpoint: @unchecked Sendable {
             throw QUICError.socket(SystemError("timerfd_create"), during: "opening UDP \(address)")
         }
         do throws(QUICError) {
-            sockets = [try watched(UDPSocket(address, reusePort: reusePort, bufferSize: configuration.socketBuffer))]
+            let socket = try UDPSocket(
+                address, reusePort: reusePort, bufferSize: configuration.socketBuffer,
+                awaitsAddress: configuration.server != nil)
+            if socket.isAwaited {
+                logger.warning(
+                    "this machine does not have the address yet; nobody can connect until it does",
+                    metadata: ["address": "\(address)"])
+            }
+            sockets = [try watched(socket)]
             timerWatch = try Self.socketErrors("watching the timer") { () throws(SystemError) in
                 try loop.watch(timer, for: .readable) { [self] _ in turn { timerFired() } }
             }
@@ -139,7 +151,9 @@ public final class QUICEndpoint: @unchecked Sendable {
             Glibc.close(timer)
             throw error
         }
-        sender.didBlock = { $0.watch?.update([.readable, .writable]) }
+        sender.didBlock = { [unowned self] socket in
+            socket.watch?.update(interest(in: socket, reading: pauseTimer == nil))
+        }
     }
 
     /// The address it is bound to, with the port that the kernel chose.
@@ -197,6 +211,8 @@ public final class QUICEndpoint: @unchecked Sendable {
             sender.send()
         }
         turnTimer?.cancel()
+        pauseTimer?.cancel()
+        pauseTimer = nil
         timerWatch?.cancel()
         timerWatch = nil
         Glibc.close(timer)
@@ -230,7 +246,7 @@ public final class QUICEndpoint: @unchecked Sendable {
     }
 
     private func tellAndSend(dueAt now: Instant) {
-        while let due = deadlines.popDue(at: now) { due.handler() }
+        while let due = deadlines.popDue(at: now) { due.handler?() }
         var rounds = 0
         repeat {
             deliverEvents()

@@ -12,11 +12,16 @@ final class UDPSocket {
     let localAddress: SocketAddress
     /// Bound to every address: each packet says which one it was sent to, and answers leave from that one.
     let isWildcard: Bool
+    /// Bound to an address that the machine did not have then.
+    let isAwaited: Bool
     private let local: UnsafeMutablePointer<sockaddr_storage>
     private let localLength: socklen_t
     var watch: EventLoop.Watch?
 
-    init(_ address: SocketAddress, reusePort: Bool, bufferSize: Int) throws(QUICError) {
+    /// - Parameter awaitsAddress: Whether the address may be one that the machine does not have yet.
+    init(
+        _ address: SocketAddress, reusePort: Bool, bufferSize: Int, awaitsAddress: Bool = false
+    ) throws(QUICError) {
         let storage = UnsafeMutablePointer<sockaddr_storage>.allocate(capacity: 1)
         storage.initialize(to: sockaddr_storage())
         do throws(QUICError) {
@@ -34,10 +39,20 @@ final class UDPSocket {
             defer { if !complete { close(descriptor) } }
             try Self.setOptions(descriptor, family, address, reusePort: reusePort, bufferSize: bufferSize)
             let length = address.encode(family: family, into: storage)
-            let bound = UnsafeRawPointer(storage).withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                bind(descriptor, $0, length)
+            func isBound() -> Bool {
+                UnsafeRawPointer(storage).withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                    bind(descriptor, $0, length) == 0
+                }
             }
-            guard bound == 0 else { throw Self.failure("bind", address) }
+            if !isBound() {
+                // An address that the machine is going to have: at boot, before its network is up.
+                guard awaitsAddress, errno == EADDRNOTAVAIL, Self.mayBindFreely(descriptor, family), isBound() else {
+                    throw Self.failure("bind", address)
+                }
+                isAwaited = true
+            } else {
+                isAwaited = false
+            }
             var actual = socklen_t(MemoryLayout<sockaddr_storage>.size)
             let named = UnsafeMutableRawPointer(storage).withMemoryRebound(to: sockaddr.self, capacity: 1) {
                 getsockname(descriptor, $0, &actual)
@@ -61,6 +76,15 @@ final class UDPSocket {
     deinit {
         close(descriptor)
         local.deallocate()
+    }
+
+    /// Whether any address can be bound from now on, also one that the machine does not have (ip(7), IP_FREEBIND).
+    private static func mayBindFreely(_ descriptor: Int32, _ family: Int32) -> Bool {
+        // IPV6_FREEBIND, which Swift does not see.
+        let (level, option): (Int32, Int32) =
+            family == AF_INET6 ? (Int32(IPPROTO_IPV6), 78) : (Int32(IPPROTO_IP), IP_FREEBIND)
+        var isOn: Int32 = 1
+        return setsockopt(descriptor, level, option, &isOn, socklen_t(MemoryLayout<Int32>.size)) == 0
     }
 
     private static func failure(_ call: String, _ address: SocketAddress) -> QUICError {

@@ -182,6 +182,10 @@ extension RelayTransport: QUICConnectionDelegate {
         tell(.connectionEnded(.closedByRelay("the control stream was closed")))
     }
 
+    func connection(_ connection: QUICConnection, didAbandon stream: QUICStream) {
+        if stream === self.stream { tell(.connectionEnded(.closedByRelay("the control stream was closed"))) }
+    }
+
     func connection(_ connection: QUICConnection, didEndMigration succeeded: Bool) { moveEnded(succeeded) }
 
     func connection(_ connection: QUICConnection, didAcknowledgeDatagram id: UInt64) { tell(.mediaAcknowledged(id)) }

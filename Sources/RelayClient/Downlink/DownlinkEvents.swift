@@ -20,6 +20,8 @@ extension DownlinkStateMachine {
         case fetched(BurstRequestID, isWhole: Bool)
         /// That was refused.
         case fetchRefused(ServerMessage.BurstRefused)
+        /// A packet came of a burst that had gone silent: `admit` said `.resume`.
+        case resumed(ssrc: SSRC, keyID: UInt64)
         /// `Action.conclude` is to be done for the burst of that source.
         case conclude(SSRC)
         /// The link is gone.
@@ -58,6 +60,8 @@ extension DownlinkStateMachine {
         case open
         /// Keep it with `hold`.
         case hold
+        /// It is of a burst that had gone silent: deliver `.resumed`, then ask again.
+        case resume
         /// Drop it; it is counted.
         case drop(Drop)
     }

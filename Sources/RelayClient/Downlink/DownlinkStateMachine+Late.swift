@@ -3,19 +3,24 @@ import MonotonicTime
 import RelayProtocol
 
 extension DownlinkStateMachine {
-    /// A burst that was heard before is heard on from where it was.
-    mutating func lateEntry(_ announcement: HeardBurst.Announcement, at now: Instant) -> LateEntry {
-        let index = interrupted.firstIndex { $0.keyID == announcement.keyID }
-        let last = index.map { interrupted.remove(at: $0).last }
-        return LateEntry(
-            BurstName(ssrc: announcement.ssrc, keyID: announcement.keyID), after: last, at: now)
+    /// How long it is known how far a burst was heard: less than half of the sequence numbers are, in packets of 10 ms.
+    private static let interruptionMemory: Duration = .seconds(300)
+
+    /// The last number that was heard of a burst before it was interrupted; nil: nothing was.
+    func heardBefore(_ burst: BurstName, at now: Instant) -> UInt16? {
+        interrupted.first { $0.burst == burst && now - $0.at < Self.interruptionMemory }?.last
     }
 
     /// The link is gone in the middle of bursts, which may go on when it is back.
-    mutating func interrupt() {
-        for burst in bursts where burst.hasBegun {
-            if let last = burst.sequences.highest { interrupted.append((burst.announcement.keyID, last)) }
-        }
+    mutating func interrupt(at now: Instant) {
+        for burst in bursts { noteInterruption(of: burst, at: now) }
+    }
+
+    /// More of a burst may come later: then it goes on from where it was.
+    mutating func noteInterruption(of burst: HeardBurst, at now: Instant) {
+        guard burst.hasBegun, let last = burst.sequences.highest else { return }
+        interrupted.removeAll { $0.burst == burst.announcement.name }
+        interrupted.append((burst.announcement.name, last, now))
         interrupted.removeFirst(max(0, interrupted.count - RelayProtocolLimits.talkersMaximum))
     }
 

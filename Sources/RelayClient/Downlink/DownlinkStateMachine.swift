@@ -11,7 +11,8 @@ import RelayProtocol
 /// are kept, a few and not for long, until it comes. What does not come is asked for again (`RepairPlanner`). A burst ends when
 /// `FloorIdle` has come and everything up to the last sequence number that it names, or nothing more can come, or
 /// `completionTime` after it; also with the link, `supersedingTime` after the next burst has begun, or after
-/// `silenceTimeout` without a packet, which is longer than the relay itself waits for its talker.
+/// `silenceTimeout` without a packet, which is longer than the relay itself waits for its talker. A burst that ended so is set aside:
+/// when its packets come again, it is heard on.
 ///
 /// In full duplex each talker has a burst of its own beside the others, up to `talkersMaximum`; the next burst is the next one of the
 /// same talker then. Everywhere else the maximum is one, and the next burst is anybody's.
@@ -44,8 +45,10 @@ public struct DownlinkStateMachine: Sendable {
     private var lastRequest: UInt32 = 0
     /// Of all requests, whichever burst they are for.
     private var budget = RequestBudget()
-    /// How far the bursts were heard that the link's end interrupted, by their key ids.
-    var interrupted: [(keyID: UInt64, last: UInt16)] = []
+    /// How far the bursts were heard that the link's end, or silence, interrupted. Nothing up to there is heard again.
+    var interrupted: [(burst: BurstName, last: UInt16, at: Instant)] = []
+    /// Bursts that went silent while their talkers may still have the floor.
+    var silent: [SilentBurst] = []
     private var early = EarlyPackets()
     private var statistics: [SSRC: TalkerStatistics] = [:]
     private var drops = [Int](repeating: 0, count: Drop.allCases.count)
@@ -60,6 +63,7 @@ public struct DownlinkStateMachine: Sendable {
     public var nextDeadline: Instant? {
         var next = early.nextDeadline
         for burst in bursts { next = min(next ?? burst.nextDeadline, burst.nextDeadline) }
+        for burst in silent { next = min(next ?? burst.nextReport, burst.nextReport) }
         return next
     }
 
@@ -83,9 +87,11 @@ public struct DownlinkStateMachine: Sendable {
         case .fetchRefused(let refusal):
             for index in bursts.indices { bursts[index].late?.refused(refusal, at: now) }
             return proceed(at: now)
+        case .resumed(let ssrc, let keyID): return resume(ssrc, keyID, at: now)
         case .conclude(let ssrc): return conclude(ssrc, at: now)
         case .linkLost:
-            interrupt()
+            interrupt(at: now)
+            silent = []
             var actions: [Action] = []
             while !bursts.isEmpty { actions += close(0, .linkLost) }
             _ = early.takeAll()
@@ -102,14 +108,16 @@ public struct DownlinkStateMachine: Sendable {
     /// nothing but a counter.
     public mutating func admit(ssrc: SSRC, keyID: UInt64, sequence: UInt16, isRepaired: Bool = false) -> Admission {
         guard let index = bursts.firstIndex(where: { $0.isOf(ssrc, keyID) }) else {
+            if !isRepaired, silent.contains(where: { $0.isOf(ssrc, keyID) }) { return .resume }
             // Another source or key id: the burst that the next FloorTaken will tell of, or nothing we know.
             guard !isRepaired, early.hasRoom else { return drop(.unbound) }
             return .hold
         }
+        if bursts[index].sequences.wasSeen(sequence) { return drop(.duplicate) }
         if let late = bursts[index].late, late.isFetching, !isRepaired {
             return late.hasRoom ? .hold : drop(.unbound)
         }
-        return bursts[index].sequences.wasSeen(sequence) ? drop(.duplicate) : .open
+        return .open
     }
 
     /// Keeps a packet that `admit` said to hold, and that came at `receivedAt`.
@@ -190,9 +198,10 @@ public struct DownlinkStateMachine: Sendable {
 
     // MARK: The floor
 
-    private mutating func taken(
+    mutating func taken(
         _ talker: RelayMember, ssrc: SSRC, keyID: UInt64, isLate: Bool, at now: Instant
     ) -> [Action] {
+        forgetSilent(before: talker, ssrc)
         if bursts.contains(where: { $0.isOf(ssrc, keyID) && !$0.isOver }) { return [] }
         let announcement = HeardBurst.Announcement(
             talker: talker, ssrc: ssrc, keyID: keyID, wantsBeginning: !isLate, isLate: isLate && offersLateEntry)
@@ -218,9 +227,11 @@ public struct DownlinkStateMachine: Sendable {
     }
 
     private mutating func begin(_ announcement: HeardBurst.Announcement, at now: Instant) -> [Action] {
-        let late = announcement.isLate ? lateEntry(announcement, at: now) : nil
+        // It stays known: nothing may come of this attempt either.
+        let heard = heardBefore(announcement.name, at: now)
+        let late = announcement.isLate ? LateEntry(announcement.name, after: heard, at: now) : nil
         var burst = HeardBurst(
-            announcement, late: late, roundTripTime: roundTripTime, firstReport: firstReport, at: now)
+            announcement, after: heard, late: late, roundTripTime: roundTripTime, firstReport: firstReport, at: now)
         burst.planner.budget = budget
         bursts.append(burst)
         // Those of others are held again.
@@ -228,14 +239,14 @@ public struct DownlinkStateMachine: Sendable {
         return [.tell(.floorTaken(by: announcement.talker))] + (held.isEmpty ? [] : [.retry(held)]) + proceed(at: now)
     }
 
-    private mutating func idle(_ ssrc: SSRC, lastSequence: UInt16?, at now: Instant) -> [Action] {
+    mutating func idle(_ ssrc: SSRC, lastSequence: UInt16?, at now: Instant) -> [Action] {
         if let index = bursts.firstIndex(where: { $0.next?.ssrc == ssrc }) {
             // Two bursts are over: the older one has had its time.
             let actions = end(index, .completed, at: now)
             return actions + idle(ssrc, lastSequence: lastSequence, at: now)
         }
         guard let index = bursts.firstIndex(where: { $0.ssrc == ssrc && !$0.isOver }) else {
-            return released(by: nil)
+            return silentIdle(ssrc, lastSequence: lastSequence, at: now) ?? released(by: nil)
         }
         let talker = bursts[index].talker
         if bursts[index].isFetching {
@@ -282,7 +293,13 @@ public struct DownlinkStateMachine: Sendable {
         drops[Drop.unbound.rawValue] += early.expire(at: now)
         var actions: [Action] = []
         while let index = bursts.firstIndex(where: { $0.overdue(at: now) != nil }) {
-            actions += end(index, bursts[index].overdue(at: now) ?? .completed, at: now)
+            let reason = bursts[index].overdue(at: now) ?? .completed
+            if reason == .silent { setAside(index, at: now) }
+            actions += end(index, reason, at: now)
+        }
+        silent.removeAll { $0.until <= now }
+        for index in silent.indices where silent[index].takeReport(at: now) {
+            actions.append(.report(receptionReport(silent[index].announcement.ssrc, lostNow: 0)))
         }
         for index in bursts.indices {
             bursts[index].planner.giveUp(at: now)

@@ -13,6 +13,8 @@ struct HeardBurst: Sendable {
         let wantsBeginning: Bool
         /// Whether that is fetched before the rest is heard.
         var isLate = false
+
+        var name: BurstName { BurstName(ssrc: ssrc, keyID: keyID) }
     }
 
     /// How a burst is over at the relay whose beginning is still fetched: looked at behind what is held.
@@ -27,7 +29,10 @@ struct HeardBurst: Sendable {
     /// While its beginning is fetched.
     var late: LateEntry?
     var heldEnding: HeldEnding?
-    private(set) var sequences = SequenceRecord()
+    /// The floor is idle, whether its last packet is waited for or not.
+    private(set) var isConcluded = false
+    /// What came of it, or was heard before it was interrupted: that is over and has its report.
+    private(set) var sequences: SequenceRecord
     /// Those of them that had to be asked for.
     private(set) var repaired = 0
     var planner = RepairPlanner()
@@ -44,11 +49,13 @@ struct HeardBurst: Sendable {
     private var leavesOut = false
     private let firstReport: Duration
 
+    /// - Parameter heard: The last number that was heard of the burst before it was interrupted.
     init(
-        _ announcement: Announcement, late: LateEntry? = nil, roundTripTime: Duration, firstReport: Duration,
-        at now: Instant
+        _ announcement: Announcement, after heard: UInt16? = nil, late: LateEntry? = nil, roundTripTime: Duration,
+        firstReport: Duration, at now: Instant
     ) {
         self.announcement = announcement
+        sequences = heard.map { SequenceRecord(after: $0) } ?? SequenceRecord()
         self.late = late
         self.firstReport = firstReport
         planner.roundTripTime = roundTripTime
@@ -128,6 +135,7 @@ struct HeardBurst: Sendable {
 
     /// The floor is idle, so its last number is known; what is missing is waited for until `deadline` at the latest.
     mutating func expect(through last: UInt16, until deadline: Instant, at now: Instant) {
+        isConcluded = true
         // While what is left out has no end yet, the live words after it may still come, however few they are; they are not asked for.
         if leavesOut {
             planner.finish(at: now)

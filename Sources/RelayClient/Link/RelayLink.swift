@@ -167,6 +167,8 @@ public enum RelayLinkError: Error, Sendable, Equatable, CustomStringConvertible 
     case invitationRefused(String)
     /// The relay or the channel takes no more members now.
     case full(String)
+    /// The relay takes nobody in just now: it is going down, or has too much to do.
+    case busy(String)
     /// This end and the relay speak different versions of the protocol.
     case versionMismatch(String)
     /// Another connection with this end's key took its place.
@@ -184,7 +186,7 @@ public enum RelayLinkError: Error, Sendable, Equatable, CustomStringConvertible 
     public var isRefusal: Bool {
         switch self {
         case .wrongRelayKey, .invitationRefused, .full, .versionMismatch, .replaced: true
-        case .unreachable, .closedByRelay, .lost, .protocolViolation, .system: false
+        case .unreachable, .busy, .closedByRelay, .lost, .protocolViolation, .system: false
         }
     }
 
@@ -200,6 +202,8 @@ public enum RelayLinkError: Error, Sendable, Equatable, CustomStringConvertible 
             "the relay refused the invitation (\(phrase)); ask for a new one: 'pttrelay invite CHANNEL' prints it"
         case .full(let phrase):
             "the relay takes no more members (\(phrase)); raise its limits or try again later"
+        case .busy(let phrase):
+            "the relay takes nobody in just now (\(phrase)); it is asked again"
         case .versionMismatch(let phrase):
             "the relay speaks another version of the protocol (\(phrase)); update the older of the two"
         case .replaced:

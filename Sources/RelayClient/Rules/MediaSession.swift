@@ -34,7 +34,8 @@ struct MediaSession {
     /// The longest frame that is opened.
     static let plaintextMaximum = 2_048
 
-    private let ssrc: SSRC
+    /// This end's source.
+    let ssrc: SSRC
     private let downlinkOpener: DownlinkOpener
     private var frameOpener = SFrameOpener()
     private(set) var mediaKey: MediaKey

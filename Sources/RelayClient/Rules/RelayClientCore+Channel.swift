@@ -19,9 +19,12 @@ extension RelayClientCore {
         case .floorTaken(let taken):
             return floorChanged { $0.taken(taken) } + floorTaken(taken, at: now)
         case .floorIdle(let idle):
+            if idle.ssrc == session?.ssrc { hearing.concluded() }
             return floorChanged { $0.idle(idle.ssrc) }
                 + listen(.floorIdle(ssrc: idle.ssrc, lastSequence: idle.lastSequence), at: now)
+                + speak(.floorIdle, at: now)
         case .mediaKey(let key):
+            if seededFault("a-media-key-is-not-taken") { return [] }
             guard invitation.mediaKey == nil else { return foreignKey(at: now) }
             let isNews = session.map { $0.mediaKey.epoch != key.epoch } ?? false
             session?.renew(key, at: now)

@@ -17,10 +17,15 @@ extension RelayClientCore {
                     actions += speak(.revoked(requestID, .other("this machine cannot encrypt")), at: now)
                     continue
                 }
+                hearing.sent(at: now)
+                actions += repair(.sealed(packet: datagram), at: now)
                 actions.append(.sendMedia(datagram))
             case .releaseFloor(let requestID, let lastSequence):
                 if session != nil {
                     actions.append(.send(.floorRelease(.init(requestID: requestID, lastSequence: lastSequence))))
+                    guard lastSequence != nil else { continue }
+                    hearing.released(at: now)
+                    actions += repair(.released, at: now)
                 }
             case .tell(let event): actions.append(.tell(event))
             }
@@ -86,6 +91,10 @@ extension RelayClientCore {
             ssrc: header.ssrc, keyID: read.keyID, sequence: header.sequence, isRepaired: isRepaired)
         {
         case .drop: return []
+        case .resume:
+            // Now there is a burst that it is of.
+            return listen(.resumed(ssrc: header.ssrc, keyID: read.keyID), at: now)
+                + receivePacket(packet, receivedAt: receivedAt, at: now)
         case .hold:
             downlink.hold(
                 Array(packet), receivedAt: receivedAt, place: (header.ssrc, read.keyID, header.sequence))

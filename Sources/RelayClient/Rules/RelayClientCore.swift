@@ -22,6 +22,8 @@ public struct RelayClientCore {
     var uplink: UplinkStateMachine
     var uplinkRepair = UplinkRepairStateMachine()
     var downlink = DownlinkStateMachine()
+    /// Whether the relay hears what is said here.
+    var hearing = HearingWatch()
     private var pushes = PushRegistrations()
     var session: MediaSession?
     private var lostAt: Instant?
@@ -66,16 +68,26 @@ public struct RelayClientCore {
     /// Whether bursts (for a member) and pushes can be sent and received.
     public var isReady: Bool { link.isReady }
 
+    /// After how much silence the relay is asked whether it is there: soon while it owes an answer to the join, for one that was
+    /// restarted meanwhile knows nothing of it.
+    public var keepAlive: Duration {
+        link.isJoining ? RelayClientStateMachine.joinKeepAlive : RelayClientStateMachine.keepAlive
+    }
+
     /// Packets from the relay that were dropped for `reason`.
     public func dropped(_ reason: DownlinkStateMachine.Drop) -> Int { downlink.dropped(reason) }
 
-    /// Packets of this end that were lost on the way to the relay, and are to be sent again.
+    /// Packets of this end that were lost on the way to the relay, or not acknowledged at the end of their burst, and are to be
+    /// sent again.
     public var packetsToRepair: Int { uplinkRepair.repaired }
 
     /// The round-trip time to the relay, as the transport measures it.
     public var roundTripTime: Duration {
         get { downlink.roundTripTime }
-        set { downlink.roundTripTime = newValue }
+        set {
+            downlink.roundTripTime = newValue
+            uplinkRepair.roundTripTime = newValue
+        }
     }
 
     /// Frames that the user sent without a burst.
@@ -83,7 +95,10 @@ public struct RelayClientCore {
 
     /// When `.deadline` must be delivered, at the latest; `nil` when there is nothing to wait for.
     public var nextDeadline: Instant? {
-        [link.nextDeadline, uplink.nextDeadline, downlink.nextDeadline, queries.nextDeadline].compactMap(\.self).min()
+        [
+            link.nextDeadline, uplink.nextDeadline, downlink.nextDeadline, queries.nextDeadline, hearing.nextDeadline,
+            uplinkRepair.nextDeadline,
+        ].compactMap(\.self).min()
     }
 
     /// Takes an event and says what is to be done.
@@ -103,7 +118,9 @@ public struct RelayClientCore {
         case .message(let message): return receive(message, at: now)
         case .mediaSent(let number, let packet): return repair(.sent(datagram: number, packet: packet), at: now)
         case .mediaRefused(let packet): return repair(.refused(packet: packet), at: now)
-        case .mediaAcknowledged(let number): return repair(.acknowledged(datagram: number), at: now)
+        case .mediaAcknowledged(let number):
+            hearing.answered()
+            return repair(.acknowledged(datagram: number), at: now)
         case .mediaLost(let number): return repair(.lost(datagram: number), at: now)
         case .repaired(let request, let packets, let isEnd):
             return receiveRepaired(packets, request: request, isEnd: isEnd, at: now)
@@ -120,9 +137,16 @@ public struct RelayClientCore {
         case .registerPushes(let token, let topic): return push(.register(token, topic), at: now)
         case .unregisterPushes(let token): return push(.unregister(token), at: now)
         case .deadline:
-            return steer(.deadline, at: now) + speak(.deadline, at: now) + listen(.deadline, at: now)
-                + query(.deadline, at: now)
+            return listenForRelay(at: now) + steer(.deadline, at: now) + speak(.deadline, at: now)
+                + listen(.deadline, at: now)
+                + query(.deadline, at: now) + repair(.deadline, at: now)
         }
+    }
+
+    /// What is said is not heard when the relay does not answer: the talker is told, and the connection made anew.
+    private mutating func listenForRelay(at now: Instant) -> [Action] {
+        guard hearing.isGone(at: now) else { return [] }
+        return steer(.connectionEnded(.lost("it does not answer while somebody talks")), at: now)
     }
 
     // MARK: The link
@@ -157,6 +181,7 @@ public struct RelayClientCore {
                 actions.append(.close(code))
             case .linkLost:
                 lostAt = now
+                hearing = HearingWatch()
                 actions +=
                     repair(.linkLost, at: now) + speak(.linkLost, at: now) + listen(.linkLost, at: now)
                     + push(.linkLost, at: now) + query(.linkLost, at: now)

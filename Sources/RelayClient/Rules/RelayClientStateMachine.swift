@@ -57,6 +57,10 @@ public struct RelayClientStateMachine: Sendable {
     public static let connectTimeout: Duration = .seconds(10)
     /// How long the relay may take to answer the join.
     public static let joinTimeout: Duration = .seconds(5)
+    /// An idle link says something after this much silence (docs/relay-protocol.md, "keep-alive").
+    public static let keepAlive: Duration = .seconds(20)
+    /// The same while the answer to the join is awaited.
+    public static let joinKeepAlive: Duration = .milliseconds(500)
     /// An attempt older than this is begun anew for somebody who speaks: its packets are repeated ever more seldom.
     public static let attemptIsOld: Duration = .seconds(1)
     /// The same of an attempt that was begun for somebody who speaks: pressing again and again does not keep it from succeeding.
@@ -174,11 +178,13 @@ public struct RelayClientStateMachine: Sendable {
             switch refusal.cause {
             case .unsupportedVersion: .versionMismatch(phrase)
             case .notInvited, .revoked: .invitationRefused(phrase)
-            case .channelFull, .relayBusy: .full(phrase)
+            case .channelFull: .full(phrase)
+            case .relayBusy: .busy(phrase)
             case .other: .closedByRelay(phrase)
             }
         guard refusal.cause.isTemporary else { return halt(error, closing: .joinRefused) }
-        defer { isRefused = true }
+        // Who has been told a time keeps to it, whoever speaks.
+        defer { isRefused = error.isRefusal || refusal.retryAfter > .zero }
         return lose(error, closing: .joinRefused, atLeast: min(refusal.retryAfter, Self.retryAfterMaximum), at: now)
     }
 

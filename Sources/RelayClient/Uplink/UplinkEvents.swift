@@ -29,6 +29,8 @@ extension UplinkStateMachine {
         case denied(FloorRequestID, FloorDenial)
         /// The floor is not this end's any more.
         case revoked(FloorRequestID, FloorRevocation)
+        /// A burst of anybody is over.
+        case floorIdle
         /// `nextDeadline` has come, or may have.
         case deadline
         /// The relay has renewed the media key.

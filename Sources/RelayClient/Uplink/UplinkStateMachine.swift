@@ -6,7 +6,7 @@ import RelayProtocol
 ///
 /// A burst that ended before its grant is still sent whole once the grant comes, and the next press may begin
 /// meanwhile: it holds its frames until the one before it is done. A press that finds no link, or loses it, waits for
-/// the next one as long as for an answer. Whatever happens, each burst ends with exactly one
+/// the next one as long as for an answer. So does one that comes too soon after many others (`FloorRequestPacer`). Whatever happens, each burst ends with exactly one
 /// `transmissionEnded` (invariant I2), and each of its frames is sent, erased or dropped, and counted (I5).
 public struct UplinkStateMachine: Sendable {
     /// The most audio held for a burst that waits for the floor: 1 s at 48 kHz.
@@ -43,6 +43,7 @@ public struct UplinkStateMachine: Sendable {
     private var lastRequestID = FloorRequestID(rawValue: 0)
     private var nextSequence: UInt16
     private var nextTimestamp: UInt32
+    private var pacer = FloorRequestPacer()
     private var lastFrameAt: Instant?
     /// Frames that came without a burst to belong to.
     public private(set) var strayFrames = 0
@@ -64,7 +65,9 @@ public struct UplinkStateMachine: Sendable {
     public var nextDeadline: Instant? {
         guard let burst = bursts.first else { return nil }
         switch burst.phase {
-        case .pending: return burst.waitingSince + Self.answerTimeout
+        case .pending:
+            let due = burst.waitingSince + Self.answerTimeout
+            return pacer.retryAt.map { min($0, due) } ?? due
         case .asked: return burst.answerIsDue
         case .waiting: return nil
         case .granted: return burst.held.isEmpty ? nil : burst.windowStart + Self.catchUpInterval
@@ -86,16 +89,11 @@ public struct UplinkStateMachine: Sendable {
         case .frame(let frame): return take(frame, at: now)
         case .end: return end(at: now)
         case .abort: return abort(at: now)
-        case .granted(let requestID, let duration): return granted(requestID, duration, at: now)
-        case .queued(let requestID, let position): return queued(requestID, position, at: now)
-        case .denied(let requestID, let denial):
-            guard isCurrent(requestID) else { return [] }
-            return finishCurrent(.denied(denial), at: now)
-        case .revoked(let requestID, let revocation):
-            guard isCurrent(requestID), bursts[0].phase == .granted else { return [] }
-            return [release(0)] + finishCurrent(.revoked(revocation), at: now)
+        case .granted, .queued, .denied, .revoked, .floorIdle:
+            pacer.answered()
+            return answered(event, at: now) + askForNext(at: now)
         case .deadline: return deadline(at: now)
-        case .keyRenewed: return askUnderNewKey()
+        case .keyRenewed: return askUnderNewKey(at: now)
         }
     }
 
@@ -174,6 +172,20 @@ public struct UplinkStateMachine: Sendable {
 
     // MARK: The relay's side
 
+    private mutating func answered(_ answer: Event, at now: Instant) -> [Action] {
+        switch answer {
+        case .granted(let requestID, let duration): return granted(requestID, duration, at: now)
+        case .queued(let requestID, let position): return queued(requestID, position, at: now)
+        case .denied(let requestID, let denial):
+            guard isCurrent(requestID) else { return [] }
+            return finishCurrent(.denied(denial), at: now)
+        case .revoked(let requestID, let revocation):
+            guard isCurrent(requestID), bursts[0].phase == .granted else { return [] }
+            return [release(0)] + finishCurrent(.revoked(revocation), at: now)
+        default: return []
+        }
+    }
+
     private func isCurrent(_ requestID: FloorRequestID) -> Bool {
         guard let burst = bursts.first, burst.phase != .pending else { return false }
         return burst.requestID == requestID
@@ -200,15 +212,20 @@ public struct UplinkStateMachine: Sendable {
     }
 
     /// Who waits may do so for minutes: what is said then is not for whom the key was taken from. The place in the queue stays.
-    private mutating func askUnderNewKey() -> [Action] {
+    private mutating func askUnderNewKey(at now: Instant) -> [Action] {
         guard let burst = bursts.first, burst.phase == .waiting else { return [] }
+        pacer.note(at: now)
         lastRequestID = lastRequestID.next
         bursts[0].requestID = lastRequestID
         return [.requestFloor(lastRequestID, priority: burst.priority)]
     }
 
     private mutating func linkLost(at now: Instant) -> [Action] {
+        if seededFault("a-lost-link-ends-no-burst") { return [] }
         link = .coming
+        // What was not answered will not be.
+        pacer.answered()
+        pacer.relax()
         guard let burst = bursts.first else { return [] }
         for index in bursts.indices { bursts[index].missLink(at: now) }
         switch burst.phase {
@@ -227,6 +244,8 @@ public struct UplinkStateMachine: Sendable {
 
     private mutating func linkClosed() -> [Action] {
         link = .closed
+        pacer.answered()
+        pacer.relax()
         defer { bursts = [] }
         return bursts.map { ended($0, .linkUnavailable) }
     }
@@ -234,7 +253,9 @@ public struct UplinkStateMachine: Sendable {
     private mutating func deadline(at now: Instant) -> [Action] {
         guard let due = nextDeadline, due <= now, let burst = bursts.first else { return [] }
         switch burst.phase {
-        case .pending: return finishCurrent(.linkUnavailable, at: now)
+        case .pending:
+            guard now >= burst.waitingSince + Self.answerTimeout else { return askForNext(at: now) }
+            return finishCurrent(link == .ready ? .notAnswered : .linkUnavailable, at: now)
         case .asked: return [release(0)] + finishCurrent(.notAnswered, at: now)
         case .waiting: return []
         case .granted: return sendHeld(at: now)
@@ -246,7 +267,9 @@ public struct UplinkStateMachine: Sendable {
     private mutating func askForNext(at now: Instant) -> [Action] {
         guard let burst = bursts.first, burst.phase == .pending else { return [] }
         if burst.waitingSince == .zero { bursts[0].waitingSince = now }
-        guard link == .ready else { return [] }
+        guard link == .ready, pacer.allows(emergency: burst.priority == FloorPriority.emergency, at: now) else {
+            return []
+        }
         lastRequestID = lastRequestID.next
         bursts[0].requestID = lastRequestID
         bursts[0].askedAt = now
@@ -286,7 +309,7 @@ public struct UplinkStateMachine: Sendable {
             nextTimestamp &+= UInt32(truncatingIfNeeded: pause)
         }
         defer {
-            nextSequence &+= 1
+            if !seededFault("a-packet-has-the-number-of-the-one-before") { nextSequence &+= 1 }
             nextTimestamp &+= frame.samples
             lastFrameAt = frame.capturedAt + .nanoseconds(Int64(frame.samples) * 1_000_000 / 48)
         }
@@ -300,6 +323,7 @@ public struct UplinkStateMachine: Sendable {
 
     private mutating func finishCurrent(_ end: TransmissionEnd, at now: Instant) -> [Action] {
         let burst = bursts.removeFirst()
+        pacer.relax()
         return [ended(burst, end)] + askForNext(at: now)
     }
 

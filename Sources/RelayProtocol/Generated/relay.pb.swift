@@ -135,7 +135,7 @@ public nonisolated enum Pttd_Relay_V1_JoinRefusal: SwiftProtobuf.Enum, Swift.Cas
   public typealias RawValue = Int
   case unspecified // = 0
 
-  /// The relay does not speak protocol_version.
+  /// The relay does not speak protocol_version, or the client takes no datagrams as long as media are.
   case unsupportedVersion // = 1
 
   /// No such channel, or the token does not open it. The relay does not say which.
@@ -453,7 +453,7 @@ public nonisolated enum Pttd_Relay_V1_PushRefusal: SwiftProtobuf.Enum, Swift.Cas
 
 }
 
-/// What a client sends on the control stream. A relay ignores a message whose kind it does not know.
+/// What a client sends on the control stream. A relay ignores a message whose kind it does not know, but counts it as one.
 public nonisolated struct Pttd_Relay_V1_ClientMessage: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -821,7 +821,7 @@ public nonisolated struct Pttd_Relay_V1_FloorRequest: Sendable {
   // methods supported on all messages.
 
   /// Names this request in every answer. Not 0, and greater than every earlier one of this connection; the same number
-  /// again, with the same key_id, is the same request and gets the same answer.
+  /// again, with the same key_id, is the same request and gets the same answer, also when it was denied or its burst is over.
   public var requestID: UInt32 = 0
 
   /// 0 (lowest) to 254, of which the relay takes Welcome.floor_priority at most; 255: an emergency.
@@ -866,7 +866,7 @@ public nonisolated struct Pttd_Relay_V1_FloorRelease: Sendable {
 }
 
 /// What a listener received of one talker since it joined, in the terms of an RTCP receiver report (RFC 3550,
-/// section 6.4.1). Sent every 2 s while media arrive.
+/// section 6.4.1). Sent every 4 s while media arrive, every 2 s while packets are lost.
 public nonisolated struct Pttd_Relay_V1_ReceptionReport: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -893,7 +893,7 @@ public nonisolated struct Pttd_Relay_V1_ReceptionReport: Sendable {
 }
 
 /// A packet of the sender's own burst whose datagram was lost: the whole RTP packet, as it was in that. It is taken as if the
-/// datagram had come now, and is on this stream before the FloorRelease of its burst where that can be.
+/// datagram had come now; a burst's last packets follow its FloorRelease, whether their datagrams were lost or not known to have come.
 public nonisolated struct Pttd_Relay_V1_MediaRepair: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -933,7 +933,7 @@ public nonisolated struct Pttd_Relay_V1_RepairRequest: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// Names the request in its answer. Greater than every earlier one of this connection.
+  /// Names the request in its answer. Not 0, and greater than every earlier one of this connection.
   public var repairID: UInt32 = 0
 
   /// The talker.
@@ -1351,7 +1351,7 @@ public nonisolated struct Pttd_Relay_V1_KeptBurst: Sendable {
   /// How long ago its first packet came, in milliseconds.
   public var ageMs: UInt32 = 0
 
-  /// From its first packet to its newest, in milliseconds.
+  /// The length of its speech by the packets' time stamps, in milliseconds.
   public var durationMs: UInt32 = 0
 
   /// How many packets of it are kept.
@@ -1456,8 +1456,8 @@ public nonisolated struct Pttd_Relay_V1_FloorRevoke: Sendable {
   public init() {}
 }
 
-/// The key that media are sealed with from now on (RFC 9605: base_key). Bursts that begin after it use it;
-/// listeners keep the epoch before it for 10 s.
+/// The key that media are sealed with from now on (RFC 9605: base_key). Bursts that begin after it use it; the relay grants
+/// requests of the epoch before it for 10 s, and listeners keep that for 20 s.
 public nonisolated struct Pttd_Relay_V1_MediaKey: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for

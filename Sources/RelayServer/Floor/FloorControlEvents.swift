@@ -11,13 +11,13 @@ extension FloorControlStateMachine {
         public var talkTimeLimit: Duration = .seconds(60)
         /// T3: media is accepted for at most this long after a release or a revocation.
         public var releaseGrace: Duration = .seconds(2)
-        /// How long missing packets are waited for once the last one is there.
-        public var reorderGrace: Duration = .seconds(1)
+        /// How long missing packets are waited for after the release, and after each packet that comes behind it, up to T3.
+        public var repairGrace: Duration = .milliseconds(500)
         /// T3 where somebody more important waits: media is accepted for at most this long after that.
         public var preemptionGrace: Duration = .milliseconds(500)
         /// T9: a member whose burst was too long may not ask again for this long, on whichever connection; zero: at once.
         public var retryAfter: Duration = .zero
-        /// The timers of the design: 5 s, 60 s, 2 s, 1 s, 0.5 s and none.
+        /// The timers of the design: 5 s, 60 s, 2 s, 0.5 s, 0.5 s and none.
         public init() {}
     }
 
@@ -83,6 +83,8 @@ extension FloorControlStateMachine {
         case talkTimeLimit
         /// T1: the holder sent no media.
         case noMedia
+        /// T1 passed while the relay itself was held up: nobody heard what the holder said, if it said anything.
+        case heldUp
         /// A request that matters more took the floor.
         case preempted
         /// The holder may not talk any more.

@@ -9,6 +9,9 @@ import RelayProtocol
 /// floor; `RelayCore` checks it a second time from the outside. Whoever waits does so for a floor that is full, or for the end of
 /// its own burst before.
 public struct FloorControlStateMachine: Sendable {
+    /// A deadline that is handled so much too late tells that the relay itself was held up: stopped, or starved of its processor.
+    static let lateness: Duration = .milliseconds(250)
+
     /// The timers in force.
     public let timers: Timers
     /// The channel's rules.
@@ -42,6 +45,11 @@ public struct FloorControlStateMachine: Sendable {
         talkers.contains { $0.request == request } || queue.contains(request)
     }
 
+    /// The request of that number and key id that is on the floor, or waits for it.
+    public func request(_ id: FloorRequestID, keyID: UInt64, of ssrc: SSRC) -> Request? {
+        (holders + waiting).first { $0.ssrc == ssrc && $0.requestID == id && $0.keyID == keyID }
+    }
+
     /// When `.deadline` must be delivered, at the latest; `nil` while idle. Those who wait do so without a limit of their own.
     public var nextDeadline: Instant? {
         var next: Instant?
@@ -54,6 +62,8 @@ public struct FloorControlStateMachine: Sendable {
 
     /// Takes an event and says what is to be done.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+        // Where the relay was held up its timers are late: what is due is over before anything else is looked at.
+        let overdue = event == .deadline ? [] : deadline(at: now)
         let actions =
             switch event {
             case .request(let request): handle(request, at: now)
@@ -68,10 +78,10 @@ public struct FloorControlStateMachine: Sendable {
             }
         assert(talkers.count <= rules.talkersMaximum, "too many hold the floor")
         assert(!talkers.isEmpty || queue.isEmpty, "somebody waits for a floor that nobody holds")
-        return actions
+        return overdue + actions
     }
 
-    /// Decides on an RTP packet of `ssrc` sealed under `keyID`. Allocates nothing.
+    /// Decides on an RTP packet of `ssrc` sealed under `keyID`, once `.deadline` was delivered if that was due. Allocates nothing.
     ///
     /// - Parameter marker: The RTP marker: whether it is the burst's first packet, which may come behind others.
     public mutating func media(
@@ -121,7 +131,9 @@ public struct FloorControlStateMachine: Sendable {
     private mutating func advance(at now: Instant) -> [Action] {
         let adopted = adoptRules()
         var actions = adopted.actions
-        while talkers.count < rules.talkersMaximum, let next = nextToGrant() {
+        while talkers.count < rules.talkersMaximum + (seededFault("the-floor-is-granted-twice") ? 1 : 0),
+            let next = nextToGrant()
+        {
             let used = next.isEmergency ? .zero : talkTimes.resume(next.member, at: now)
             let talker = Talker(next, talkTime: max(.zero, timers.talkTimeLimit - used), at: now)
             talkers.append(talker)
@@ -188,10 +200,7 @@ public struct FloorControlStateMachine: Sendable {
     /// Somebody more important does not wait for all of the grace of a burst that is over.
     private mutating func hasten(_ ending: [Int], for request: Request, at now: Instant) {
         for index in ending where rules.preempts(request.priority, talkers[index].request.priority) {
-            let latest = now + timers.preemptionGrace
-            if let deadline = talkers[index].ending?.deadline, deadline > latest {
-                talkers[index].ending?.deadline = latest
-            }
+            talkers[index].ending?.hasten(to: now + timers.preemptionGrace)
         }
     }
 
@@ -207,20 +216,20 @@ public struct FloorControlStateMachine: Sendable {
             return advance(at: now)
         }
         if talkers[index].ending == nil {
-            talkers[index].ending = Talker.Ending(deadline: now + timers.releaseGrace, reason: .released)
+            talkers[index].ending = Talker.Ending(latest: now + timers.releaseGrace, reason: .released)
         } else if talkers[index].ending?.lastSequence != nil {
             return []
         }
         // Ends the burst if nothing more is to come, else waits for the stragglers.
         guard let last = lastSequence, !talkers[index].isOver(last: last) else { return finish(index, at: now) }
         talkers[index].ending?.lastSequence = last
-        talkers[index].hasten(timers, at: now)
+        talkers[index].ending?.wait(timers.repairGrace, at: now)
         return advance(at: now)
     }
 
     /// The burst is over for its talker; what is on its way is still taken.
     private mutating func revoke(_ index: Int, _ cause: RevokeCause, grace: Duration, at now: Instant) -> Action {
-        talkers[index].ending = Talker.Ending(deadline: now + grace, reason: .revoked(cause))
+        talkers[index].ending = Talker.Ending(latest: now + grace, reason: .revoked(cause))
         return .revoke(talkers[index].request, cause)
     }
 
@@ -236,6 +245,7 @@ public struct FloorControlStateMachine: Sendable {
     }
 
     private mutating func left(_ ssrc: SSRC, at now: Instant) -> [Action] {
+        if seededFault("a-member-that-is-gone-keeps-the-floor") { return [] }
         let waited = queue.remove(where: { $0.ssrc == ssrc }) != nil
         guard let index = talkers.firstIndex(where: { $0.request.ssrc == ssrc }) else {
             return waited ? advance(at: now) : []
@@ -273,16 +283,27 @@ public struct FloorControlStateMachine: Sendable {
     }
 
     private mutating func deadline(at now: Instant) -> [Action] {
+        if seededFault("a-floor-timer-does-nothing") { return [] }
         var actions: [Action] = []
-        for index in talkers.indices.reversed() where talkers[index].deadline(timers) <= now {
+        for index in talkers.indices.reversed() {
+            let due = talkers[index].deadline(timers)
+            guard due <= now else { continue }
+            let isLate = now - due > Self.lateness
             if let ending = talkers[index].ending {
+                // What came in time may still wait to be read.
+                if isLate, talkers[index].excuse(timers, at: now) { continue }
                 actions.append(end(index, ending.reason))
-            } else if let end = talkers[index].talkTimeEnd, end <= now {
+            } else if let talkTimeEnd = talkers[index].talkTimeEnd, talkTimeEnd == due {
                 actions.append(revoke(index, .talkTimeLimit, grace: timers.releaseGrace, at: now))
                 talkedTooLong(talkers[index].request.member, at: now)
+                // Nobody listens any more to a burst that was silent for so long.
+                if isLate, talkers[index].silenceEnd(timers) <= now {
+                    actions.append(end(index, .revoked(.talkTimeLimit)))
+                }
             } else {
-                actions.append(.revoke(talkers[index].request, .noMedia))
-                actions.append(end(index, .revoked(.noMedia)))
+                let cause = isLate ? RevokeCause.heldUp : .noMedia
+                actions.append(.revoke(talkers[index].request, cause))
+                actions.append(end(index, .revoked(cause)))
             }
         }
         return actions.isEmpty ? [] : actions + advance(at: now)

@@ -10,8 +10,37 @@ extension FloorControlStateMachine {
         struct Ending: Sendable, Equatable {
             /// `nil` until the holder has named it (after a revocation).
             var lastSequence: UInt16?
-            var deadline: Instant
-            var reason: EndReason
+            /// T3.
+            var latest: Instant
+            /// It ends then if nothing more of it comes; `latest` at most.
+            private(set) var deadline: Instant
+            let reason: EndReason
+            /// It was given more time, since the relay was held up.
+            private(set) var isExcused = false
+
+            init(lastSequence: UInt16? = nil, latest: Instant, reason: EndReason) {
+                self.lastSequence = lastSequence
+                self.latest = latest
+                self.reason = reason
+                deadline = latest
+            }
+
+            /// A sign of life: what is missing may take so long once more.
+            mutating func wait(_ time: Duration, at now: Instant) { deadline = min(latest, now + time) }
+
+            /// It takes no longer than that.
+            mutating func hasten(to time: Instant) {
+                latest = min(latest, time)
+                deadline = min(deadline, time)
+            }
+
+            /// Nothing is waited for any more.
+            mutating func complete(at now: Instant) { deadline = now }
+
+            mutating func excuse(until time: Instant) {
+                isExcused = true
+                (latest, deadline) = (time, time)
+            }
         }
 
         let request: Request
@@ -37,8 +66,19 @@ extension FloorControlStateMachine {
         /// When something is to be done about it, at the latest.
         func deadline(_ timers: Timers) -> Instant {
             if let ending { return ending.deadline }
-            let silence = (lastMediaAt ?? grantedAt) + timers.mediaTimeout
+            let silence = silenceEnd(timers)
             return talkTimeEnd.map { min(silence, $0) } ?? silence
+        }
+
+        /// When T1 is over, if no packet comes before.
+        func silenceEnd(_ timers: Timers) -> Instant { (lastMediaAt ?? grantedAt) + timers.mediaTimeout }
+
+        /// The end is due, but the relay was held up: once, a moment is left for what came meanwhile and was not read. False: listeners do
+        /// not wait for it any more.
+        mutating func excuse(_ timers: Timers, at now: Instant) -> Bool {
+            guard let ending, !ending.isExcused, silenceEnd(timers) > now else { return false }
+            self.ending?.excuse(until: now + timers.preemptionGrace)
+            return true
         }
 
         /// Whether everything from the first packet to `last` has come.
@@ -55,12 +95,6 @@ extension FloorControlStateMachine {
             return SequenceRecord.isAfter(highest, last)
         }
 
-        /// With the last packet there, only reordered ones can still be on their way.
-        mutating func hasten(_ timers: Timers, at now: Instant) {
-            guard let ending, let last = ending.lastSequence, sequences.highest == last else { return }
-            self.ending?.deadline = min(ending.deadline, now + timers.reorderGrace)
-        }
-
         /// Decides on a packet of the talker. Allocates nothing.
         mutating func media(
             keyID: UInt64, sequence: UInt16, marker: Bool, _ timers: Timers, at now: Instant
@@ -72,9 +106,9 @@ extension FloorControlStateMachine {
             let isFirst = firstMediaAt == nil
             if isFirst { firstMediaAt = now }
             lastMediaAt = now
-            guard ending != nil else { return .forward(isFirst: isFirst, endsBurst: false) }
-            let ends = ending?.lastSequence.map { isComplete(through: $0) } ?? false
-            if ends { ending?.deadline = now } else { hasten(timers, at: now) }
+            guard let last = ending?.lastSequence else { return .forward(isFirst: isFirst, endsBurst: false) }
+            let ends = isComplete(through: last)
+            if ends { ending?.complete(at: now) } else { ending?.wait(timers.repairGrace, at: now) }
             return .forward(isFirst: isFirst, endsBurst: ends)
         }
 

@@ -30,6 +30,9 @@ public struct BurstStore: Sendable {
     /// What a packet takes in memory beside its bytes.
     public static let packetOverhead = 64
 
+    /// No talker, and no network, holds more speech back than this.
+    static let heldSpeechMaximum: Duration = .seconds(10)
+
     /// One burst that is kept.
     public struct Burst: Sendable {
         /// Its source and key id.
@@ -45,6 +48,7 @@ public struct BurstStore: Sendable {
         /// When the newest packet came; not always the last of them.
         public fileprivate(set) var newestAt: Instant
         fileprivate var extender = SequenceExtender()
+        fileprivate var speech = SpeechLength()
         fileprivate(set) var packets: [Packet] = []
         /// Those before it are gone; they are taken out of the array now and then, for it costs a walk.
         fileprivate var first = 0
@@ -52,6 +56,12 @@ public struct BurstStore: Sendable {
 
         /// How many of its packets are kept.
         public var packetCount: Int { packets.count - first }
+
+        /// How long what was said is, by the packets' own time stamps. A talker may hold some of it back and send it faster, or say what it
+        /// likes of the time: not much longer than its packets took to come.
+        public var duration: Duration {
+            min(speech.duration, newestAt - beganAt + BurstStore.heldSpeechMaximum)
+        }
     }
 
     struct Packet: Sendable {
@@ -113,6 +123,7 @@ public struct BurstStore: Sendable {
         guard let last = current.lastIndex(where: { $0.burst == burst }) else { return }
         current[last].newestAt = now
         let number = current[last].extender.extend(sequence)
+        current[last].speech.note(bytes, number)
         let packet = Packet(number: number, receivedAt: now, bytes: bytes)
         var position = current[last].packets.count
         while position > current[last].first, current[last].packets[position - 1].number > number { position -= 1 }
@@ -152,6 +163,13 @@ public struct BurstStore: Sendable {
             }
         }
         return found
+    }
+
+    /// Whether that packet of a burst is kept.
+    func has(_ sequence: UInt16, of name: BurstName) -> Bool {
+        guard let burst = find(name) else { return false }
+        let place = burst.place(from: sequence)
+        return place < burst.packets.count && UInt16(truncatingIfNeeded: burst.packets[place].number) == sequence
     }
 
     /// The packets of a burst from sequence number `first` on (`nil`: from the first that is kept), oldest first: as many of them as

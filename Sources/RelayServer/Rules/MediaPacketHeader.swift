@@ -28,7 +28,9 @@ public struct MediaPacketHeader: Sendable, Hashable {
     public init?(parsing packet: UnsafeRawBufferPointer) {
         guard packet.count >= Self.packetBytesMinimum, let rtp = try? RTPHeader(parsing: packet),
             let frame = try? SFrameHeader(
-                parsing: UnsafeRawBufferPointer(rebasing: packet[RTPHeader.byteCount...]))
+                parsing: UnsafeRawBufferPointer(rebasing: packet[RTPHeader.byteCount...])),
+            // Whatever its header says of its own length, a byte of Opus and the tag have room behind it.
+            packet.count > RTPHeader.byteCount + frame.byteCount + SFrameCipherSuite.aes128GCMSHA256.tagByteCount
         else { return nil }
         self.init(ssrc: rtp.ssrc, sequence: rtp.sequence, marker: rtp.marker, keyID: frame.keyID.rawValue)
     }

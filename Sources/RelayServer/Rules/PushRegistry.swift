@@ -27,7 +27,7 @@ public struct PushRegistry: Sendable {
         var topic: PushTopic
         var connection: ConnectionID?
         var offlineSince: Instant
-        var bucket: MessageBucket
+        var bucket: TokenBucket
         var kept: Kept?
     }
 
@@ -85,7 +85,7 @@ public struct PushRegistry: Sendable {
             entries[token]
             ?? Entry(
                 member: member, topic: registration.topic, connection: nil, offlineSince: now,
-                bucket: MessageBucket(depth: limits.pushBurst, perSecond: limits.pushesPerSecond, at: now))
+                bucket: TokenBucket(depth: limits.pushBurst, perSecond: limits.pushesPerSecond, at: now))
         entry.topic = registration.topic
         entry.connection = connection
         entries[token] = entry

@@ -19,6 +19,8 @@ struct RelayChannel: Sendable {
         var isListenOnly = false
         var lastRequestID = FloorRequestID(rawValue: 0)
         var lastKeyID: UInt64?
+        /// How its last request was denied, or its burst ended.
+        var lastAnswer: [ServerMessage] = []
         /// T8: when it is told again that it has no floor, if it goes on sending; nil while it has it.
         var nextReminder: Instant?
         /// The request of which the log knows that it waits.
@@ -30,19 +32,19 @@ struct RelayChannel: Sendable {
         var isSilent = false
         /// The last request for lost packets, and how many more may come; made with the first.
         var lastRepairID: UInt32 = 0
-        var repairRequests: MessageBucket?
-        var repairBytes: MessageBucket?
+        var repairRequests: TokenBucket?
+        var repairBytes: TokenBucket?
         /// The last request for kept bursts or their list, and how many more may come; made with the first.
         var lastBurstRequest = BurstRequestID(rawValue: 0)
-        var burstRequests: MessageBucket?
-        var burstBytes: MessageBucket?
+        var burstRequests: TokenBucket?
+        var burstBytes: TokenBucket?
         var reception = ListenerReception()
         /// Of its own last burst; nil: it has been told.
         var lossOfLastBurst: TalkerLoss?
         /// The percentage of loss that it was told last, and goes by.
         var toldLoss = 0
         /// The packets that it may still send; made with the first.
-        private var media: MessageBucket?
+        private var media: TokenBucket?
 
         init(
             connection: ConnectionID, id: MemberID, name: DisplayName, ssrc: SSRC, downlinkKey: DownlinkKey,
@@ -61,7 +63,7 @@ struct RelayChannel: Sendable {
         /// Allocates and copies nothing.
         mutating func refuse(_ source: SSRC, depth: Int, perSecond: Int, at now: Instant) -> MediaDrop? {
             guard source == ssrc else { return .foreignSource }
-            if media == nil { media = MessageBucket(depth: depth, perSecond: perSecond, at: now) }
+            if media == nil { media = TokenBucket(depth: depth, perSecond: perSecond, at: now) }
             return media?.take(at: now) == true ? nil : .tooFast
         }
 

@@ -14,7 +14,7 @@ extension RelayCore {
         let bursts = store.offered(at: now).map { burst in
             ServerMessage.KeptBurst(
                 burst: burst.burst, talker: burst.talker, name: burst.name, age: now - burst.beganAt,
-                duration: burst.newestAt - burst.beganAt, packets: UInt32(clamping: burst.packetCount),
+                duration: burst.duration, packets: UInt32(clamping: burst.packetCount),
                 isGoingOn: burst.endedAt == nil)
         }
         return [.send(.burstList(.init(id: request, bursts: bursts)), to: [id])]
@@ -36,7 +36,7 @@ extension RelayCore {
         let count = RepairStream.burstByteCount(packets: packets, isWhole: isWhole)
         var bytes =
             member.burstBytes
-            ?? MessageBucket(depth: limits.burstBytes, perSecond: limits.burstBytesPerSecond, at: now)
+            ?? TokenBucket(depth: limits.burstBytes, perSecond: limits.burstBytesPerSecond, at: now)
         // Of neither, when one of them does not have it.
         let isTaken = bytes.holds(count, at: now) && burstBytes.take(count, at: now)
         if isTaken { _ = bytes.take(count, at: now) }
@@ -69,7 +69,7 @@ extension RelayCore {
         member.lastBurstRequest = request
         var requests =
             member.burstRequests
-            ?? MessageBucket(depth: limits.burstRequestBurst, perSecond: limits.burstRequestsPerSecond, at: now)
+            ?? TokenBucket(depth: limits.burstRequestBurst, perSecond: limits.burstRequestsPerSecond, at: now)
         let isTaken = requests.take(at: now)
         member.burstRequests = requests
         channels[number].members[id] = member

@@ -9,10 +9,12 @@ extension RelayCore {
     static let goingDown = "the relay is going down"
 
     /// Whether it takes nobody any more, and all have gone.
-    public var isDrained: Bool { isDraining && connections.isEmpty }
+    public var isDrained: Bool {
+        isDraining && channels.allSatisfy { $0.members.isEmpty && $0.pushConnectionOfMember.isEmpty }
+    }
 
     /// Takes nobody any more, and grants the floor to emergencies only; who is on no channel where somebody talks goes at once, or as
-    /// soon as it knows where to.
+    /// soon as it knows where to. Who wants to join is told why it cannot.
     mutating func drain(to successor: RelayPlace?, at now: Instant) -> [Action] {
         guard !isDraining else { return [] }
         isDraining = true
@@ -25,13 +27,6 @@ extension RelayCore {
             for request in channels[number].floor.waiting.reversed() where !request.isEmergency {
                 actions += apply(.withdrawn(ssrc: request.ssrc), channel: number, at: now)
                 actions += deny(request, .noResources, Self.goingDown, channel: number)
-            }
-        }
-        for (id, connection) in connections.sorted(by: { $0.key < $1.key }) {
-            switch connection.state {
-            case .member, .pushOnly: break
-            case .greeting, .greeted, .joining, .enrolling, .refused:
-                actions += [.close(id, .goingDown, Self.goingDown)] + remove(id, at: now)
             }
         }
         return actions

@@ -32,7 +32,7 @@ extension RelayCore {
     ) -> [Action] {
         // A refusal is noted and counted, and a push-only client replaces an older one: both can wait for the handshake. So does who
         // has so much to be told of others that it must not come twice.
-        guard case .success(let number) = opens(join, memberID), !join.isPushOnly,
+        guard turnsAway(join, id, memberID) == nil, case .success(let number) = opens(join, memberID), !join.isPushOnly,
             hasRoom(for: memberID, channel: number), isToldTwice(channel: number)
         else {
             connections[id]?.state = .greeted(.deferred(join))
@@ -60,6 +60,8 @@ extension RelayCore {
             connections[id]?.state = .joining
             return self.join(join, id, connection.member, at: now)
         case .greeted(.welcomed(let welcome)):
+            // It was welcomed, which a refusal would contradict.
+            if isDraining { return [.close(id, .goingDown, Self.goingDown)] + remove(id, at: now) }
             guard hasRoom(for: connection.member, channel: welcome.channel) else {
                 sources.remove(welcome.member.ssrc)
                 return refuse(id, .channelFull, "the channel has \(limits.membersPerChannel) members", at: now)

@@ -11,7 +11,8 @@ extension RelayCore {
     mutating func floorRequest(
         _ request: ClientMessage.FloorRequest, from id: ConnectionID, channel number: Int, at now: Instant
     ) -> [Action] {
-        channels[number].reported(id, number: number, at: now) + ask(request, from: id, channel: number, at: now)
+        endOverdue(channel: number, at: now) + channels[number].reported(id, number: number, at: now)
+            + ask(request, from: id, channel: number, at: now)
     }
 
     private mutating func ask(
@@ -21,29 +22,47 @@ extension RelayCore {
         let wish = FloorControlStateMachine.Request(
             ssrc: member.ssrc, member: member.id, requestID: request.requestID, keyID: request.keyID,
             priority: member.effectivePriority(of: request.priority), mayQueue: request.mayQueue)
-        if !channels[number].floor.isUnderWay(wish) {
-            guard request.requestID > member.lastRequestID else {
-                return violation(id, "a floor request that is not newer than the last", at: now)
-            }
-            let isFresh = request.keyID != member.lastKeyID
-            member.lastRequestID = request.requestID
-            member.lastKeyID = request.keyID
-            member.nextReminder = now + Self.reminderInterval
-            channels[number].members[id] = member
-            guard !isDraining || wish.isEmergency else {
-                return deny(wish, .noResources, Self.goingDown, channel: number)
-            }
-            guard !channels[number].onlyListens(member) else {
-                return deny(wish, .receiveOnly, "this member may only listen", channel: number)
-            }
-            guard channels[number].allows(epoch: UInt16(request.keyID >> 48), limits: limits, at: now), isFresh else {
-                let phrase = isFresh ? "the key id is of another epoch" : "the key id was used before"
-                // It takes the place of an older one all the same.
-                return apply(.withdrawn(ssrc: member.ssrc), channel: number, at: now)
-                    + deny(wish, .other, phrase, channel: number)
-            }
+        if let same = channels[number].floor.request(request.requestID, keyID: request.keyID, of: member.ssrc) {
+            return apply(.request(same), channel: number, at: now)
+        }
+        // Asked again when it was denied, or when the burst is over: the same answer again.
+        if request.requestID == member.lastRequestID, request.keyID == member.lastKeyID {
+            return member.lastAnswer.map { .send($0, to: [id]) }
+        }
+        guard request.requestID > member.lastRequestID else {
+            return violation(id, "a floor request that is not newer than the last", at: now)
+        }
+        let isFresh = request.keyID != member.lastKeyID
+        member.lastRequestID = request.requestID
+        member.lastKeyID = request.keyID
+        member.lastAnswer = []
+        member.nextReminder = now + Self.reminderInterval
+        channels[number].members[id] = member
+        guard !isDraining || wish.isEmergency else {
+            return deny(wish, .noResources, Self.goingDown, channel: number)
+        }
+        guard !channels[number].onlyListens(member) else {
+            return deny(wish, .receiveOnly, "this member may only listen", channel: number)
+        }
+        guard channels[number].allows(epoch: UInt16(request.keyID >> 48), limits: limits, at: now), isFresh else {
+            let phrase = isFresh ? "the key id is of another epoch" : "the key id was used before"
+            // It takes the place of an older one all the same.
+            return apply(.withdrawn(ssrc: member.ssrc), channel: number, at: now)
+                + deny(wish, .other, phrase, channel: number)
         }
         return apply(.request(wish), channel: number, at: now)
+    }
+
+    /// What the relay said last of a member's last request, if it is this one: repeated when the member asks for it again.
+    private mutating func remember(
+        _ answer: ServerMessage, to request: FloorRequestID, of id: ConnectionID, channel number: Int
+    ) {
+        guard channels[number].members[id]?.lastRequestID == request else { return }
+        if case .floorIdle = answer {
+            channels[number].members[id]?.lastAnswer.append(answer)
+        } else {
+            channels[number].members[id]?.lastAnswer = [answer]
+        }
     }
 
     /// A member may only listen from now on: what it says and waits for is over.
@@ -77,6 +96,7 @@ extension RelayCore {
         channels[number].counters.count(cause)
         let message = ServerMessage.FloorDeny(
             requestID: request.requestID, cause: cause, phrase: phrase, retryAfter: retryAfter)
+        remember(.floorDeny(message), to: request.requestID, of: member.connection, channel: number)
         return [
             .send(.floorDeny(message), to: [member.connection]),
             .note(
@@ -101,6 +121,7 @@ extension RelayCore {
         switch action {
         case .grant(let request, let talkTime): return grant(request, talkTime, channel: number, at: now)
         case .taken(let request):
+            if seededFault("a-begin-is-not-announced") { return [] }
             guard let member = channels[number].member(of: request.ssrc) else { return [] }
             let others = channels[number].everyone.filter { $0 != member.connection }
             guard !others.isEmpty else { return [] }
@@ -132,12 +153,14 @@ extension RelayCore {
             channels[number].keys.forgetUnused(inUse: channels[number].epochsInUse, at: now)
             changeStore(number) { $0.end(ssrc, at: now) }
             if channels[number].closesAt != nil { channels[number].closesAt = now + Self.farewellTime }
+            let idle = ServerMessage.floorIdle(.init(ssrc: ssrc, lastSequence: lastSequence))
             if let id = channels[number].member(of: ssrc)?.connection {
                 channels[number].members[id]?.nextReminder = now + Self.reminderInterval
+                remember(idle, to: summary.request.requestID, of: id, channel: number)
             }
             let everyone = channels[number].everyone
             guard !everyone.isEmpty else { return [note] }
-            return [.send(.floorIdle(.init(ssrc: ssrc, lastSequence: lastSequence)), to: everyone), note]
+            return [.send(idle, to: everyone), note]
         case .rules(let rules):
             channels[number].adopt(rules, store: limits.burstStore)
             return tellRules(channel: number) + [.note(.floorRulesChanged(channel: name, rules))]
@@ -213,14 +236,16 @@ extension RelayCore {
             switch cause {
             case .talkTimeLimit: (.mediaBurstTooLong, "the talk-time limit is over")
             case .noMedia: (.other, "no media came")
+            case .heldUp: (.other, "the relay was held up, and nobody heard it")
             case .preempted: (.preempted, preemptionPhrase(channel: number))
             case .noPermission: (.noPermission, "this member may only listen")
             }
         channels[number].counters.count(wireCause)
+        let message = ServerMessage.floorRevoke(
+            .init(requestID: request.requestID, cause: wireCause, phrase: phrase))
+        remember(message, to: request.requestID, of: member.connection, channel: number)
         return [
-            .send(
-                .floorRevoke(.init(requestID: request.requestID, cause: wireCause, phrase: phrase)),
-                to: [member.connection]),
+            .send(message, to: [member.connection]),
             .note(
                 .floorRevoked(
                     channel: channels[number].name, member: member.id, requestID: request.requestID, wireCause)),

@@ -6,6 +6,7 @@ extension RelayCore {
     mutating func join(
         _ join: ClientMessage.Join, _ id: ConnectionID, _ memberID: MemberID, at now: Instant
     ) -> [Action] {
+        if let (cause, phrase) = turnsAway(join, id, memberID) { return refuse(id, cause, phrase, at: now) }
         let number: Int
         switch opens(join, memberID) {
         case .success(let opened): number = opened
@@ -36,6 +37,22 @@ extension RelayCore {
             return channels[number].configuration.token == join.token ? .success(number) : .failure(.notInvited)
         case nil: return .failure(.unknown)
         }
+    }
+
+    /// Why this connection is not let in now, whatever its invitation opens; nil: it may be.
+    func turnsAway(
+        _ join: ClientMessage.Join, _ id: ConnectionID, _ member: MemberID
+    ) -> (cause: JoinRefusal, phrase: String)? {
+        guard let connection = connections[id] else { return nil }
+        if isDraining { return (.relayBusy, Self.goingDown) }
+        guard connection.carriesMedia || join.isPushOnly else {
+            let size = RelayProtocolLimits.datagramFrameByteCountMinimum
+            return (.unsupportedVersion, "media need QUIC datagrams: max_datagram_frame_size must be \(size) or more")
+        }
+        guard connection.isSurplus, connections.count > limits.connections else { return nil }
+        // Who comes back leaves its older connection.
+        let older = channelNumbers[join.channel].flatMap { channels[$0].connectionOfMember[member] }
+        return older == nil || join.isPushOnly ? (.relayBusy, "the relay is full") : nil
     }
 
     /// Why a join is not let in.

@@ -19,13 +19,19 @@ extension RelayCore {
         let refusal = channels[number].members[id]?.refuse(packet.ssrc, depth: depth, perSecond: perSecond, at: now)
         if let refusal { return drop(refusal) }
         let ssrc = packet.ssrc
+        let overdue = endOverdue(channel: number, at: now)
         switch channels[number].floor.media(
             ssrc: ssrc, keyID: packet.keyID, sequence: packet.sequence, marker: packet.marker, at: now)
         {
-        case .noFloor: return (drop(.noFloor).0, remind(id, channel: number, at: now))
-        case .wrongKeyID: return drop(.wrongKeyID)
-        case .duplicate: return drop(.duplicate)
-        case .afterRelease: return drop(.afterRelease)
+        case .noFloor where isKept(packet, channel: number), .wrongKeyID where isKept(packet, channel: number),
+            .duplicate where isKept(packet, channel: number):
+            // Talkers send the end of a burst again in doubt: it comes twice, maybe behind the end of the burst, or in the next one.
+            counters.packetsSpare += 1
+            return (.drop(.duplicate), overdue)
+        case .noFloor: return (drop(.noFloor).0, overdue + remind(id, channel: number, at: now))
+        case .wrongKeyID: return (drop(.wrongKeyID).0, overdue)
+        case .duplicate: return (drop(.duplicate).0, overdue)
+        case .afterRelease: return (drop(.afterRelease).0, overdue)
         case .forward(let isFirst, let endsBurst):
             counters.packetsForwarded += 1
             channels[number].noteForwarded(ssrc, bytes: bytes.count, isRepaired: isRepaired)
@@ -38,8 +44,18 @@ extension RelayCore {
                 actions += silent
             }
             if endsBurst { actions += apply(.deadline, channel: number, at: now) }
-            return (.forward(channel: number), actions)
+            return (.forward(channel: number), overdue + actions)
         }
+    }
+
+    /// Ends what is due on a floor. A relay that was held up may read a packet, or a message, before its timers run.
+    mutating func endOverdue(channel number: Int, at now: Instant) -> [Action] {
+        guard let due = channels[number].floor.nextDeadline, due <= now else { return [] }
+        return apply(.deadline, channel: number, at: now)
+    }
+
+    private func isKept(_ packet: MediaPacketHeader, channel number: Int) -> Bool {
+        channels[number].store.has(packet.sequence, of: BurstName(ssrc: packet.ssrc, keyID: packet.keyID))
     }
 
     private mutating func keep(

@@ -39,10 +39,10 @@ extension RelayCore {
         member.lastRepairID = request.id
         var requests =
             member.repairRequests
-            ?? MessageBucket(depth: limits.repairBurst, perSecond: limits.repairsPerSecond, at: now)
+            ?? TokenBucket(depth: limits.repairBurst, perSecond: limits.repairsPerSecond, at: now)
         var bytes =
             member.repairBytes
-            ?? MessageBucket(depth: limits.repairBytes, perSecond: limits.repairBytesPerSecond, at: now)
+            ?? TokenBucket(depth: limits.repairBytes, perSecond: limits.repairBytesPerSecond, at: now)
         var packets: [[UInt8]] = []
         var isTaken = requests.take(at: now)
         if isTaken {

@@ -24,7 +24,11 @@ public struct RelayCore: Sendable {
 
         let member: MemberID
         var state: State
-        var bucket: MessageBucket
+        var bucket: TokenBucket
+        /// It came when the relay had as many as it may have: it is told so when it wants to join.
+        var isSurplus = false
+        /// Whether its transport takes datagrams as long as media packets are.
+        var carriesMedia = true
     }
 
     /// The limits in force.
@@ -52,7 +56,7 @@ public struct RelayCore: Sendable {
     /// What the bursts that are kept take in memory, of all channels.
     var keptBytes = 0
     /// What of them may still be given to members who ask.
-    var burstBytes: MessageBucket
+    var burstBytes: TokenBucket
 
     /// A relay without members. Each channel gets a fresh media key of a random epoch.
     ///
@@ -72,7 +76,7 @@ public struct RelayCore: Sendable {
         self.roster = roster
         self.acceptsPushes = acceptsPushes
         pushes = PushRegistry(limits: limits, startedAt: startedAt)
-        burstBytes = MessageBucket(
+        burstBytes = TokenBucket(
             depth: limits.burstBytesOfAll, perSecond: limits.burstBytesOfAllPerSecond, at: startedAt)
         self.random = random
         self.channels = []
@@ -120,10 +124,16 @@ public struct RelayCore: Sendable {
 
     private mutating func react(to event: Event, at now: Instant) -> [Action] {
         switch event {
-        case .greeted(let id, let pin): return connected(id, pin, .greeting, at: now)
-        case .connected(let id, let pin):
-            return connections[id] == nil ? connected(id, pin, .joining, at: now) : confirmed(id, at: now)
+        case .greeted(let id, let pin, let carriesMedia):
+            return connected(id, pin, .greeting, carriesMedia: carriesMedia, at: now)
+        case .connected(let id, let pin, let carriesMedia):
+            guard connections[id] != nil else {
+                return connected(id, pin, .joining, carriesMedia: carriesMedia, at: now)
+            }
+            connections[id]?.carriesMedia = carriesMedia
+            return confirmed(id, at: now)
         case .message(let id, let message): return receive(message, from: id, at: now)
+        case .unknownMessage(let id): return ignore(from: id, at: now)
         case .violation(let id, let what): return violation(id, what, at: now)
         case .disconnected(let id): return remove(id, at: now)
         case .enrolled(let id, let enrolment, let verdict): return enrolled(id, enrolment, verdict, at: now)
@@ -145,13 +155,14 @@ public struct RelayCore: Sendable {
     // MARK: Connections
 
     private mutating func connected(
-        _ id: ConnectionID, _ pin: PublicKeyPin, _ state: Connection.State, at now: Instant
+        _ id: ConnectionID, _ pin: PublicKeyPin, _ state: Connection.State, carriesMedia: Bool, at now: Instant
     ) -> [Action] {
-        guard !isShuttingDown, !isDraining, connections.count < limits.connections else {
-            return [.close(id, .goingDown, isShuttingDown || isDraining ? Self.goingDown : "the relay is full")]
+        guard !isShuttingDown, connections.count < limits.connections + limits.connectionsRefused else {
+            return [.close(id, .goingDown, isShuttingDown ? Self.goingDown : "the relay is full")]
         }
         connections[id] = Connection(
-            member: MemberID(pin), state: state, bucket: MessageBucket(limits: limits, at: now))
+            member: MemberID(pin), state: state, bucket: TokenBucket(limits: limits, at: now),
+            isSurplus: connections.count >= limits.connections, carriesMedia: carriesMedia)
         wait(for: id, until: now + limits.joinTime)
         return []
     }
@@ -164,6 +175,16 @@ public struct RelayCore: Sendable {
 
     /// Who is let in may stay.
     mutating func waitNoMore(for id: ConnectionID) { pending[id] = nil }
+
+    /// A message of an unknown kind changes nothing, but counts: nobody is served at the cost of others.
+    private mutating func ignore(from id: ConnectionID, at now: Instant) -> [Action] {
+        guard var connection = connections[id] else { return [] }
+        counters.messagesIn += 1
+        counters.messagesUnknown += 1
+        let isWithinRate = connection.bucket.take(at: now)
+        connections[id] = connection
+        return isWithinRate ? [] : violation(id, "too many messages", at: now)
+    }
 
     private mutating func receive(_ message: ClientMessage, from id: ConnectionID, at now: Instant) -> [Action] {
         guard var connection = connections[id] else { return [] }
@@ -221,6 +242,7 @@ public struct RelayCore: Sendable {
     }
 
     mutating func remove(_ id: ConnectionID, at now: Instant) -> [Action] {
+        if seededFault("who-is-gone-stays-a-member") { return [] }
         pending[id] = nil
         guard let connection = connections.removeValue(forKey: id) else { return [] }
         pushes.disconnected(id, of: connection.member, at: now)

@@ -18,12 +18,15 @@ extension RelayCore {
     /// What happens to a relay, media aside.
     public enum Event: Sendable {
         /// A returning client sent early data (0-RTT) with its first packet; its ticket is one of the key `PublicKeyPin`,
-        /// but somebody may have recorded it. `connected` follows when it is who it says.
-        case greeted(ConnectionID, PublicKeyPin)
-        /// A connection completed its handshake with the key `PublicKeyPin`.
-        case connected(ConnectionID, PublicKeyPin)
+        /// but somebody may have recorded it. `connected` follows when it is who it says. `carriesMedia`: as there.
+        case greeted(ConnectionID, PublicKeyPin, carriesMedia: Bool = true)
+        /// A connection completed its handshake with the key `PublicKeyPin`. `carriesMedia`: the client's transport takes datagrams as
+        /// long as media packets are.
+        case connected(ConnectionID, PublicKeyPin, carriesMedia: Bool = true)
         /// A control message came.
         case message(ConnectionID, ClientMessage)
+        /// A control message came of a kind that this relay does not know.
+        case unknownMessage(ConnectionID)
         /// Something came that is no control message, or where none may come.
         case violation(ConnectionID, String)
         /// A connection is gone, by either side or by time-out.

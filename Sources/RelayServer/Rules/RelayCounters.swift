@@ -34,6 +34,8 @@ public struct RelayCounters: Sendable, Equatable {
     public internal(set) var strayPackets = 0
     /// Control messages that came in.
     public internal(set) var messagesIn = 0
+    /// Those of them whose kind this relay does not know; nothing was done about them.
+    public internal(set) var messagesUnknown = 0
     /// Connections closed because they broke the protocol.
     public internal(set) var protocolViolations = 0
     /// Joins refused.
@@ -44,6 +46,8 @@ public struct RelayCounters: Sendable, Equatable {
     public internal(set) var listenersStopped = 0
     /// Packets that came again on a control stream because their datagram was lost, and were forwarded.
     public internal(set) var packetsRepaired = 0
+    /// Packets that came again though they had come already, as datagrams or on a control stream; they are no dropped ones.
+    public internal(set) var packetsSpare = 0
     /// Requests for lost packets that were answered.
     public internal(set) var repairsAnswered = 0
     /// Requests for lost packets that were not answered: too many, or too much.

@@ -28,12 +28,12 @@ struct RosterNews: Sendable, Equatable {
     private var toldInWindow = 0
     private var isBusy = false
     /// Bytes that may be told.
-    private var budget: MessageBucket
+    private var budget: TokenBucket
     /// More changes than this are not kept.
     private let changesMaximum: Int
 
     init(limits: RelayLimits = RelayLimits()) {
-        budget = MessageBucket(depth: limits.rosterNewsBytes, perSecond: limits.rosterNewsPerSecond, at: .zero)
+        budget = TokenBucket(depth: limits.rosterNewsBytes, perSecond: limits.rosterNewsPerSecond, at: .zero)
         // Everybody who is there has come, everybody before has gone, and some come and go.
         changesMaximum = 4 * limits.membersPerChannel
     }

@@ -16,7 +16,7 @@ extension RelayEngine {
     /// How the transport is set up for a relay.
     static func transport(_ configuration: RelayServerConfiguration) -> QUICConfiguration {
         var server = QUICServerOptions(keys: configuration.transportKeys.keys)
-        server.maximumConnections = configuration.limits.connections + configuration.limits.connections / 8
+        server.maximumConnections = configuration.limits.connections + configuration.limits.connectionsRefused
         server.maximumConnectionsPerAddress = configuration.limits.connectionsPerAddress
         server.handshakesPerSecond = configuration.limits.handshakesPerSecond
         server.group = QUICServerGroup(server)
@@ -27,6 +27,8 @@ extension RelayEngine {
                 encoding: .der),
             server: server)
         transport.maximumPeerStreams = 1
+        // QUIC closes a connection for a datagram that is longer than it was told; the relay only drops it.
+        transport.maximumDatagram = QUICConfiguration.datagramMaximum
         transport.acknowledgementThreshold = acknowledgementThreshold
         transport.socketBuffer = socketBuffer
         return transport
@@ -44,7 +46,7 @@ extension RelayEngine {
             endpoint.helpers = helpers
             workers = [
                 RelayWorker(
-                    0, endpoint: endpoint, numbers: numbers, limits: limits, logger: logger
+                    0, endpoint: endpoint, numbers: numbers, places: places, limits: limits, logger: logger
                 ) { [unowned self] report in
                     take(report)
                     return true
@@ -82,7 +84,7 @@ extension RelayEngine {
     private func hire(
         _ number: Int, at address: SocketAddress, _ transport: QUICConfiguration, _ reports: Mailbox<RelayWorkerReport>
     ) throws(QUICError) -> RelayWorker {
-        let (numbers, limits, logger, helpers) = (numbers, limits, logger, helpers)
+        let (numbers, places, limits, logger, helpers) = (numbers, places, limits, logger, helpers)
         let loop: EventLoop
         let orders: Mailbox<RelayWorkerOrder>
         do throws(SystemError) {
@@ -97,8 +99,10 @@ extension RelayEngine {
                     loop: loop, bind: address, reusePort: true, configuration: transport, logger: logger)
                 endpoint.helpers = helpers
                 let worker = RelayWorker(
-                    number, endpoint: endpoint, numbers: numbers, orders: orders, limits: limits, logger: logger
+                    number, endpoint: endpoint, numbers: numbers, orders: orders, places: places, limits: limits,
+                    logger: logger
                 ) { reports.post($0, mayBeLost: $0.mayBeLost) }
+                worker.watch(reports)
                 do throws(SystemError) {
                     try orders.open(on: loop) { [unowned worker] in worker.carryOut($0) }
                 } catch {

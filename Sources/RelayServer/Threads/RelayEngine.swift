@@ -25,6 +25,8 @@ final class RelayEngine: @unchecked Sendable {
     let numbers: ConnectionNumbers
     /// From the workers on other loops; nil while there are none.
     let reports: Mailbox<RelayWorkerReport>?
+    /// Where connections are; nil where nobody keeps that.
+    var places: ConnectionPlaces?
 
     private let enrol: (@Sendable (ConnectionID, RelayEnrolment) -> Void)?
     private let log: RelayLog
@@ -55,12 +57,14 @@ final class RelayEngine: @unchecked Sendable {
         } catch {
             throw .system(error)
         }
+        if let keep = configuration.keepPlaces { keepPlaces(every: configuration.placesInterval, keep) }
         do throws(RelayServerError) {
             try open(at: address, workers: count, configuration)
         } catch {
             shutDown()
             throw error
         }
+        callBack(configuration.formerPlaces)
     }
 
     /// The endpoint of the worker that lives on the rules' loop.

@@ -96,7 +96,7 @@ final class RelayLog {
             info(
                 "floor released", channel, now,
                 [
-                    "ssrc": "\(burst.ssrc)", "reason": "\(burst.reason)", "packets": "\(burst.packets)",
+                    "ssrc": "\(burst.ssrc)", "reason": "\(burst.reason.words)", "packets": "\(burst.packets)",
                     "bytes": "\(burst.bytes)", "lost": "\(burst.lost)", "listeners": "\(burst.listeners)",
                     "ms": "\(Int(burst.duration.milliseconds))",
                 ])
@@ -140,5 +140,21 @@ final class RelayLog {
         logger.info(
             text,
             metadata: metadata.merging(["channel": "\(channel)", "t": "\(now.nanoseconds)"]) { own, _ in own })
+    }
+}
+
+extension FloorControlStateMachine.EndReason {
+    /// The reason as the log has it.
+    fileprivate var words: String {
+        switch self {
+        case .released: "released"
+        case .revoked(.talkTimeLimit): "the talk-time limit"
+        case .revoked(.noMedia): "no sound came"
+        case .revoked(.heldUp): "the relay was held up"
+        case .revoked(.preempted): "another one took the floor"
+        case .revoked(.noPermission): "the member may not talk any more"
+        case .left: "the talker is gone"
+        case .restarted: "the talker asked anew"
+        }
     }
 }

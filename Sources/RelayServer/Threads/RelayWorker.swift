@@ -19,9 +19,13 @@ final class RelayWorker: @unchecked Sendable {
 
     private let number: Int
     private let numbers: ConnectionNumbers
+    private let places: ConnectionPlaces?
     private let limits: RelayLimits
     private let log: RelayLog
-    private let report: (RelayWorkerReport) -> Bool
+    private let post: (RelayWorkerReport) -> Bool
+    /// Where its reports wait for another loop, and whether they wait too long.
+    private var reports: Mailbox<RelayWorkerReport>?
+    private var rules = RulesWatch()
     private var peers: [ConnectionID: RelayPeer] = [:]
     private var groups: [ListenerGroup] = []
 
@@ -32,17 +36,20 @@ final class RelayWorker: @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - number: Which one of the relay's it is, from 0.
+    ///   - places: Is told where connections are.
     ///   - report: Takes what the rules have to know; false when it was lost, which only what came in datagrams may be.
     init(
         _ number: Int, endpoint: QUICEndpoint, numbers: ConnectionNumbers, orders: Mailbox<RelayWorkerOrder>? = nil,
-        limits: RelayLimits, logger: Logger, report: @escaping (RelayWorkerReport) -> Bool
+        places: ConnectionPlaces? = nil, limits: RelayLimits, logger: Logger,
+        report: @escaping (RelayWorkerReport) -> Bool
     ) {
         self.number = number
         self.endpoint = endpoint
         self.numbers = numbers
+        self.places = places
         self.orders = orders
         self.limits = limits
-        self.report = report
+        post = report
         log = RelayLog(logger: logger)
         endpoint.delegate = self
     }
@@ -71,6 +78,12 @@ final class RelayWorker: @unchecked Sendable {
         }
     }
 
+    /// From now on it reads nothing while what it has reported, which goes to `reports`, is not taken. Called on the loop.
+    func watch(_ reports: Mailbox<RelayWorkerReport>) {
+        self.reports = reports
+        endpoint.mayRead = { [unowned self] in !rules.isHanging(handled: reports.handledCount, at: .now) }
+    }
+
     // MARK: Orders
 
     /// Does what the rules say. Called on the loop.
@@ -88,6 +101,7 @@ final class RelayWorker: @unchecked Sendable {
             }
         case .close(let id, let code, let reason):
             guard let peer = peers.removeValue(forKey: id) else { return }
+            places?.set(nil, of: id)
             peer.detach()
             peer.connection.close(code: code.rawValue, reason: reason)
         case .startMedia(let id, let channel, let key):
@@ -147,6 +161,12 @@ final class RelayWorker: @unchecked Sendable {
 
     private func tell(_ event: RelayCore.Event) { _ = report(.event(event)) }
 
+    private func report(_ report: RelayWorkerReport) -> Bool {
+        let isTaken = post(report)
+        if let reports { rules.reported(reports.postedCount, at: .now) }
+        return isTaken
+    }
+
     private func receiveMedia(_ datagram: [UInt8], from peer: RelayPeer) {
         if let request = RepairDatagram.request(in: datagram, limit: limits.datagramBytes) {
             // When it is lost, the same one comes on the control stream.
@@ -180,7 +200,12 @@ extension RelayWorker: QUICEndpointDelegate {
     /// It sent early data: an answer to that may be on its way before it has proven who it is.
     private func greet(_ peer: RelayPeer) {
         guard let pin = pin(of: peer) else { return }
-        tell(.greeted(peer.id, pin))
+        tell(.greeted(peer.id, pin, carriesMedia: carriesMedia(peer)))
+    }
+
+    private func carriesMedia(_ peer: RelayPeer) -> Bool {
+        let minimum = RelayProtocolLimits.datagramFrameByteCountMinimum
+        return (peer.connection.peerDatagramFrameSize ?? minimum) >= minimum
     }
 
     private func pin(of peer: RelayPeer) -> PublicKeyPin? {
@@ -202,7 +227,8 @@ extension RelayWorker: QUICEndpointDelegate {
         guard !peer.isConnected else { return }
         peer.isConnected = true
         guard let pin = pin(of: peer) else { return }
-        tell(.connected(peer.id, pin))
+        places?.set(peer.connection.place, of: peer.id)
+        tell(.connected(peer.id, pin, carriesMedia: carriesMedia(peer)))
     }
 }
 
@@ -244,6 +270,7 @@ extension RelayWorker: QUICConnectionDelegate {
             } catch {
                 guard error.isViolation else {
                     log.unknownMessage(peer.id)
+                    tell(.unknownMessage(peer.id))
                     continue
                 }
                 tell(.violation(peer.id, error.description))
@@ -265,6 +292,12 @@ extension RelayWorker: QUICConnectionDelegate {
         tell(.message(peer.id, .leave))
     }
 
+    /// Who says no more on the control stream, or hears no more on it, is no member: it could not be told that it has to stop talking.
+    func connection(_ connection: QUICConnection, didAbandon stream: QUICStream) {
+        guard let peer = peer(of: connection), peer.stream === stream else { return }
+        tell(.message(peer.id, .leave))
+    }
+
     func connection(_ connection: QUICConnection, didReceiveDatagram datagram: [UInt8], isEarlyData: Bool) {
         guard let peer = peer(of: connection), !isEarlyData else { return }
         receiveMedia(datagram, from: peer)
@@ -272,12 +305,14 @@ extension RelayWorker: QUICConnectionDelegate {
 
     func connection(_ connection: QUICConnection, didMoveFrom oldAddress: SocketAddress) {
         guard let peer = peer(of: connection) else { return }
+        places?.set(connection.place, of: peer.id)
         log.moved(peer.id, to: connection.remoteAddress)
     }
 
     func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason) {
         guard let peer = peer(of: connection) else { return }
         peers[peer.id] = nil
+        places?.set(nil, of: peer.id)
         peer.detach()
         log.closed(peer.id, reason)
         tell(.disconnected(peer.id))

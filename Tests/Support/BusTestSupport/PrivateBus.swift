@@ -37,6 +37,9 @@ public final class PrivateBus: Sendable {
                 <allow own="*"/>
               </policy>
               <limit name="max_replies_per_connection">50000</limit>
+              <limit name="max_message_unix_fds">4096</limit>
+              <limit name="max_incoming_unix_fds">8192</limit>
+              <limit name="max_outgoing_unix_fds">8192</limit>
             </busconfig>
             """
         mkdir(directory + "/services", 0o700)

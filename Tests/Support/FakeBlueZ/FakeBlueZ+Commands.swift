@@ -7,6 +7,8 @@ extension FakeBlueZ {
     ///     NAME press | release | notify HEX | state | drop | vanish | adv on|off | battery N | forget
     ///     NAME abort N       the next N links break while they are set up
     ///     NAME flap          ServicesResolved goes away and comes back, with its objects
+    ///     NAME pairing ok | unanswered | hang | hangup | vanish    what becomes of the next pairings
+    ///     NAME flood N       N values as fast as they go, pressed and released in turn; the last one is released
     ///     NAME dial | hangup a classic device connects its serial port by itself, or ends it
     ///     NAME record N      the next N attempts find no record of the port
     ///     adapter on | off | add | remove
@@ -28,6 +30,9 @@ extension FakeBlueZ {
             return "err \(error)"
         }
     }
+
+    /// Whether any client has a discovery on.
+    public var isDiscovering: Bool { !discoverers.isEmpty }
 
     private func adapterCommand(_ command: String) async throws -> String {
         switch command {
@@ -73,6 +78,16 @@ extension FakeBlueZ {
             guard let count = argument.flatMap({ Int($0) }), (0...1000).contains(count) else { return "err abort N" }
             peripherals[name]?.linksToAbort = count
         case "flap": await flap(name)
+        case "pairing":
+            guard let behaviour = argument.flatMap({ PairBehaviour(rawValue: $0) }) else { return "err pairing HOW" }
+            peripherals[name]?.pairing = behaviour
+        case "flood":
+            guard let count = argument.flatMap({ Int($0) }), (1...1_000_000).contains(count) else {
+                return "err flood N"
+            }
+            for number in (0..<count).reversed() {
+                _ = await notify(name, number % 2 == 1 ? profile.pressed : profile.released)
+            }
         case "dial": guard await dialSerial(name) else { return "err \(name) is not taken" }
         case "hangup": hangUp(name)
         case "record":

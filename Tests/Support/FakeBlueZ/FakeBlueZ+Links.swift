@@ -188,8 +188,30 @@ extension FakeBlueZ {
             throw DBusErrorReply("org.bluez.Error.AuthenticationFailed", "Authentication Failed")
         }
         try await connect(name)
-        records[name]?.isPaired = true
-        await change(name, ["Paired": .boolean(true), "Bonded": .boolean(true)])
+        let behaviour = peripherals[name]?.pairing ?? .succeeds
+        switch behaviour {
+        case .succeeds, .isNotAnswered:
+            records[name]?.isPaired = true
+            await change(name, ["Paired": .boolean(true), "Bonded": .boolean(true)])
+        case .hangs: break
+        case .hangsUp: await breakLink(name, advertisesAgain: false)
+        case .vanishes: if let path = path(name) { try? await removeDevice(path) }
+        }
+        guard behaviour != .succeeds else { return }
+        // Until `CancelPairing`, or the end of the daemon.
+        await withCheckedContinuation { unansweredPairs[name, default: []].append($0) }
+        throw DBusErrorReply("org.bluez.Error.AuthenticationCanceled", "Authentication Canceled")
+    }
+
+    func cancelPairing(_ name: String) throws {
+        cancelledPairings += 1
+        guard unansweredPairs[name] != nil else { throw BlueZReply.doesNotExist }
+        // One that hangs does not answer this way either.
+        if peripherals[name]?.pairing == .succeeds { endPairing(name) }
+    }
+
+    func endPairing(_ name: String) {
+        for continuation in unansweredPairs.removeValue(forKey: name) ?? [] { continuation.resume() }
     }
 
     func trust(_ name: String, _ isTrusted: Bool) {

@@ -208,7 +208,10 @@ extension FakeBlueZ {
                     try await self?.disconnectProfile(name)
                     return []
                 },
-                "CancelPairing": { _ in throw BlueZReply.doesNotExist },
+                "CancelPairing": { [weak self] _ in
+                    try await self?.cancelPairing(name)
+                    return []
+                },
             ])
     }
 

@@ -4,6 +4,19 @@ import Logging
 import MonotonicTime
 import Reactor
 
+/// What becomes of a pairing.
+enum PairBehaviour: String {
+    case succeeds = "ok"
+    /// The device is paired, and `Pair` is never answered.
+    case isNotAnswered = "unanswered"
+    /// `Pair` is never answered, and nothing happens.
+    case hangs = "hang"
+    /// The device hangs up; `Pair` is never answered.
+    case hangsUp = "hangup"
+    /// The device is forgotten; `Pair` is never answered.
+    case vanishes = "vanish"
+}
+
 /// A simulated button and its radio.
 public struct Peripheral: Sendable {
     /// The name that commands use.
@@ -20,6 +33,7 @@ public struct Peripheral: Sendable {
     var battery: UInt8 = 77
     /// How many of the next links break while they are set up.
     var linksToAbort = 0
+    var pairing = PairBehaviour.succeeds
 
     var isAdvertising: Bool { advertises && !isLinked }
     var services: [String] { [profile.service] + (profile.hasBattery ? [PeripheralProfile.short("180f")] : []) }
@@ -116,6 +130,9 @@ public actor FakeBlueZ {
     var agents: [String: DBusObjectPath] = [:]
     var clientWatches: [String: DBusNameWatch] = [:]
     var connecting: [String: CheckedContinuation<Void, Never>] = [:]
+    var unansweredPairs: [String: [CheckedContinuation<Void, Never>]] = [:]
+    /// How often a pairing was to be given up.
+    public internal(set) var cancelledPairings = 0
     var temporaryTimers: [String: EventLoop.Timer] = [:]
     /// The one profile that is registered.
     public internal(set) var serialClient: SerialClient?
@@ -188,6 +205,7 @@ public actor FakeBlueZ {
     private func forgetVolatile() {
         discoverers = []
         for name in Array(connecting.keys) { endConnecting(name) }
+        for name in Array(unansweredPairs.keys) { endPairing(name) }
         for timer in temporaryTimers.values { timer.cancel() }
         temporaryTimers = [:]
         for (name, record) in records {

@@ -14,7 +14,7 @@ func say(_ line: String) {
 
 guard CommandLine.arguments.count == 3, let seed = UInt64(CommandLine.arguments[2]) else { exit(64) }
 do {
-    let store = try RelayStore.open(path: CommandLine.arguments[1]).0
+    let store = try RelayStore.open(path: CommandLine.arguments[1])
     let channel = try store.channel(named: "Yard")
     var random = SplitMix(state: seed)
     var tokens: [(number: Int64, token: InvitationToken)] = []

@@ -1,0 +1,82 @@
+// Whether a control that is told to be down was pressed just now, or was down before it could be heard.
+import MonotonicTime
+
+/// A press is an observed edge: up, then down.
+///
+/// Some accessories repeat the state of a held control. After a start, a lost link or a hung bluetoothd their first value may belong to an
+/// old press, which must not open the microphone by itself. Of the controls in doubt a "down" is therefore no press until one of these
+/// has shown that the control was up: a value that says so, or a silence longer than the accessory's repetition. What waited in a hung
+/// bluetoothd is old altogether: of that no "down" is a press.
+struct PressDoubt: Sendable {
+    /// A held control that is repeated at all is told again within this time; no accessory is known that takes longer. So long at most it
+    /// takes until an accessory that cannot be asked is ready after a start.
+    static let silence = Duration.seconds(3)
+    /// A carrier that goes on after it hung has handed on by then what waited in it: some values, of a millisecond each.
+    static let backlogTime = Duration.milliseconds(500)
+
+    /// The controls whose accessory repeats them while they are held, or may do so.
+    private let repeated: Set<Control>
+    private var doubted: Set<Control> = []
+    /// When the silence has been long enough; nil while nothing can be heard.
+    private var until: Instant?
+    /// Until then what comes may have waited; nil: what comes is new.
+    private var backlogUntil: Instant?
+
+    init(repeated: Set<Control>) { self.repeated = repeated }
+
+    /// Whether the state of every control is known.
+    var isCertain: Bool { doubted.isEmpty && backlogUntil == nil }
+
+    /// When `settle` has to be called.
+    var nextDeadline: Instant? { earliest(doubted.isEmpty ? nil : until, backlogUntil) }
+
+    /// The accessory is not heard any more; these controls were down.
+    mutating func lost(down: Set<Control>, at now: Instant) {
+        settle(at: now)
+        doubted.formUnion(down.intersection(repeated))
+        (until, backlogUntil) = (nil, nil)
+    }
+
+    /// The accessory is heard from now on.
+    ///
+    /// - Parameter isKept: Whether its link may be older than our hearing, so that any control may have been down before.
+    mutating func heard(isKept: Bool, at now: Instant) {
+        settle(at: now)
+        if isKept { doubted = repeated }
+        until = doubted.isEmpty ? nil : now + Self.silence
+    }
+
+    /// Its carrier goes on after it hung: what was told meanwhile comes now.
+    mutating func resumed(at now: Instant) {
+        heard(isKept: false, at: now)
+        backlogUntil = now + Self.backlogTime
+    }
+
+    /// The control was told to be up.
+    mutating func up(_ control: Control) { doubted.remove(control) }
+
+    /// Whether a control that is told to be down has been pressed since it was heard.
+    mutating func isPress(_ control: Control, at now: Instant) -> Bool {
+        settle(at: now)
+        return backlogUntil == nil && !doubted.contains(control)
+    }
+
+    /// The silence may have been long enough, and what waited may have come.
+    mutating func settle(at now: Instant) {
+        if let time = backlogUntil, time <= now { backlogUntil = nil }
+        guard let until, until <= now else { return }
+        doubted = []
+        self.until = nil
+    }
+}
+
+extension AccessoryProfile {
+    /// The controls that are told again and again while they are held, or may be.
+    var repeatedControls: Set<Control> {
+        // Words and keys are events: no stream is known to repeat one. Of characteristics it is often not known.
+        inputs.reduce(into: []) { result, input in
+            guard input.repeats ?? (transport == .gatt) else { return }
+            result.formUnion(Set(input.rule.controls).subtracting(input.rule.clicks))
+        }
+    }
+}

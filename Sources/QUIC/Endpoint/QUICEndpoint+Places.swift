@@ -1,0 +1,99 @@
+// Where a server's peers were, so that one that starts again can tell them that their connections are gone.
+import CGnuTLS
+import CLinux
+import CNgtcp2
+import Glibc
+import Reactor
+
+/// Where the peer of a server's connection was, and by which of the server's ids it knows the connection.
+///
+/// Kept over a kill, it is enough for a stateless reset (RFC 9000, section 10.3) to who has nothing to say, and so cannot be answered.
+public struct QUICPeerPlace: Hashable, Sendable {
+    let id: [UInt8]
+    let remote: SocketAddress
+    /// The server's own address, where its socket has several.
+    let local: SocketAddress?
+
+    init(id: [UInt8], remote: SocketAddress, local: SocketAddress?) {
+        self.id = id
+        self.remote = remote
+        self.local = local
+    }
+
+    /// One line of text without its end: the id, the peer's address and port, and the server's address or `-`.
+    public var text: String {
+        let digits = Array("0123456789abcdef".utf8)
+        let hexadecimal = id.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
+        return "\(String(decoding: hexadecimal, as: UTF8.self)) \(remote.host) \(remote.port) \(local?.host ?? "-")"
+    }
+
+    /// Reads `text`; nil: it is no such line.
+    public init?(text: Substring) {
+        let parts = text.split(separator: " ", omittingEmptySubsequences: false)
+        guard parts.count == 4, parts[0].utf8.count == 2 * ConnectionID.ownLength,
+            let port = UInt16(parts[2]), port > 0,
+            let remote = SocketAddress(String(parts[1]), port: port), !remote.isUnspecified
+        else { return nil }
+        var id: [UInt8] = []
+        var rest = parts[0]
+        while !rest.isEmpty {
+            guard let byte = UInt8(rest.prefix(2), radix: 16), rest.first?.isHexDigit == true else { return nil }
+            id.append(byte)
+            rest = rest.dropFirst(2)
+        }
+        var local: SocketAddress?
+        if parts[3] != "-" {
+            guard let address = SocketAddress(String(parts[3]), port: 0) else { return nil }
+            local = address
+        }
+        self.init(id: id, remote: remote, local: local)
+    }
+}
+
+extension QUICConnection {
+    /// A server's: where the peer is, and by which id it sends; nil while that is not known.
+    public var place: QUICPeerPlace? {
+        guard isServer, let destination else { return nil }
+        return QUICPeerPlace(
+            id: destination.bytes, remote: remoteAddress, local: localEnd?.value.flatMap { $0.isUnspecified ? nil : $0 }
+        )
+    }
+
+    /// A packet came to `id`.
+    func noteDestination(_ id: ConnectionID, _ packet: UnsafeRawBufferPointer) {
+        guard isServer, destination?.id != id else { return }
+        destination = (id, Array(packet[1..<(1 + ConnectionID.ownLength)]))
+    }
+}
+
+extension QUICEndpoint {
+    /// Tells whoever was at `place` that its connection is gone, if it still has it; to anybody else it means nothing. One packet of
+    /// 40 bytes, which may get lost. Without effect where the endpoint has other keys than the one that had the connection.
+    public func sendReset(to place: QUICPeerPlace) {
+        loop.checkIsolated()
+        guard !isClosed, let socket = sockets.first else { return }
+        turn { reset(place, on: socket) }
+    }
+
+    private func reset(_ place: QUICPeerPlace, on socket: UDPSocket) {
+        var (remote, local) = (sockaddr_storage(), sockaddr_storage())
+        var id = ngtcp2_cid()
+        ngtcp2_cid_init(&id, place.id, place.id.count)
+        withUnsafeMutableBytes(of: &remote) { remote in
+            withUnsafeMutableBytes(of: &local) { local in
+                guard let remoteBase = remote.baseAddress, let localBase = local.baseAddress else { return }
+                let remoteLength = place.remote.encode(family: socket.family, into: remoteBase)
+                let localLength = place.local?.encode(family: socket.family, into: localBase) ?? 0
+                guard remoteLength > 0, let room = sender.reserve(), let base = room.baseAddress else { return }
+                let length = writeReset(
+                    for: &id, byteCount: Self.resetLength, into: base.assumingMemoryBound(to: UInt8.self))
+                guard length > 0 else { return }
+                sender.commit(
+                    length, on: socket,
+                    from: localLength > 0 ? NetworkEnd(address: localBase, length: localLength) : nil,
+                    to: NetworkEnd(address: remoteBase, length: remoteLength))
+                statistics.resetsSent += 1
+            }
+        }
+    }
+}

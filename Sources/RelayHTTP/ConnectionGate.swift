@@ -1,0 +1,85 @@
+// The connections of a port, as `ConnectionAdmission` rules them.
+import Glibc
+import HummingbirdCore
+import Logging
+import MonotonicTime
+import NIOCore
+import Synchronization
+
+/// Closes the connections that have to go.
+final class ConnectionGate: Sendable {
+    private struct State {
+        var admission: ConnectionAdmission
+        var channels: [ConnectionAdmission.ID: any Channel] = [:]
+    }
+
+    private let state: Mutex<State>
+
+    init(_ limits: ConnectionAdmission.Limits) { state = Mutex(State(admission: ConnectionAdmission(limits))) }
+
+    /// Lets a new connection in, in the place of another one if there are too many; nil: it is not let in.
+    func admit(_ channel: any Channel) -> ConnectionAdmission.ID? {
+        let (id, dropped): (ConnectionAdmission.ID?, (any Channel)?) = state.withLock { state in
+            switch state.admission.accept(from: Self.address(of: channel), at: .now) {
+            case .refuse: return (nil, nil)
+            case .admit(let id, let dropping):
+                state.channels[id] = channel
+                return (id, dropping.flatMap { state.channels.removeValue(forKey: $0) })
+            }
+        }
+        dropped?.close(mode: .all, promise: nil)
+        return id
+    }
+
+    func proved(_ id: ConnectionAdmission.ID) { state.withLock { $0.admission.proved(id) } }
+
+    func read(_ id: ConnectionAdmission.ID) { state.withLock { $0.admission.read(id, at: .now) } }
+
+    func closed(_ id: ConnectionAdmission.ID) {
+        state.withLock {
+            $0.admission.closed(id)
+            $0.channels[id] = nil
+        }
+    }
+
+    /// Whoever has one address of an IPv6 network can have all of its /64.
+    private static func address(of channel: any Channel) -> String {
+        guard let address = channel.remoteAddress else { return "" }
+        let text = address.ipAddress ?? ""
+        var bytes = [UInt8](repeating: 0, count: 16)
+        guard case .v6 = address, inet_pton(AF_INET6, text, &bytes) == 1 else { return text }
+        // An IPv4 address as a socket for both sees it is told apart by its last four bytes.
+        let isMapped = bytes.prefix(10).allSatisfy { $0 == 0 } && bytes[10] == 0xFF && bytes[11] == 0xFF
+        return (isMapped ? bytes.suffix(4) : bytes.prefix(8)).map { String($0) }.joined(separator: ".")
+    }
+}
+
+/// A server's connections behind a gate.
+struct AdmittedChannel<Base: ServerChildChannel>: ServerChildChannel {
+    let base: Base
+    let gate: ConnectionGate
+    let patience: ConnectionPatience
+    /// Bytes that the kernel keeps for a peer that does not read.
+    static var sendBufferBytes: Int { 131_072 }
+
+    func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Base.Value> {
+        let id = gate.admit(channel)
+        let prepared = base.setup(channel: channel, logger: logger)
+        guard let id else {
+            // Not from within: the server takes a setup that fails for a failure of its own.
+            channel.eventLoop.execute { channel.close(mode: .all, promise: nil) }
+            return prepared
+        }
+        do {
+            let watch = ConnectionWatch(id, gate: gate, patience: patience)
+            // Only a bound: a connection that is closed already needs none.
+            channel.setOption(.socketOption(.so_sndbuf), value: .init(Self.sendBufferBytes)).whenFailure { _ in }
+            try channel.pipeline.syncOperations.addHandler(watch, position: .first)
+        } catch {
+            gate.closed(id)
+        }
+        return prepared
+    }
+
+    func handle(value: Base.Value, logger: Logger) async { await base.handle(value: value, logger: logger) }
+}

@@ -1,0 +1,119 @@
+// Tells the gate how a connection does, and ends one whose request takes too long, or whose peer does not read.
+import MonotonicTime
+import NIOCore
+
+/// How long a connection may keep others waiting.
+struct ConnectionPatience {
+    /// How long a request may take, from the first byte of its head to the last of its answer; nil: others see to that.
+    var requestTime: Duration?
+    /// What its peer may leave unread.
+    var unread: UnreadAnswers.Limits
+}
+
+/// Stands next to the socket.
+final class ConnectionWatch: ChannelDuplexHandler, RemovableChannelHandler {
+    typealias InboundIn = NIOAny
+    typealias OutboundIn = IOData
+
+    /// What the other handlers tell, as an outbound event.
+    enum Event: Sendable {
+        /// A request's head is there.
+        case requestBegan
+        /// Its answer has been handed over to be written.
+        case requestEnded
+        /// The client is one that may push.
+        case proven
+    }
+
+    private let id: ConnectionAdmission.ID
+    private let gate: ConnectionGate
+    private let requestTime: TimeAmount?
+    private var unread: UnreadAnswers
+    private var requestTimer: Scheduled<Void>?
+    private var unreadTimer: Scheduled<Void>?
+    private var isAnswered = false
+
+    init(_ id: ConnectionAdmission.ID, gate: ConnectionGate, patience: ConnectionPatience) {
+        self.id = id
+        self.gate = gate
+        requestTime = patience.requestTime.map { TimeAmount($0) }
+        unread = UnreadAnswers(patience.unread)
+    }
+
+    // Time counts from the beginning of the connection.
+    func handlerAdded(context: ChannelHandlerContext) { start(context) }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        stop()
+        unreadTimer?.cancel()
+        unreadTimer = nil
+        gate.closed(id)
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        gate.read(id)
+        start(context)
+        context.fireChannelRead(data)
+    }
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        let count = unwrapOutboundIn(data).readableBytes
+        guard unread.add(count, at: .now) else {
+            promise?.fail(ChannelError.ioOnClosedChannel)
+            return context.close(mode: .all, promise: nil)
+        }
+        let written = promise ?? context.eventLoop.makePromise(of: Void.self)
+        written.futureResult.assumeIsolated().whenComplete { [self] _ in
+            unread.taken(count, at: .now)
+            endIfWritten()
+        }
+        context.write(data, promise: written)
+        watchUnread(context)
+    }
+
+    func triggerUserOutboundEvent(
+        context: ChannelHandlerContext, event: Any, promise: EventLoopPromise<Void>?
+    ) {
+        guard let event = event as? Event else {
+            return context.triggerUserOutboundEvent(event, promise: promise)
+        }
+        switch event {
+        case .requestBegan: start(context)
+        case .requestEnded:
+            isAnswered = true
+            endIfWritten()
+        case .proven: gate.proved(id)
+        }
+        promise?.succeed()
+    }
+
+    /// A client that does not read its answer has proven nothing.
+    private func endIfWritten() {
+        guard isAnswered, unread.bytes == 0 else { return }
+        isAnswered = false
+        stop()
+        gate.proved(id)
+    }
+
+    private func start(_ context: ChannelHandlerContext) {
+        guard let requestTime, requestTimer == nil else { return }
+        let channel = context.channel
+        requestTimer = context.eventLoop.scheduleTask(in: requestTime) { channel.close(mode: .all, promise: nil) }
+    }
+
+    private func stop() {
+        requestTimer?.cancel()
+        requestTimer = nil
+    }
+
+    /// One timer at a time: when it fires, it looks again.
+    private func watchUnread(_ context: ChannelHandlerContext) {
+        guard unreadTimer == nil, let deadline = unread.deadline else { return }
+        let channel = context.channel
+        unreadTimer = context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(deadline - .now)) { [self] in
+            unreadTimer = nil
+            guard let deadline = unread.deadline else { return }
+            if deadline <= .now { channel.close(mode: .all, promise: nil) } else { watchUnread(context) }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+// Whether a start that failed is worth another try, or needs a person.
+import ArgumentParser
+import Cryptography
+import Files
+import Glibc
+import QUIC
+import Reactor
+import RelayHTTP
+import RelayServer
+import RelayStore
+import Settings
+
+/// Why a start failed, to whoever supervises the program.
+enum StartFailure {
+    /// The exit status of a start that failed: `configurationMistake` where trying again changes nothing until a person mends something, and
+    /// `failure` where it may, as with a full disk, a port in use, or a directory that another process has.
+    static func status(_ error: any Error) -> ExitCode { mayPass(error) ? .failure : configurationMistake }
+
+    /// The same of a relay that is to serve; after a pause where a supervisor will start it again.
+    static func pausedStatus(_ error: any Error, orUntil signals: [Int32]) -> ExitCode {
+        let starts = FailedStarts.ofService
+        if starts.isKept, mayPass(error) { FailedStarts.wait(starts.failed(), orUntil: signals) }
+        return status(error)
+    }
+
+    static func mayPass(_ error: any Error) -> Bool {
+        switch error {
+        case let error as SettingsError: error.mayPass
+        case let error as RelayStoreError: error.mayPass
+        case let error as RelayStateError: error.mayPass
+        case let error as IdentityError: error.mayPass
+        case let error as FileError: error.mayPass
+        case let error as RelayServerError: mayPass(error)
+        case is PushEndpointError: false
+        default: true
+        }
+    }
+
+    private static func mayPass(_ error: RelayServerError) -> Bool {
+        switch error {
+        case .system: true
+        // A port below 1024, say.
+        case .listen(_, .socket(let error, _)): error.code != EACCES && error.code != EPERM
+        case .listen: true
+        default: false
+        }
+    }
+}

@@ -1,0 +1,180 @@
+// A hung bluetoothd hides a release: what is held needs signs of life.
+import BlueZ
+import MonotonicTime
+import Testing
+
+@testable import Accessories
+
+private let puck = DeviceFacts.button("ptt-z")
+
+private func ready() -> SimulatedBluetooth {
+    var world = SimulatedBluetooth([
+        AccessoryConfiguration(id: AccessoryID("a"), address: puck.address)
+    ])
+    world.add(puck)
+    world.send(.radio(.on))
+    return world
+}
+
+@Suite struct CarrierWatchTests {
+    @Test func whatIsHeldThroughABluetoothdThatHangsIsReleasedWithinHalfASecond() {
+        var world = ready()
+        world.notify(puck.key, [1])
+        world.advance(.seconds(7))
+        #expect(world.intents == ["began a/ptt"])
+        world.hangs = true
+        world.advance(.milliseconds(500))
+        #expect(world.intents == ["began a/ptt", "ended a/ptt disconnected"])
+        #expect(world.status("a")?.isReady == false)
+        #expect(world.status("a")?.problem?.contains("systemctl restart bluetooth") == true)
+        #expect(world.notes.count { $0.contains("hangs") } == 1)
+        // Its release comes when it goes on, and so does the next press.
+        world.notify(puck.key, [0])
+        world.goOn()
+        #expect(world.intents.count == 2)
+        world.advance(PressDoubt.backlogTime)
+        #expect(world.status("a")?.isReady == true && world.status("a")?.problem == nil)
+        world.notify(puck.key, [1])
+        #expect(world.intents.last == "began a/ptt")
+    }
+
+    @Test(arguments: [Gesture.hold, .toggle])
+    func whatWasPressedWhileBluetoothdHungIsNoPressWhenItIsToldLate(_ gesture: Gesture) {
+        var world = SimulatedBluetooth([
+            AccessoryConfiguration(id: AccessoryID("a"), address: puck.address, gesture: gesture)
+        ])
+        world.add(puck)
+        world.send(.radio(.on))
+        world.notify(puck.key, [1])
+        world.hangs = true
+        world.advance(.seconds(4))
+        let before = world.intents
+        #expect(before == ["began a/ptt", "ended a/ptt disconnected"])
+        for value: UInt8 in [0, 1, 0, 1, 0] { world.notify(puck.key, [value]) }
+        world.goOn()
+        #expect(world.intents == before && world.status("a")?.isReady == false)
+        world.advance(PressDoubt.backlogTime)
+        #expect(world.status("a")?.isReady == true && world.status("a")?.problem == nil)
+        world.notify(puck.key, [1])
+        #expect(world.intents.count == 3 && world.intents.last == "began a/ptt")
+    }
+
+    @Test func aPressThatIsToldLateAndGoesOnCountsForNothingUntilItIsLetGo() {
+        var world = ready()
+        world.notify(puck.key, [1])
+        world.hangs = true
+        world.advance(.seconds(4))
+        let before = world.intents
+        for value: UInt8 in [0, 1] { world.notify(puck.key, [value]) }
+        world.goOn()
+        world.advance(.seconds(10))
+        #expect(world.intents == before)
+        #expect(world.status("a")?.problem?.contains("let it go") == true)
+        world.notify(puck.key, [0])
+        #expect(world.intents == before && world.status("a")?.problem == nil)
+        world.notify(puck.key, [1])
+        #expect(world.intents.last == "began a/ptt")
+    }
+
+    @Test func nothingIsAskedWhileNothingIsHeld() {
+        var world = ready()
+        world.advance(.seconds(60))
+        #expect(world.probes == 0)
+        world.notify(puck.key, [1])
+        world.advance(.seconds(1))
+        let asked = world.probes
+        #expect((5...10).contains(asked))
+        world.notify(puck.key, [0])
+        world.advance(.seconds(60))
+        #expect(world.probes == asked)
+    }
+
+    @Test func aToggledTransmissionNeedsSignsOfLifeToo() {
+        var world = SimulatedBluetooth([
+            AccessoryConfiguration(id: AccessoryID("a"), address: puck.address, gesture: .toggle)
+        ])
+        world.add(puck)
+        world.send(.radio(.on))
+        world.notify(puck.key, [1])
+        world.notify(puck.key, [0])
+        world.hangs = true
+        world.advance(.milliseconds(600))
+        #expect(world.intents == ["began a/ptt", "ended a/ptt disconnected"])
+    }
+
+    @Test func aSlowBluetoothdClipsNothing() {
+        var watch = CarrierWatch()
+        var now = Instant.zero
+        #expect(watch.handle(.held(true), at: now).isEmpty)
+        for _ in 0..<100 {
+            now = now + CarrierWatch.pause
+            #expect(watch.nextDeadline == now)
+            #expect(watch.handle(.deadline, at: now) == [.probe])
+            now = now + .milliseconds(390)
+            #expect(watch.handle(.deadline, at: now).isEmpty)
+            #expect(watch.handle(.answered(true), at: now).isEmpty)
+        }
+    }
+
+    @Test func aValueIsASignOfLife() {
+        var watch = CarrierWatch()
+        var now = Instant.zero
+        _ = watch.handle(.held(true), at: now)
+        now = now + CarrierWatch.pause
+        #expect(watch.handle(.deadline, at: now) == [.probe])
+        for _ in 0..<20 {
+            now = now + .milliseconds(300)
+            #expect(watch.handle(.deadline, at: now).isEmpty)
+            #expect(watch.handle(.alive, at: now).isEmpty)
+        }
+    }
+
+    @Test func onlyOneQuestionIsUnderWayAndOneThatHangsIsAskedUntilItAnswers() {
+        var watch = CarrierWatch()
+        _ = watch.handle(.held(true), at: .zero)
+        #expect(watch.handle(.deadline, at: .zero + .milliseconds(100)) == [.probe])
+        #expect(watch.handle(.deadline, at: .zero + .milliseconds(200)).isEmpty)
+        #expect(watch.handle(.deadline, at: .zero + .milliseconds(500)) == [.lost])
+        #expect(watch.nextDeadline == nil)
+        _ = watch.handle(.held(false), at: .zero + .milliseconds(500))
+        #expect(watch.handle(.answered(false), at: .zero + .seconds(10)) == [.probe])
+        #expect(watch.handle(.answered(true), at: .zero + .seconds(12)) == [.back])
+        #expect(!watch.isLost && watch.nextDeadline == nil)
+    }
+
+    @Test func whoWasLateItselfDoesNotBlameBluetoothd() {
+        var watch = CarrierWatch()
+        _ = watch.handle(.held(true), at: .zero)
+        _ = watch.handle(.deadline, at: .zero + .milliseconds(100))
+        // Our own process was stopped: the answer waits to be read.
+        let late = Instant.zero + .seconds(8)
+        #expect(watch.handle(.deadline, at: late).isEmpty)
+        #expect(watch.nextDeadline == late + CarrierWatch.pause)
+        #expect(watch.handle(.answered(true), at: late).isEmpty)
+        // But when none waits, it is lost all the same.
+        _ = watch.handle(.deadline, at: late + .milliseconds(100))
+        _ = watch.handle(.deadline, at: late + .milliseconds(800))
+        #expect(watch.handle(.deadline, at: late + .milliseconds(900)) == [.lost])
+    }
+
+    @Test func aMachineThatIsAlwaysLateStillLosesACarrierThatHangs() {
+        var watch = CarrierWatch()
+        _ = watch.handle(.held(true), at: .zero)
+        _ = watch.handle(.deadline, at: .zero + .milliseconds(100))
+        #expect(watch.handle(.deadline, at: .zero + .milliseconds(800)).isEmpty)
+        #expect(watch.handle(.deadline, at: .zero + .milliseconds(1_500)) == [.lost])
+    }
+
+    @Test func theEndOfBluetoothdIsNoHang() {
+        var world = ready()
+        world.notify(puck.key, [1])
+        world.hangs = true
+        world.advance(.milliseconds(150))
+        world.stopService()
+        world.hangs = false
+        #expect(world.intents == ["began a/ptt", "ended a/ptt bluetoothStopped"])
+        world.startService()
+        world.advance(.seconds(5))
+        #expect(world.status("a")?.isReady == true && world.status("a")?.problem == nil)
+    }
+}

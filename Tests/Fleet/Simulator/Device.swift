@@ -1,0 +1,300 @@
+// One machine of the fleet: what outlives pttd, and what happens to it from outside.
+import Cryptography
+import FoundationEssentials
+import MonotonicTime
+import PushToTalkCore
+import RelayProtocol
+
+@testable import Accessories
+@testable import Bridge
+@testable import RelayClient
+
+final class Device {
+    /// How long after the last release the microphone may run: the way of the release, the tail, and what is on its way.
+    static let releaseGrace = Duration.milliseconds(700)
+
+    /// What is on the disk.
+    struct Disk {
+        var record: RestorationRecord?
+        var chosen: UUID?
+    }
+
+    unowned let fleet: Fleet
+    let number: Int
+    let name: String
+    let pin: PublicKeyPin
+    let path: NetworkPath
+    let buttons: [Button]
+    let configured: [ChannelMembership]
+    private(set) var bluez: SimulatedBlueZ!
+    private(set) var process: Process?
+    /// They are referred to by what is still under way.
+    private(set) var processes: [Process] = []
+    private var connections: [Connection] = []
+    var disk = Disk()
+    /// The hours of push to talk.
+    private(set) var isOpen = true
+    private(set) var microphoneBrokenUntil = Instant.zero
+    private(set) var speakerBrokenUntil = Instant.zero
+    /// Callers on the bus that hold the talk key.
+    private var callers: [Int: Int] = [:]
+    private var calls = 0
+    private var sleeps = 0
+    private(set) var suspendedSince: Instant?
+    private var lastUp = Instant.zero
+    /// Until when nobody can know that a button has come up.
+    private var excusedUntil = Instant.zero
+
+    var world: World { fleet.world }
+
+    init(fleet: Fleet, number: Int) {
+        self.fleet = fleet
+        self.number = number
+        name = "d\(number)"
+        pin = PublicKeyPin((0..<PublicKeyPin.byteCount).map { UInt8(truncatingIfNeeded: $0 * 7 + number) })!
+        path = NetworkPath(fleet.world, device: number)
+        buttons = (0..<2).map { Button(device: number, number: $0, library: fleet.library) }
+        configured = fleet.invitations.prefix(2).map { link in
+            ChannelMembership(
+                uuid: link.channel.uuid, descriptor: PTChannelDescriptor(name: link.channelName.text, image: nil),
+                owner: nil, isConfigured: true, link: link)
+        }
+        bluez = SimulatedBlueZ(device: self)
+    }
+
+    // MARK: pttd
+
+    func start() {
+        let made = Process(device: self, life: processes.count)
+        processes.append(made)
+        process = made
+        world.note(name, "pttd starts")
+        made.start()
+        if calls > 0 { made.channel.handle(.callBegan(CallHold(holder: "telephone", description: "a call"))) }
+        if sleeps > 0 { made.channel.handle(.audioSessionInterrupted(reason: "sleep")) }
+    }
+
+    private func kill(for time: Duration) {
+        guard let killed = process else { return }
+        world.note(name, "pttd is killed")
+        killed.kill()
+        process = nil
+        bluez.clientLeft()
+        for button in buttons {
+            button.hasLostRelease = false
+            button.isLost()
+        }
+        world.after(time) { [self] in if process == nil { start() } }
+    }
+
+    // MARK: What people do
+
+    var isEmergencyDown: Bool { buttons.contains { $0.isDown(.emergency) } }
+
+    private var isAnythingDown: Bool { buttons.contains(where: \.isDown) || callers.values.contains { $0 > 0 } }
+
+    /// Since when it is certain that nobody holds anything, and pttd can know it.
+    var releasedSince: Instant? {
+        guard !isAnythingDown, !buttons.contains(where: \.hasLostRelease) else { return nil }
+        return max(max(lastUp, excusedUntil), process?.startedAt ?? .zero)
+    }
+
+    private func excuse(until time: Instant) { excusedUntil = max(excusedUntil, time) }
+
+    func hold(_ number: Int, _ key: Button.Key, for time: Duration) {
+        let button = buttons[number]
+        touch(button, key, true)
+        world.after(time) { [self] in touch(button, key, false) }
+    }
+
+    private func touch(_ button: Button, _ key: Button.Key, _ isPress: Bool) {
+        guard button.touch(key, isPress, at: world.now) else { return }
+        world.note(name, "finger \(isPress ? "holds" : "leaves") \(key) of button \(button.number)")
+        if !isPress { lastUp = world.now }
+        let isTold = bluez.notify(button, button.value(isRepetition: false))
+        if isTold { button.hasLostRelease = false } else if !isPress { lostRelease(button) }
+        excuse(until: bluez.hungUntil)
+    }
+
+    /// Nobody tells that it came up. While it is connected, only its next value does.
+    private func lostRelease(_ button: Button) {
+        world.note(name, "button \(button.number) comes up untold")
+        if bluez.isConnected(button) { button.hasLostRelease = true }
+    }
+
+    /// The link of a button is gone, as BlueZ tells.
+    func linkIsGone(_ button: Button) {
+        if button.hasLostRelease { excuse(until: max(world.now, bluez.hungUntil)) }
+        button.hasLostRelease = false
+        button.isLost()
+    }
+
+    private func beat(_ button: Button, until end: Instant) {
+        guard world.now < end else { return }
+        if bluez.notify(button, button.value(isRepetition: true)) {
+            if button.hasLostRelease { excuse(until: max(world.now, bluez.hungUntil)) }
+            button.hasLostRelease = false
+        }
+        world.after(.milliseconds(200)) { [self] in beat(button, until: end) }
+    }
+
+    private func talk(_ caller: Int, for time: Duration, letsGo: Bool) {
+        callers[caller, default: 0] += 1
+        process?.heard(world.now)
+        let holder = TalkKey.Holder.caller(":1.\(caller)")
+        process?.director.bridge?.press(holder) { _ in }
+        world.note(name, "caller \(caller) presses")
+        world.after(time) { [self] in
+            callers[caller, default: 0] -= 1
+            lastUp = world.now
+            world.note(name, "caller \(caller) \(letsGo ? "lets go" : "is gone")")
+            // Either comes over the bus.
+            world.after(.milliseconds(2)) { [self] in process?.director.bridge?.release(holder) }
+        }
+    }
+
+    // MARK: What happens to it
+
+    func carryOut(_ action: ScheduledAction) {
+        let time = action.duration
+        let n = action.n % 2
+        switch action.verb {
+        case .hold: hold(n, .talk, for: time)
+        case .emergency: hold(1, .emergency, for: time)
+        case .mute: buttons[n].mutedUntil = max(buttons[n].mutedUntil, world.now + time)
+        case .beat: beat(buttons[n], until: world.now + time)
+        // While it is held, a value that means nothing may count as its end.
+        case .noise: if !buttons[n].isDown { bluez.notify(buttons[n], buttons[n].noise(action.value)) }
+        case .away:
+            excuse(until: world.now + .milliseconds(action.value))
+            bluez.lose(buttons[n], for: time, noticedAfter: .milliseconds(action.value))
+        case .bluetoothd: bluez.stop(for: time)
+        case .hang:
+            bluez.hang(for: time)
+            excuse(until: bluez.hungUntil)
+        case .adapter: bluez.switchOff(for: time)
+        case .talk: talk(n, for: time, letsGo: true)
+        case .vanish: talk(n, for: time, letsGo: false)
+        case .kill: kill(for: time)
+        case .sleep: sleep(for: time)
+        case .call: call(for: time)
+        case .microphone: microphoneBrokenUntil = max(microphoneBrokenUntil, world.now + time)
+        case .speaker: speakerBrokenUntil = max(speakerBrokenUntil, world.now + time)
+        case .clock:
+            setHours(isOpen: false)
+            world.after(time) { [self] in setHours(isOpen: true) }
+        case .loss: path.lose(min(90, action.value), for: time)
+        case .jitter: path.delay(.milliseconds(action.value), for: time)
+        case .doubles: path.double(min(100, action.value), for: time)
+        case .deaf: path.block(up: false, down: true, for: time)
+        case .dumb: path.block(up: true, down: false, for: time)
+        case .cut: path.block(up: true, down: true, for: time)
+        case .reset: if let connection = connections.last { reset(connection) }
+        case .garbage: process?.director.bridge?.link.receiveGarbage([0x80, 0x78] + Array(repeating: 7, count: 60))
+        case .channel: process?.director.step(.change(n == 0 ? .up : .down, isPress: true))
+        case .visit: visit(for: time)
+        case .relaykill, .relayhalt, .renew, .rules: break
+        }
+    }
+
+    private func sleep(for time: Duration) {
+        sleeps += 1
+        if sleeps == 1 {
+            noteSuspension()
+            process?.accessories.handle(.releaseAll(.suspended))
+            process?.channel.handle(.audioSessionInterrupted(reason: "the machine is going to sleep"))
+        }
+        world.after(time) { [self] in
+            sleeps -= 1
+            noteSuspension()
+            if sleeps == 0 { process?.channel.handle(.audioSessionInterruptionEnded) }
+        }
+    }
+
+    private func call(for time: Duration) {
+        calls += 1
+        if calls == 1 {
+            noteSuspension()
+            process?.channel.handle(.callBegan(CallHold(holder: "telephone", description: "a call")))
+        }
+        world.after(time) { [self] in
+            calls -= 1
+            noteSuspension()
+            if calls == 0 { process?.channel.handle(.callEnded(holder: "telephone")) }
+        }
+    }
+
+    private func noteSuspension() {
+        suspendedSince = calls + sleeps > 0 ? suspendedSince ?? world.now : nil
+    }
+
+    private func setHours(isOpen: Bool) {
+        guard isOpen != self.isOpen else { return }
+        self.isOpen = isOpen
+        process?.director.step(.hoursChanged(isOpen: isOpen))
+    }
+
+    private func visit(for time: Duration) {
+        let link = fleet.invitations[2]
+        process?.director.step(
+            .join(
+                ChannelJoin(
+                    caller: ":1.9", uuid: link.channel.uuid, descriptor: PTChannelDescriptor(name: "", image: nil),
+                    link: link)))
+        world.after(time) { [self] in process?.director.step(.leave(link.channel.uuid, caller: ":1.9")) }
+    }
+
+    /// All is over: the device is to be on the first configured channel.
+    func comeHome() {
+        guard let director = process?.director else { return }
+        if let active = director.machine.active, !active.isConfigured {
+            director.step(.leave(active.uuid, caller: ":1.9"))
+        }
+        director.step(.change(.name(configured[0].descriptor.name), isPress: false))
+    }
+
+    // MARK: The network
+
+    private var link: SimulatedLink? { process?.director.bridge?.link }
+
+    func receive(_ message: ServerMessage, on connection: Connection) { link?.receive(message, on: connection) }
+
+    func receive(datagram: [UInt8], on connection: Connection) { link?.receive(datagram: datagram, on: connection) }
+
+    func receive(answer bytes: [UInt8], on connection: Connection) { link?.receive(answer: bytes, on: connection) }
+
+    /// The relay closed it.
+    func isClosed(_ connection: Connection, code: RelayCloseCode, _ text: String) {
+        link?.isLost(connection, code == .replaced ? .replaced : .closedByRelay(text))
+    }
+
+    /// The relay does not know it any more: it says so to whatever comes, at the latest to the next keep-alive.
+    func isReset(_ connection: Connection) {
+        world.at(max(path.reliable(up: true), path.upBlocked)) { [self] in
+            world.at(path.reliable(up: false)) { [self] in link?.isLost(connection, .lost("stateless reset")) }
+        }
+    }
+
+    /// Either end finds out for itself.
+    private func reset(_ connection: Connection) {
+        let relay: SimulatedRelay = fleet.relay
+        world.after(path.milliseconds(0...2_000)) { relay.lose(connection) }
+        world.after(path.milliseconds(0...2_000)) { [self] in link?.isLost(connection, .lost("reset")) }
+    }
+
+    /// Looks after the idle time-outs of a connection that was made.
+    func watch(_ connection: Connection) {
+        connections.append(connection)
+        let relay: SimulatedRelay = fleet.relay
+        if let owner = process { watchOwner(connection, owner, relay) }
+    }
+
+    /// A pttd that is killed says nothing: the relay waits for the idle time-out.
+    private func watchOwner(_ connection: Connection, _ owner: Process, _ relay: SimulatedRelay) {
+        world.after(NetworkPath.idleTimeout) { [self] in
+            guard connection.isOpenAtRelay else { return }
+            if owner.isAlive, connection.isOpenAtClient { return watchOwner(connection, owner, relay) }
+            relay.lose(connection)
+        }
+    }
+}

@@ -1,0 +1,181 @@
+// The whole fleet in one thread: a schedule goes in, what it violates comes out.
+import Cryptography
+import FoundationEssentials
+import Glibc
+import MonotonicTime
+import PushToTalkCore
+import RelayProtocol
+import RelayServer
+
+@testable import Accessories
+@testable import Bridge
+
+/// What came of one schedule.
+public struct Outcome: Sendable {
+    /// The first thing that was wrong; nil: nothing.
+    public var violation: Violation?
+    /// The story, when it was asked for.
+    public var trace: [String]
+    /// Steps that were checked.
+    public var steps: Int
+    /// Transmissions that began.
+    public var transmissions: Int
+}
+
+/// Devices and a relay, and the world that they are in.
+public final class Fleet {
+    /// One transmission may last this long, which is less than in life: there is less to simulate.
+    static let talkTimeLimit = Duration.seconds(10)
+    /// All must be ready so long after the last trouble: a link's longest pause between attempts is half a minute.
+    static let recoveryLimit = Duration.seconds(75)
+
+    /// FLEET_STRICT=1: a button that is held through the loss of its link, of bluetoothd or of pttd, and repeats its state afterwards, may
+    /// not begin a transmission without a fresh press.
+    static let isStrict = getenv("FLEET_STRICT") != nil
+
+    let world: World
+    let library: ProfileLibrary
+    let coverage: Coverage
+    /// Of the two configured channels, and of one to visit.
+    let invitations: [InvitationLink]
+    private(set) var relay: SimulatedRelay!
+    private(set) var devices: [Device] = []
+    private let schedule: Schedule
+
+    /// The shipped profiles, read once.
+    private static let library = ProfileLibrary.load(directory: nil).library
+
+    init(_ schedule: Schedule, isTracing: Bool, coverage: Coverage) {
+        self.schedule = schedule
+        self.coverage = coverage
+        world = World(seed: schedule.seed, isTracing: isTracing)
+        library = Self.library
+        let names = ["Yard", "Workshop", "Visitors"]
+        let channels = names.enumerated().map { index, name in
+            RelayChannelConfiguration(
+                id: ChannelID("00000000-0000-4000-8000-00000000000\(index)")!, name: DisplayName(name)!,
+                token: InvitationToken(Array(repeating: UInt8(index), count: 16))!,
+                rules: FleetRules.all[schedule.rules])
+        }
+        invitations = channels.map { channel in
+            try! InvitationLink(
+                host: "relay", port: 1, channelName: channel.name, channel: channel.id, token: channel.token,
+                pin: PublicKeyPin((0..<PublicKeyPin.byteCount).map { UInt8(truncatingIfNeeded: $0) })!)
+        }
+        relay = SimulatedRelay(world, fleet: self, channels: channels)
+        devices = (0..<schedule.devices).map { Device(fleet: self, number: $0) }
+        world.checks = { [unowned self] in for device in devices { device.process?.check() } }
+    }
+
+    /// Runs a schedule to its end, or to the first violation.
+    public static func run(
+        _ schedule: Schedule, isTracing: Bool = false, coverage: Coverage = Coverage()
+    ) -> Outcome {
+        let fleet = Fleet(schedule, isTracing: isTracing, coverage: coverage)
+        fleet.run()
+        return Outcome(
+            violation: fleet.world.violation, trace: fleet.world.trace, steps: fleet.world.steps,
+            transmissions: fleet.devices.reduce(0) { $0 + $1.processes.reduce(0) { $0 + $1.begins } })
+    }
+
+    // MARK: The run
+
+    private func run() {
+        for device in devices { device.start() }
+        for action in schedule.actions {
+            world.at(World.start + .milliseconds(action.at)) { [self] in carryOut(action) }
+        }
+        world.run(until: World.start + .milliseconds(max(2_000, schedule.end) + 100))
+        recover()
+        prove()
+    }
+
+    private func carryOut(_ action: ScheduledAction) {
+        world.note("-----", "\(action)")
+        switch action.verb {
+        case .relaykill: relay.kill(for: action.duration)
+        case .relayhalt: relay.halt(for: action.duration)
+        case .renew: relay.renewKeys()
+        case .rules:
+            relay.setRules(action.value % FleetRules.all.count)
+            world.after(action.duration) { [self] in relay.setRules(schedule.rules) }
+        default: devices[action.device].carryOut(action)
+        }
+    }
+
+    // MARK: Liveness
+
+    /// Everything gets ready by itself: but for buttons, which advertise when they are pressed.
+    private func recover() {
+        guard world.violation == nil else { return }
+        world.note("-----", "the trouble is over")
+        for device in devices { device.comeHome() }
+        let end = world.now + Self.recoveryLimit
+        while world.violation == nil {
+            for device in devices { for button in device.buttons { device.bluez.advertise(button) } }
+            world.run(until: world.now + .milliseconds(500))
+            let missing = devices.compactMap { $0.notReady }
+            if missing.isEmpty { break }
+            if world.now > end { return world.fail("L", "not ready again: \(missing.joined(separator: "; "))") }
+        }
+        // A button whose release nobody was told of is down for pttd: its next press is no edge.
+        for device in devices {
+            for button in device.buttons where button.hasLostRelease {
+                device.hold(button.number, .talk, for: .milliseconds(150))
+                device.hold(button.number, .emergency, for: .milliseconds(150))
+            }
+        }
+        // What is still being heard is heard to its end.
+        world.run(until: world.now + .seconds(2))
+        for device in devices { if let what = device.notReady { world.fail("L", "not at rest: \(what)") } }
+        if !relay.watch.isIdle { world.fail("I2", "somebody has the floor, and nobody talks") }
+    }
+
+    /// A press in the healthy fleet is heard by all, in order, to the last sample.
+    private func prove() {
+        for talker in devices {
+            guard world.violation == nil, let process = talker.process else { return }
+            let before = process.ledger.said.keys.max() ?? 0
+            world.note("-----", "\(talker.name) is to be heard by all")
+            talker.hold(talker.number % 2, .talk, for: .milliseconds(700))
+            world.run(until: world.now + .milliseconds(4_500))
+            guard world.violation == nil else { return }
+            guard let (burst, said) = process.ledger.said.max(by: { $0.key < $1.key }), burst > before else {
+                return world.fail("L", "\(talker.name) pressed in a healthy fleet, and said nothing")
+            }
+            // 700 ms and the tail, but for the time to connect, open and begin.
+            guard said >= 48 * 650 else {
+                return world.fail("L", "of 900 ms of \(talker.name) only \(said / 48) ms were recorded")
+            }
+            let key = BurstKey(device: talker.number, life: process.life, burst: burst)
+            for listener in devices where listener !== talker {
+                let heard = listener.process?.ledger.hearings[key]?.samples ?? 0
+                if heard != said {
+                    world.fail("L", "\(listener.name) heard \(heard) of \(said) samples of \(talker.name)")
+                }
+            }
+        }
+    }
+}
+
+extension Device {
+    /// What keeps it from being ready; nil: nothing.
+    var notReady: String? {
+        guard let process else { return "\(name): pttd does not run" }
+        guard let bridge = process.director.bridge else { return "\(name): no channel" }
+        guard bridge.uuid == configured[0].uuid else { return "\(name): another channel" }
+        guard bridge.link.isReady, bridge.link.connection?.isOpenAtRelay == true else { return "\(name): no link" }
+        let machine = process.channel.machine
+        guard machine.channel?.serviceStatus == .ready else { return "\(name): \(bridge.machine.serviceDetail)" }
+        guard machine.transmission == nil, machine.waiting == nil else { return "\(name): transmits" }
+        guard !machine.isCapturing, !process.channel.microphone.isRunning else { return "\(name): records" }
+        guard machine.activeRemoteParticipant == nil else { return "\(name): still hears somebody" }
+        guard machine.audioSession == .inactive else { return "\(name): the session is \(machine.audioSession)" }
+        guard bridge.link.openBursts.isEmpty else { return "\(name): bursts without an end" }
+        guard !bridge.machine.key.isHeld else { return "\(name): the key is held" }
+        for button in buttons where !process.accessories.isReady(button) {
+            return "\(name): \(process.accessories.report)"
+        }
+        return nil
+    }
+}

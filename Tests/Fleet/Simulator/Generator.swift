@@ -1,0 +1,95 @@
+// A schedule from a seed.
+import TestSupport
+
+extension Schedule {
+    /// The schedule of a seed. Each has a few kinds of trouble only, so that rare combinations come up more often than when
+    /// everything happens at once.
+    public init(seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        let devices = random.chance(70) ? 2 : 3
+        // The plain channel most often: that is what most have.
+        let rules = random.chance(50) ? 0 : Int.random(in: 0..<FleetRules.all.count, using: &random)
+        let length = Int.random(in: 4_000...16_000, using: &random)
+        let trouble = Verb.allCases.filter { $0 != .hold && $0 != .talk }.shuffled(using: &random)
+            .prefix(Int.random(in: 0...6, using: &random))
+        var actions: [ScheduledAction] = []
+        for _ in 0..<Int.random(in: 1...8, using: &random) {
+            let verb: Verb = random.chance(80) ? .hold : .talk
+            actions.append(Self.action(verb, devices: devices, within: length, &random))
+        }
+        for verb in trouble {
+            for _ in 0..<Int.random(in: 1...3, using: &random) {
+                actions.append(Self.action(verb, devices: devices, within: length, &random))
+            }
+        }
+        // Trouble in the middle of a press finds more than trouble in between.
+        for index in actions.indices where actions[index].verb != .hold && random.chance(40) {
+            guard let press = actions.filter({ $0.verb == .hold }).randomElement(using: &random) else { continue }
+            actions[index].at = press.at + Int.random(in: 0...max(1, press.time + 400), using: &random)
+            if !actions[index].verb.isOfRelay, random.chance(60) { actions[index].device = press.device }
+        }
+        actions.sort { $0.at < $1.at }
+        self.init(seed: seed, devices: devices, rules: rules, actions: actions)
+    }
+
+    private static func action(
+        _ verb: Verb, devices: Int, within length: Int, _ random: inout SeededGenerator
+    ) -> ScheduledAction {
+        var action = ScheduledAction(
+            at: 2_000 + Int.random(in: 0...length, using: &random), verb,
+            device: verb.isOfRelay ? 0 : Int.random(in: 0..<devices, using: &random))
+        func time(_ range: ClosedRange<Int>) { action.time = Int.random(in: range, using: &random) }
+        func value(_ range: ClosedRange<Int>) { action.value = Int.random(in: range, using: &random) }
+        switch verb {
+        case .hold:
+            action.n = random.chance(70) ? 0 : 1
+            time(random.chance(15) ? 20...150 : 200...5_000)
+            // Longer than the talk-time limit, now and then.
+            if random.chance(4) { time(12_000...16_000) }
+        case .emergency:
+            action.n = 1
+            time(300...5_000)
+        case .mute:
+            action.n = Int.random(in: 0...1, using: &random)
+            time(50...1_500)
+        case .beat:
+            action.n = Int.random(in: 0...1, using: &random)
+            time(500...8_000)
+        case .noise:
+            action.n = Int.random(in: 0...1, using: &random)
+            value(2...255)
+        case .away:
+            action.n = Int.random(in: 0...1, using: &random)
+            time(100...6_000)
+            value(0...4_000)
+        case .bluetoothd, .adapter: time(200...4_000)
+        case .hang: time(100...6_000)
+        case .talk, .vanish:
+            action.n = Int.random(in: 0...1, using: &random)
+            time(100...4_000)
+        case .kill: time(50...4_000)
+        case .sleep, .call: time(100...5_000)
+        case .microphone, .speaker: time(50...4_000)
+        case .clock: time(200...5_000)
+        case .loss:
+            value(5...60)
+            time(500...8_000)
+        case .jitter:
+            value(10...300)
+            time(500...8_000)
+        case .doubles:
+            value(10...100)
+            time(500...8_000)
+        case .deaf, .dumb, .cut: time(random.chance(80) ? 100...5_000 : 5_000...12_000)
+        case .reset, .garbage, .renew: break
+        case .channel: action.n = Int.random(in: 0...1, using: &random)
+        case .visit: time(300...5_000)
+        case .relaykill: time(50...4_000)
+        case .relayhalt: time(50...9_000)
+        case .rules:
+            value(0...(FleetRules.all.count - 1))
+            time(1_000...6_000)
+        }
+        return action
+    }
+}

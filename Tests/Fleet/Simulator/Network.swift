@@ -1,0 +1,109 @@
+// The network between one device and the relay, and the connections over it. QUIC is modelled: an ordered stream that repeats what
+// is lost, datagrams that do not, and both ends' time-outs.
+import MonotonicTime
+import RelayServer
+import TestSupport
+
+/// The path of one device.
+final class NetworkPath {
+    /// QUIC gives a connection up after so long without a packet (`QUICConfiguration.idleTimeout`).
+    static let idleTimeout = Duration.seconds(45)
+    /// The same for one that is being made.
+    static let handshakeTimeout = Duration.seconds(10)
+    /// A packet that was lost comes again after this.
+    static let repeatTime = Duration.milliseconds(80)
+
+    private let world: World
+    private var random: SeededGenerator
+    private(set) var lossPercent = 0
+    private(set) var doublesPercent = 0
+    private(set) var jitter = Duration.zero
+    /// Until when nothing passes.
+    private(set) var upBlocked = Instant.zero
+    private(set) var downBlocked = Instant.zero
+    /// Who ends connections over which nothing has come for too long.
+    var idleEnds: (_ isUp: Bool) -> Void = { _ in }
+
+    init(_ world: World, device: Int) {
+        self.world = world
+        random = world.random("path \(device)")
+    }
+
+    // MARK: Trouble
+
+    func lose(_ percent: Int, for time: Duration) {
+        lossPercent = percent
+        world.after(time) { self.lossPercent = 0 }
+    }
+
+    func double(_ percent: Int, for time: Duration) {
+        doublesPercent = percent
+        world.after(time) { self.doublesPercent = 0 }
+    }
+
+    func delay(_ most: Duration, for time: Duration) {
+        jitter = most
+        world.after(time) { self.jitter = .zero }
+    }
+
+    func block(up: Bool, down: Bool, for time: Duration) {
+        if up { upBlocked = max(upBlocked, world.now + time) }
+        if down { downBlocked = max(downBlocked, world.now + time) }
+    }
+
+    /// Whether nothing goes wrong on it now.
+    var isHealthy: Bool {
+        lossPercent == 0 && doublesPercent == 0 && jitter == .zero && world.now >= upBlocked && world.now >= downBlocked
+    }
+
+    // MARK: Passing
+
+    /// When each copy of a datagram arrives; none: it is lost.
+    func datagram(up: Bool) -> [Instant] {
+        guard world.now >= (up ? upBlocked : downBlocked), !random.chance(lossPercent) else { return [] }
+        return (0..<(random.chance(doublesPercent) ? 2 : 1)).map { _ in
+            world.now + .milliseconds(5)
+                + .nanoseconds(Int64.random(in: 0...max(0, jitter.nanoseconds), using: &random))
+        }
+    }
+
+    /// When something arrives that is repeated until it does.
+    func reliable(up: Bool) -> Instant {
+        var time = world.now + .milliseconds(Int.random(in: 4...12, using: &random))
+        var losses = 0
+        while losses < 20, random.chance(lossPercent) {
+            time = time + Self.repeatTime
+            losses += 1
+        }
+        time = time + .nanoseconds(Int64.random(in: 0...max(0, jitter.nanoseconds), using: &random))
+        let blocked = up ? upBlocked : downBlocked
+        // Probes go out less and less often while nothing is answered.
+        return blocked > time ? blocked + .milliseconds(Int.random(in: 10...400, using: &random)) : time
+    }
+
+    func milliseconds(_ range: ClosedRange<Int>) -> Duration { .milliseconds(Int.random(in: range, using: &random)) }
+}
+
+/// One QUIC connection, as both ends see it.
+final class Connection {
+    let id: ConnectionID
+    let device: Int
+    /// Of the relay that it was made with.
+    let generation: Int
+    /// Either end may be gone without the other's knowing.
+    var isOpenAtClient = true
+    var isOpenAtRelay = true
+    /// The stream is in order.
+    var lastUp = Instant.zero
+    var lastDown = Instant.zero
+    /// When the client heard anything.
+    var heard: Instant
+    var datagrams: UInt64 = 0
+
+    init(id: ConnectionID, device: Int, generation: Int, at now: Instant) {
+        self.id = id
+        self.device = device
+        self.generation = generation
+        heard = now
+    }
+}

@@ -1,0 +1,90 @@
+// One life of pttd on a device, from its start to its end or to the SIGKILL.
+import MonotonicTime
+import PushToTalkCore
+
+@testable import Bridge
+
+final class Process {
+    unowned let device: Device
+    /// Which life of pttd on this device it is, from 0.
+    let life: Int
+    let startedAt: Instant
+    private(set) var isAlive = true
+    private(set) var ledger: Ledger!
+    private(set) var accessories: ProcessAccessories!
+    private(set) var channel: ProcessChannel!
+    private(set) var director: ProcessDirector!
+    /// The presses that this pttd was told of since its last transmission began, and those that transmissions were begun for.
+    private var freshEdges: Set<Instant> = []
+    private var usedEdges: Set<Instant> = []
+    private(set) var begins = 0
+
+    var world: World { device.world }
+    var name: String { device.name }
+
+    init(device: Device, life: Int) {
+        self.device = device
+        self.life = life
+        startedAt = device.world.now
+        ledger = Ledger(process: self)
+        channel = ProcessChannel(process: self)
+        director = ProcessDirector(process: self, channel: channel)
+        accessories = ProcessAccessories(process: self)
+    }
+
+    func start() {
+        director.start()
+        later { [self] in device.bluez.clientCame() }
+    }
+
+    /// SIGKILL: nothing more happens.
+    func kill() { isAlive = false }
+
+    /// The next turn of the loop.
+    func later(_ work: @escaping () -> Void) {
+        world.after(.zero) { [self] in if isAlive { work() } }
+    }
+
+    /// It is told of a press that was made then.
+    func heard(_ edge: Instant) { if edge > startedAt, !usedEdges.contains(edge) { freshEdges.insert(edge) } }
+
+    // MARK: Invariants
+
+    /// A transmission begins: somebody has pressed, since this pttd runs and since its last transmission began (I1).
+    func began(_ source: PTChannelTransmitRequestSource) {
+        begins += 1
+        let isFresh = !freshEdges.isEmpty
+        usedEdges.formUnion(freshEdges)
+        freshEdges = []
+        // What waited for the floor, and an emergency that insists, begin later than their press.
+        if channel.machine.transmission?.captureStart == .afterGoAhead || device.isEmergencyDown { return }
+        if !Fleet.isStrict, device.buttons.contains(where: \.isHeldThroughLoss) { return }
+        if !isFresh { world.fail("I1", "\(name) begins to transmit, and nobody has pressed anew") }
+    }
+
+    /// What must hold after every step.
+    func check() {
+        let machine = channel.machine
+        let now = world.now
+        let microphone = channel.microphone
+        if microphone.isRunning || machine.waiting != nil {
+            if let since = device.releasedSince, now > since + Device.releaseGrace {
+                let what = microphone.isRunning ? "records" : "waits for the floor"
+                world.fail("I1", "\(name) \(what), and nobody has held anything for \(now - since)")
+            }
+        }
+        if microphone.isRunning, let since = device.suspendedSince, now > since + .milliseconds(5) {
+            world.fail("I1", "\(name) records while something else has the audio")
+        }
+        if let transmission = machine.transmission, now > transmission.begunAt + Fleet.talkTimeLimit + .milliseconds(5)
+        {
+            world.fail("I2", "\(name) transmits for \(now - transmission.begunAt)")
+        }
+        if let bridge = director.bridge {
+            if bridge.link.openBursts.count > 6 { world.fail("I8", "\(name): \(bridge.link.openBursts.count) bursts") }
+            if bridge.machine.speakers.count > max(1, bridge.machine.talkersAllowed) {
+                world.fail("I8", "\(name) hears \(bridge.machine.speakers.count) at once")
+            }
+        }
+    }
+}

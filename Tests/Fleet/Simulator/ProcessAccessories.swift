@@ -1,0 +1,109 @@
+// The accessories of one pttd: the shipped rules, with what `AccessoryService` does around them.
+import MonotonicTime
+
+@testable import Accessories
+
+final class ProcessAccessories {
+    private unowned let process: Process
+    private var world: World { process.world }
+    private(set) var machine: AccessoriesStateMachine
+    private var pending: [AccessoriesStateMachine.Action] = []
+    private var isCarryingOut = false
+    private var wake: Instant?
+    /// I3: begins and ends alternate.
+    private var isTransmitting = false
+    /// Talk controls that went down since the last fresh start, and have not come up.
+    private var holding: Set<AccessorySource> = []
+
+    init(process: Process) {
+        self.process = process
+        machine = AccessoriesStateMachine(
+            process.device.buttons.map(\.configuration), library: process.device.fleet.library, takesKnownDevices: false
+        )
+    }
+
+    func handle(_ event: AccessoriesStateMachine.Event) {
+        guard process.isAlive else { return }
+        switch event {
+        case .transmissionEnded:
+            isTransmitting = false
+            holding = []
+        case .releaseAll: holding = []
+        default: break
+        }
+        let actions = machine.handle(event, at: world.now)
+        record(event)
+        pending += actions
+        guard !isCarryingOut else { return }
+        isCarryingOut = true
+        var index = 0
+        while index < pending.count {
+            carryOut(pending[index])
+            index += 1
+        }
+        pending.removeAll(keepingCapacity: true)
+        isCarryingOut = false
+        arm()
+    }
+
+    private func record(_ event: AccessoriesStateMachine.Event) {
+        let coverage = process.device.fleet.coverage
+        coverage.record("accessories", state: machine.held.isEmpty ? "idle" : "held", event: event)
+        for accessory in machine.accessories.values {
+            if let link = accessory.link as? GATTAccessoryStateMachine { coverage.record("gatt", state: link.phase) }
+        }
+    }
+
+    private func carryOut(_ action: AccessoriesStateMachine.Action) {
+        switch action {
+        case .command(let command):
+            process.device.bluez.perform(command) { [self] failure in handle(.completed(command, failure)) }
+        case .event(let event): told(event)
+        case .ignored, .note: break
+        }
+    }
+
+    private func told(_ event: AccessoryEvent) {
+        switch event {
+        case .intent(let intent, _):
+            world.note(process.name, "accessories: \(intent)")
+            switch intent {
+            case .transmitBegan:
+                if isTransmitting { world.fail("I3", "\(process.name): the accessories begin twice") }
+                isTransmitting = true
+            case .transmitEscalated:
+                if !isTransmitting { world.fail("I3", "\(process.name): what is not held becomes urgent") }
+            case .transmitEnded:
+                if !isTransmitting { world.fail("I3", "\(process.name): the accessories end twice") }
+                isTransmitting = false
+                if let held = holding.first {
+                    world.fail("I3", "\(process.name): the accessories end, and \(held) is held")
+                }
+            }
+            process.director.accessoryWants(intent)
+        case .control(let source, let isDown, _):
+            guard source.control == .ptt else { break }
+            if isDown { holding.insert(source) } else { holding.remove(source) }
+        case .action, .emergency, .changed, .removed: break
+        }
+    }
+
+    private func arm() {
+        guard let due = machine.nextDeadline, due < wake ?? Instant(nanoseconds: .max) else { return }
+        wake = due
+        world.at(due) { [self] in
+            wake = nil
+            handle(.deadline)
+        }
+    }
+
+    /// Presses of this button arrive.
+    func isReady(_ button: Button) -> Bool {
+        machine.statuses.first { $0.id == button.configuration.id }?.isReady ?? false
+    }
+
+    var report: String {
+        machine.statuses.map { "\($0.id) ready=\($0.isReady) connected=\($0.isConnected) \($0.problem ?? "")" }
+            .joined(separator: "; ")
+    }
+}

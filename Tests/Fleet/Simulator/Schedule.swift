@@ -1,0 +1,204 @@
+// What happens to a fleet from outside: a list of actions with their times, as text that a person reads and edits.
+import MonotonicTime
+import RelayServer
+
+/// Something that people, networks, devices or machines do.
+public enum Verb: String, Sendable, CaseIterable {
+    /// A finger holds button `n` for a time.
+    case hold
+    /// A finger holds the emergency control of button `n` for a time.
+    case emergency
+    /// Notifications of button `n` are lost for a time.
+    case mute
+    /// Button `n` repeats its state every 200 ms for a time, as some do while they are held.
+    case beat
+    /// Button `n` sends a value that means nothing: the byte `value`.
+    case noise
+    /// Button `n` is out of reach for a time. BlueZ notices `value` ms later.
+    case away
+    /// bluetoothd is not there for a time.
+    case bluetoothd
+    /// bluetoothd is halted (SIGSTOP) for a time; what it would have told comes afterwards.
+    case hang
+    /// The Bluetooth adapter is off for a time.
+    case adapter
+    /// Caller `n` on the bus holds the talk key for a time.
+    case talk
+    /// The same, but it ends without letting go.
+    case vanish
+    /// pttd is killed (SIGKILL), and is there again after a time.
+    case kill
+    /// The machine sleeps for a time.
+    case sleep
+    /// A telephone call has the audio for a time.
+    case call
+    /// The microphone fails for a time.
+    case microphone
+    /// The speaker fails for a time.
+    case speaker
+    /// The wall clock jumps: the hours of push to talk are over for a time.
+    case clock
+    /// Of a hundred packets `value` are lost for a time, both ways.
+    case loss
+    /// Packets are late by up to `value` ms for a time, and overtake each other.
+    case jitter
+    /// Of a hundred packets `value` come twice for a time.
+    case doubles
+    /// Nothing comes from the relay for a time.
+    case deaf
+    /// Nothing goes to the relay for a time.
+    case dumb
+    /// Nothing passes either way for a time.
+    case cut
+    /// The connection to the relay is reset.
+    case reset
+    /// A datagram that is none of the protocol's comes from the relay's address.
+    case garbage
+    /// The next configured channel is wanted (`n` 0), or the one before (`n` 1).
+    case channel
+    /// A user joins a channel by its link, and leaves it after a time.
+    case visit
+    /// The relay is killed, and is there again after a time.
+    case relaykill
+    /// The relay is halted for a time; what came meanwhile is handled afterwards.
+    case relayhalt
+    /// The relay renews the media key.
+    case renew
+    /// The channel's floor gets other rules: `FleetRules` number `value`, for a time.
+    case rules
+
+    /// Whether it happens to the relay, and not to one device.
+    var isOfRelay: Bool {
+        switch self {
+        case .relaykill, .relayhalt, .renew, .rules: true
+        default: false
+        }
+    }
+}
+
+/// One line of a schedule.
+public struct ScheduledAction: Sendable, Hashable {
+    /// Milliseconds since the start.
+    public var at: Int
+    /// What happens.
+    public var verb: Verb
+    /// Which device, from 0; without meaning for the relay.
+    public var device: Int
+    /// Which button, caller or direction.
+    public var n: Int
+    /// For how long, in milliseconds.
+    public var time: Int
+    /// What `Verb` says of it.
+    public var value: Int
+
+    /// An action; what is left out is 0.
+    public init(at: Int, _ verb: Verb, device: Int = 0, n: Int = 0, for time: Int = 0, value: Int = 0) {
+        (self.at, self.verb, self.device, self.n, self.time, self.value) = (at, verb, device, n, time, value)
+    }
+
+    var duration: Duration { .milliseconds(time) }
+}
+
+/// The rules that the channel's floor may have, by number.
+enum FleetRules {
+    static let all = [
+        FloorRules(), FloorRules(hasQueue: true), FloorRules(mode: .cutIn), FloorRules(mode: .fullDuplex),
+        FloorRules(hasQueue: true, preemptionStep: 10),
+    ]
+}
+
+/// One run: the fleet, and what happens to it.
+public struct Schedule: Sendable, Hashable {
+    /// From which everything that chance decides within the run is drawn.
+    public var seed: UInt64
+    /// How many devices there are, 2 to 4.
+    public var devices: Int
+    /// The floor's rules at the start.
+    public var rules: Int
+    /// In the order of their times.
+    public var actions: [ScheduledAction]
+
+    /// A schedule with all it says.
+    public init(seed: UInt64, devices: Int, rules: Int, actions: [ScheduledAction]) {
+        (self.seed, self.devices, self.rules, self.actions) = (seed, devices, rules, actions)
+    }
+
+    /// When the last action is over, in milliseconds.
+    var end: Int { actions.map { $0.at + $0.time + ($0.verb == .away ? $0.value : 0) }.max() ?? 0 }
+}
+
+// MARK: Text
+
+/// A schedule's text cannot be read.
+public struct ScheduleError: Error, CustomStringConvertible {
+    /// What is wrong with it.
+    public let description: String
+}
+
+extension ScheduledAction: CustomStringConvertible {
+    /// A line of a schedule's text.
+    public var description: String {
+        let seconds = "\(at / 1000)." + String(String(at % 1000 + 1000).dropFirst())
+        var words = [String(repeating: " ", count: max(0, 8 - seconds.count)) + seconds, verb.rawValue]
+        if !verb.isOfRelay { words.append("device=\(device)") }
+        if n != 0 { words.append("n=\(n)") }
+        if time != 0 { words.append("for=\(time)ms") }
+        if value != 0 { words.append("value=\(value)") }
+        return words.joined(separator: " ")
+    }
+
+    init(_ line: Substring) throws {
+        let words = line.split(separator: " ")
+        let parts = words.first?.split(separator: ".") ?? []
+        guard words.count >= 2, parts.count == 2, parts[1].count == 3, let seconds = Int(parts[0]),
+            let milliseconds = Int(parts[1]), let verb = Verb(rawValue: String(words[1]))
+        else { throw ScheduleError(description: "not an action: '\(line)'") }
+        self.init(at: seconds * 1000 + milliseconds, verb)
+        for word in words.dropFirst(2) {
+            let field = word.split(separator: "=")
+            guard field.count == 2, let number = Int(field[1].hasSuffix("ms") ? field[1].dropLast(2) : field[1]) else {
+                throw ScheduleError(description: "not a field: '\(word)' in '\(line)'")
+            }
+            switch field[0] {
+            case "device": device = number
+            case "n": n = number
+            case "for": time = number
+            case "value": value = number
+            default: throw ScheduleError(description: "unknown field: '\(word)' in '\(line)'")
+            }
+        }
+    }
+}
+
+extension Schedule: CustomStringConvertible {
+    /// The text of the schedule, which `init(_:)` reads.
+    public var description: String {
+        (["fleet seed=\(seed) devices=\(devices) rules=\(rules)"] + actions.map(\.description))
+            .joined(separator: "\n") + "\n"
+    }
+
+    /// Reads the text that `description` gives. Lines that begin with `#` are comments.
+    public init(_ text: String) throws {
+        let lines = text.split(separator: "\n").filter { !$0.hasPrefix("#") && !$0.allSatisfy { $0 == " " } }
+        var fields: [Substring: UInt64] = [:]
+        guard let head = lines.first, head.hasPrefix("fleet ") else {
+            throw ScheduleError(description: "a schedule begins with 'fleet seed=… devices=… rules=…'")
+        }
+        for word in head.split(separator: " ").dropFirst() {
+            let field = word.split(separator: "=")
+            guard field.count == 2, let number = UInt64(field[1]) else {
+                throw ScheduleError(description: "not a field: '\(word)'")
+            }
+            fields[field[0]] = number
+        }
+        guard let seed = fields["seed"], let devices = fields["devices"], let rules = fields["rules"],
+            (2...4).contains(devices), rules < UInt64(FleetRules.all.count)
+        else { throw ScheduleError(description: "needs a seed, 2 to 4 devices and known rules: '\(head)'") }
+        self.init(
+            seed: seed, devices: Int(devices), rules: Int(rules),
+            actions: try lines.dropFirst().map { try ScheduledAction($0) })
+        guard actions.allSatisfy({ (0..<self.devices).contains($0.device) }) else {
+            throw ScheduleError(description: "an action names a device that is not there")
+        }
+    }
+}

@@ -1,0 +1,354 @@
+// One end's link to the relay: the shipped rules, with what `RelayClient` and `RelayTransport` do around them.
+import Cryptography
+import MonotonicTime
+import RelayProtocol
+
+@testable import RelayClient
+
+/// The link of one channel that a pttd has joined.
+final class SimulatedLink {
+    private unowned let device: Device
+    /// The pttd that it belongs to: nothing happens when that is gone.
+    private unowned let process: Process
+    private var world: World { device.world }
+    private(set) var core: RelayClientCore
+    private(set) var connection: Connection?
+    private var attempt: UInt64 = 0
+    private var doubt = AnswerDoubt()
+    private var outbox = Outbox<RelayLinkEvent>()
+    private var isDeliveryScheduled = false
+    private var wake: Instant?
+    private var lastBurst: UInt32 = 0
+    private(set) var isReady = false
+    /// Bursts that were begun and have not ended, with the frames that each got.
+    private(set) var openBursts: [BurstID: Int] = [:]
+    private var current: BurstID?
+    var handler: ((RelayLinkEvent) -> Void)?
+
+    init(_ invitation: InvitationLink, device: Device, process: Process) {
+        self.device = device
+        self.process = process
+        core = RelayClientCore(
+            invitation: invitation, displayName: DisplayName("device \(device.number)") ?? invitation.channelName)
+    }
+
+    private var isAlive: Bool { process.isAlive }
+
+    // MARK: RelayLink
+
+    func join() { call(.join) }
+
+    func leave() { call(.leave) }
+
+    func beginBurst(priority: UInt8) -> BurstID {
+        lastBurst += 1
+        let burst = BurstID(number: lastBurst)
+        openBursts[burst] = 0
+        current = burst
+        world.note(device.name, "link: burst \(lastBurst) begins with priority \(priority)")
+        call(.begin(burst, priority: priority))
+        return burst
+    }
+
+    func send(_ frame: OutgoingFrame) {
+        if let current, openBursts[current] != nil { openBursts[current, default: 0] += 1 }
+        call(.frame(frame))
+    }
+
+    func endBurst() {
+        current = nil
+        call(.end)
+    }
+
+    func abortBurst() {
+        current = nil
+        call(.abort)
+    }
+
+    // MARK: Events in
+
+    /// A wish of the user: what comes of it is told after the call.
+    private func call(_ event: RelayClientCore.Event) {
+        guard isAlive else { return }
+        carryOut(handle(event))
+        arm()
+        guard outbox.needsRound, !isDeliveryScheduled else { return }
+        isDeliveryScheduled = true
+        process.later { [self] in
+            isDeliveryScheduled = false
+            deliver()
+        }
+    }
+
+    /// Something came from the relay or the clock: the user is told at once.
+    private func take(_ event: RelayClientCore.Event) {
+        guard isAlive else { return }
+        carryOut(handle(event))
+        arm()
+        deliver()
+    }
+
+    private func handle(_ event: RelayClientCore.Event) -> [RelayClientCore.Action] {
+        let actions = core.handle(event, at: world.now)
+        if event.isControl {
+            device.fleet.coverage.record("link", state: isReady ? "ready" : "notReady", event: event)
+        }
+        return actions
+    }
+
+    private func deliver() {
+        guard outbox.beginRound() else { return }
+        while let event = outbox.next() { handler?(event) }
+    }
+
+    // MARK: From the network
+
+    func receive(_ message: ServerMessage, on connection: Connection) {
+        guard connection === self.connection else { return }
+        connection.heard = world.now
+        device.fleet.coverage.record("link.message", state: isReady ? "ready" : "notReady", event: message)
+        take(.message(message))
+    }
+
+    func receive(datagram: [UInt8], on connection: Connection) {
+        guard connection === self.connection, isAlive else { return }
+        connection.heard = world.now
+        carryOut(datagram.withUnsafeBytes { core.receive($0, at: world.now) })
+        arm()
+        deliver()
+    }
+
+    /// A datagram that nobody of the protocol sent: nothing may come of it (I7).
+    func receiveGarbage(_ bytes: [UInt8]) {
+        guard isAlive, connection != nil else { return }
+        let before = core.nextDeadline
+        let actions = bytes.withUnsafeBytes { core.receive($0, at: world.now) }
+        if !actions.isEmpty || before != core.nextDeadline {
+            world.fail("I7", "\(device.name) does \(actions) for a datagram of rubbish")
+        }
+    }
+
+    func receive(answer bytes: [UInt8], on connection: Connection) {
+        guard connection === self.connection else { return }
+        connection.heard = world.now
+        var decoder = RepairStreamDecoder()
+        var packets: [[UInt8]] = []
+        do { try decoder.feed(bytes, isEnd: true) { packets.append($0) } } catch {
+            return world.fail("I7", "\(device.name) cannot read the relay's answer: \(error)")
+        }
+        guard let id = decoder.id else { return }
+        if decoder.isBurst {
+            take(
+                .burst(
+                    request: BurstRequestID(rawValue: id), packets: packets, isWhole: decoder.isWhole, isEnd: true))
+        } else {
+            take(.repaired(request: id, packets: packets, isEnd: true))
+        }
+    }
+
+    func isLost(_ connection: Connection, _ error: RelayLinkError) {
+        guard connection === self.connection else { return }
+        world.note(device.name, "link: \(error)")
+        connection.isOpenAtClient = false
+        self.connection = nil
+        attempt += 1
+        take(.connectionEnded(error))
+    }
+
+    // MARK: Actions
+
+    private func carryOut(_ actions: [RelayClientCore.Action]) {
+        for action in actions {
+            switch action {
+            case .connect: connect()
+            case .close: close()
+            case .send(let message): send(message)
+            case .sendLoosely(let message): sendLoosely(message)
+            case .sendMedia(let datagram): send(media: datagram)
+            case .tell(let event):
+                noted(event)
+                outbox.add(event)
+            case .answer, .tellOfPushes: break
+            }
+        }
+    }
+
+    private func send(_ message: ClientMessage) {
+        guard let connection else { return }
+        if case .floorRequest = message { doubt.asked(at: world.now) }
+        guard let parsed = try? ClientMessage(parsing: Array(message.framed().dropFirst(4))) else {
+            return world.fail("I7", "\(device.name) sends what cannot be read: \(message)")
+        }
+        let relay: SimulatedRelay = device.fleet.relay
+        if !connection.isOpenAtRelay, relay.isUp { device.isReset(connection) }
+        connection.lastUp = max(connection.lastUp + .nanoseconds(1), device.path.reliable(up: true))
+        world.at(connection.lastUp) { [self, device] in
+            relay.receive(parsed, on: connection)
+            acknowledge(connection, device)
+        }
+    }
+
+    /// The relay's end has it, and says so.
+    private func acknowledge(_ connection: Connection, _ device: Device) {
+        guard connection.isOpenAtRelay, world.now >= device.fleet.relay.haltedUntil else { return }
+        for time in device.path.datagram(up: false).prefix(1) {
+            world.at(time) { [world] in connection.heard = max(connection.heard, world.now) }
+        }
+    }
+
+    private func sendLoosely(_ message: ClientMessage) {
+        guard let connection, let parsed = try? ClientMessage(parsing: Array(message.framed().dropFirst(4))) else {
+            return
+        }
+        let relay: SimulatedRelay = device.fleet.relay
+        for time in device.path.datagram(up: true) {
+            world.at(time) { relay.receive(parsed, on: connection) }
+        }
+    }
+
+    private func send(media datagram: [UInt8]) {
+        guard let connection else {
+            carryOut(core.handle(.mediaRefused(datagram), at: world.now))
+            return
+        }
+        if !connection.isOpenAtRelay, device.fleet.relay.isUp, connection.datagrams % 16 == 0 {
+            device.isReset(connection)
+        }
+        connection.datagrams += 1
+        let number = connection.datagrams
+        carryOut(core.handle(.mediaSent(number, datagram), at: world.now))
+        let times = device.path.datagram(up: true)
+        let relay: SimulatedRelay = device.fleet.relay
+        for time in times { world.at(time) { relay.receive(media: datagram, on: connection) } }
+        // What the relay acknowledges waits for a halted one.
+        let told = max(times.first.map { $0 + .milliseconds(8) } ?? world.now + .milliseconds(120), relay.haltedUntil)
+        world.at(max(told, device.path.downBlocked)) { [self] in
+            guard connection === self.connection, isAlive else { return }
+            carryOut(core.handle(times.isEmpty ? .mediaLost(number) : .mediaAcknowledged(number), at: world.now))
+            arm()
+            deliver()
+        }
+    }
+
+    private func close() {
+        attempt += 1
+        guard let connection else { return }
+        connection.isOpenAtClient = false
+        self.connection = nil
+        let relay: SimulatedRelay = device.fleet.relay
+        // A CONNECTION_CLOSE is not repeated.
+        for time in device.path.datagram(up: true).prefix(1) {
+            world.at(max(time, connection.lastUp)) { relay.lose(connection) }
+        }
+    }
+
+    private func connect() {
+        attempt += 1
+        let number = attempt
+        let relay: SimulatedRelay = device.fleet.relay
+        let path = device.path
+        world.after(NetworkPath.handshakeTimeout) { [self] in
+            guard number == attempt, connection == nil else { return }
+            attempt += 1
+            take(.connectionEnded(.unreachable("no answer")))
+        }
+        world.at(path.reliable(up: true)) { [self] in
+            guard number == attempt, isAlive else { return }
+            // Probes repeat the first packet while the relay is not there.
+            guard relay.isUp else {
+                world.after(path.milliseconds(200...900)) { [self] in
+                    if number == attempt, connection == nil, isAlive { retry(number) }
+                }
+                return
+            }
+            reach(relay, number)
+        }
+    }
+
+    private func retry(_ number: UInt64) {
+        let relay: SimulatedRelay = device.fleet.relay
+        guard relay.isUp else {
+            world.after(device.path.milliseconds(200...900)) { [self] in
+                if number == attempt, connection == nil, isAlive { retry(number) }
+            }
+            return
+        }
+        world.at(device.path.reliable(up: true)) { [self] in
+            if number == attempt, isAlive { reach(relay, number) }
+        }
+    }
+
+    private func reach(_ relay: SimulatedRelay, _ number: UInt64) {
+        relay.accept(device: device.number, pin: device.pin) { [self] made in
+            world.at(device.path.reliable(up: false)) { [self] in
+                guard number == attempt, isAlive, connection == nil else {
+                    // It gave up meanwhile; the relay hears of it when nothing comes.
+                    world.after(NetworkPath.idleTimeout) { relay.lose(made) }
+                    return
+                }
+                connection = made
+                made.heard = world.now
+                device.watch(made)
+                take(.connected)
+            }
+        }
+    }
+
+    private func arm() {
+        guard let due = core.nextDeadline, due < wake ?? Instant(nanoseconds: .max) else { return }
+        wake = due
+        world.at(due) { [self] in
+            wake = nil
+            take(.deadline)
+        }
+    }
+
+    // MARK: What is told
+
+    private func noted(_ event: RelayLinkEvent) {
+        switch event {
+        case .state(let state):
+            if case .ready = state { isReady = true } else { isReady = false }
+            world.note(device.name, "link: \(state)")
+        case .transmissionEnded(let burst, let end, let report):
+            world.note(
+                device.name,
+                "link: \(burst) \(end), sent \(report.sent) erased \(report.erased) dropped \(report.dropped)")
+            guard let frames = openBursts.removeValue(forKey: burst) else {
+                return world.fail("I2", "\(device.name) is told the end of \(burst) twice")
+            }
+            if burst == current { current = nil }
+            if report.sent + report.erased + report.dropped != frames {
+                world.fail("I5", "\(device.name): of \(burst) \(frames) frames were given, and \(report) is told")
+            }
+            if end == .notAnswered { examineSoon() }
+        case .frame: break
+        default: world.note(device.name, "link: \(event)")
+        }
+    }
+
+    private func examineSoon() {
+        doubt.unanswered()
+        let number = attempt
+        process.later { [self] in examine(number) }
+    }
+
+    private func examine(_ number: UInt64) {
+        guard number == attempt, let connection else { return }
+        switch doubt.verdict(heard: connection.heard, at: world.now) {
+        case .none: break
+        case .gone: isLost(connection, .lost("the relay does not answer"))
+        case .look(let time): world.at(time) { [self] in if isAlive { examine(number) } }
+        }
+    }
+}
+
+extension RelayClientCore.Event {
+    /// Whether it is none of those that come with every packet.
+    fileprivate var isControl: Bool {
+        switch self {
+        case .frame, .mediaSent, .mediaAcknowledged, .mediaLost, .mediaRefused, .message: false
+        default: true
+        }
+    }
+}

@@ -1,0 +1,258 @@
+// The relay: its shipped rules, with what `RelayEngine` and `RelayWorker` do around them.
+import Cryptography
+import MonotonicTime
+import RelayProtocol
+
+@testable import RelayServer
+
+/// A relay with two channels. Killed, it is there again with the same channels and new keys.
+final class SimulatedRelay {
+    private unowned let world: World
+    private unowned let fleet: Fleet
+    let channels: [RelayChannelConfiguration]
+    private(set) var core: RelayCore
+    private(set) var generation = 0
+    private(set) var isUp = true
+    private(set) var haltedUntil = Instant.zero
+    private var wake: Instant?
+    /// What came while it was halted, in order.
+    private var waiting: [() -> Void] = []
+    private var nextConnection: UInt64 = 1
+    private(set) var connections: [ConnectionID: Connection] = [:]
+    private var listeners: [Int: [ConnectionID]] = [:]
+    private var sealers: [ConnectionID: DownlinkSealer] = [:]
+    private(set) var watch: FloorWatch
+
+    init(_ world: World, fleet: Fleet, channels: [RelayChannelConfiguration]) {
+        self.world = world
+        self.fleet = fleet
+        self.channels = channels
+        core = RelayCore(channels: channels, random: world.random("relay 0"))
+        watch = FloorWatch(world)
+    }
+
+    // MARK: Trouble
+
+    func kill(for time: Duration) {
+        guard isUp else { return }
+        world.note("relay", "killed")
+        isUp = false
+        generation += 1
+        wake = nil
+        haltedUntil = .zero
+        waiting = []
+        let lost = connections.values.sorted { $0.id < $1.id }
+        (connections, listeners, sealers) = ([:], [:], [:])
+        watch = FloorWatch(world)
+        for connection in lost { connection.isOpenAtRelay = false }
+        world.after(time) { [self] in
+            world.note("relay", "is there again")
+            core = RelayCore(channels: channels, random: world.random("relay \(generation)"))
+            isUp = true
+            for connection in lost {
+                // Told when something comes from there, at the latest by a keep-alive.
+                let device = fleet.devices[connection.device]
+                world.after(device.path.milliseconds(0...20_000)) { device.isReset(connection) }
+            }
+        }
+    }
+
+    /// Everything waits until then, in order.
+    func halt(for time: Duration) {
+        world.note("relay", "halted")
+        haltedUntil = max(haltedUntil, world.now + time)
+    }
+
+    /// Runs work of this relay: later, when it is halted; never, when it is killed.
+    private func act(_ work: @escaping () -> Void) {
+        guard isUp else { return }
+        guard world.now < haltedUntil || !waiting.isEmpty else { return work() }
+        waiting.append(work)
+        if waiting.count == 1 { goOn(at: haltedUntil) }
+    }
+
+    private func goOn(at time: Instant) {
+        let generation = generation
+        world.at(time) { [self] in
+            guard generation == self.generation else { return }
+            guard world.now >= haltedUntil else { return goOn(at: haltedUntil) }
+            let due = waiting
+            waiting = []
+            for work in due where generation == self.generation { work() }
+        }
+    }
+
+    func setRules(_ number: Int) {
+        act { [self] in for channel in channels { handle(.setRules(FleetRules.all[number], of: channel.id)) } }
+    }
+
+    func renewKeys() { act { [self] in for channel in channels { handle(.renewMediaKey(channel.id)) } } }
+
+    // MARK: Connections
+
+    /// A handshake comes from a device; nil: nobody is there to answer it.
+    func accept(device: Int, pin: PublicKeyPin, answered: @escaping (Connection) -> Void) {
+        act { [self] in
+            let connection = Connection(
+                id: ConnectionID(number: nextConnection), device: device, generation: generation, at: world.now)
+            nextConnection += 1
+            connections[connection.id] = connection
+            handle(.connected(connection.id, pin))
+            answered(connection)
+        }
+    }
+
+    func receive(_ message: ClientMessage, on connection: Connection) {
+        act { [self] in
+            guard connections[connection.id] === connection else { return }
+            handle(.message(connection.id, message))
+        }
+    }
+
+    func receiveGarbage(on connection: Connection) {
+        act { [self] in
+            guard connections[connection.id] === connection else { return }
+            core.countMalformedMedia()
+        }
+    }
+
+    func receive(media datagram: [UInt8], on connection: Connection) {
+        act { [self] in
+            guard connections[connection.id] === connection else { return }
+            guard let header = datagram.withUnsafeBytes({ MediaPacketHeader(parsing: $0) }) else {
+                return world.fail("I7", "a packet of device \(connection.device) cannot be read by the relay")
+            }
+            let (decision, actions) = core.media(header, bytes: datagram, from: connection.id, at: world.now)
+            // Who starts to listen with this packet gets it.
+            for action in actions where action.isMediaSwitch { carryOut(action) }
+            if case .forward(let channel) = decision {
+                watch.forwarded(channel: channels[channel].name.text, from: header.ssrc)
+                forward(datagram, channel: channel, except: connection.id)
+            }
+            for action in actions where !action.isMediaSwitch { carryOut(action) }
+            arm()
+        }
+    }
+
+    /// The other end is gone, or this one has not heard of it for too long.
+    func lose(_ connection: Connection) {
+        act { [self] in
+            guard connections[connection.id] === connection else { return }
+            forget(connection)
+            handle(.disconnected(connection.id))
+        }
+    }
+
+    private func forget(_ connection: Connection) {
+        connection.isOpenAtRelay = false
+        connections[connection.id] = nil
+        sealers[connection.id] = nil
+        for channel in listeners.keys { listeners[channel]?.removeAll { $0 == connection.id } }
+    }
+
+    // MARK: The rules
+
+    private func handle(_ event: RelayCore.Event) {
+        let actions = core.handle(event, at: world.now)
+        fleet.coverage.record("relay", state: stateName, event: event)
+        for action in actions { carryOut(action) }
+        arm()
+    }
+
+    private var stateName: String {
+        guard let channel = core.channels.first else { return "none" }
+        if channel.floor.holders.isEmpty { return "idle" }
+        if !channel.floor.waiting.isEmpty { return "takenWaiting" }
+        return channel.floor.holders.count > 1 ? "shared" : "taken"
+    }
+
+    private func carryOut(_ action: RelayCore.Action) {
+        switch action {
+        case .send(let message, let recipients): for id in recipients { send(message, to: id) }
+        case .sendSeries(let series, let recipients):
+            for recipient in recipients {
+                for message in messages(of: series, for: recipient) { send(message, to: recipient.connection) }
+            }
+        case .close(let id, let code, let text):
+            guard let connection = connections[id] else { return }
+            forget(connection)
+            world.note("relay", "closes connection \(id) of device \(connection.device): \(text)")
+            // A handshake that its client gave up meanwhile ends so.
+            if code == .protocolViolation, text != "no join in time" {
+                world.fail("I7", "the relay finds that device \(connection.device) breaks the protocol: \(text)")
+            }
+            let path = fleet.devices[connection.device].path
+            world.at(max(connection.lastDown, path.reliable(up: false))) { [fleet] in
+                fleet.devices[connection.device].isClosed(connection, code: code, text)
+            }
+        case .startMedia(let id, let channel, let key, _):
+            if sealers[id] == nil { sealers[id] = try? DownlinkSealer(key: key) }
+            if listeners[channel]?.contains(id) != true { listeners[channel, default: []].append(id) }
+        case .stopMedia(let id, let channel): listeners[channel]?.removeAll { $0 == id }
+        case .forward(let packet, let channel, let talker): forward(packet, channel: channel, except: talker)
+        case .answerRepair(let id, let bytes), .answerBurst(let id, _, let bytes): answer(bytes, to: id)
+        case .enrol: break  // Its roster is open.
+        case .note(let milestone):
+            watch.noted(milestone) { name in
+                core.channels.first { $0.name.text == name }?.floor.rules.talkersMaximum ?? 0
+            }
+            world.note("relay", "\(milestone)")
+        }
+    }
+
+    private func messages(of series: MessageSeries, for recipient: MessageSeries.Recipient) -> [ServerMessage] {
+        var decoder = MessageDecoder()
+        var messages: [ServerMessage] = []
+        do {
+            for piece in series.pieces(from: recipient.first) {
+                try decoder.feed(piece) {
+                    if let message = try? ServerMessage(parsing: $0) { messages.append(message) }
+                }
+            }
+        } catch {
+            world.fail("I7", "the relay's messages cannot be read: \(error)")
+        }
+        return messages
+    }
+
+    private func arm() {
+        guard let due = core.nextDeadline, due < wake ?? Instant(nanoseconds: .max) else { return }
+        wake = due
+        let generation = generation
+        world.at(due) { [self] in
+            guard generation == self.generation else { return }
+            wake = nil
+            act { self.handle(.deadline) }
+        }
+    }
+
+    // MARK: Sending
+
+    private func send(_ message: ServerMessage, to id: ConnectionID) {
+        guard let connection = connections[id] else { return }
+        // Through the wire form, as in life.
+        guard let parsed = try? ServerMessage(parsing: Array(message.framed().dropFirst(4))) else {
+            return world.fail("I7", "the relay's message cannot be read: \(message)")
+        }
+        let device = fleet.devices[connection.device]
+        connection.lastDown = max(connection.lastDown + .nanoseconds(1), device.path.reliable(up: false))
+        world.at(connection.lastDown) { device.receive(parsed, on: connection) }
+    }
+
+    private func forward(_ datagram: [UInt8], channel: Int, except talker: ConnectionID) {
+        for id in listeners[channel] ?? [] where id != talker {
+            guard let connection = connections[id], let packet = try? sealers[id]?.seal(datagram) else { continue }
+            let device = fleet.devices[connection.device]
+            for time in device.path.datagram(up: false) {
+                world.at(time) { device.receive(datagram: packet, on: connection) }
+            }
+        }
+    }
+
+    /// An answer has a stream of its own, so it keeps no order with anything.
+    private func answer(_ bytes: [UInt8], to id: ConnectionID) {
+        guard let connection = connections[id] else { return }
+        let device = fleet.devices[connection.device]
+        world.at(device.path.reliable(up: false)) { device.receive(answer: bytes, on: connection) }
+    }
+}

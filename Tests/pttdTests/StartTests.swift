@@ -1,0 +1,91 @@
+// The real `pttd` at its start: damaged files, pipes, and another one on the same state.
+import BusTestSupport
+import Files
+import FoundationEssentials
+import Glibc
+import Testing
+
+@testable import pttd
+
+@Suite(.timeLimit(.minutes(3))) struct StartTests {
+    private func log(_ directory: TemporaryDirectory) -> String {
+        let bytes = try? RegularFile.read(directory.path + "/pttd.log", byteCountMax: 1 << 24)
+        return String(decoding: bytes ?? [], as: UTF8.self)
+    }
+
+    private func isReady(_ directory: TemporaryDirectory) async throws -> Bool {
+        try await eventually { log(directory).contains("pttd is ready") }
+    }
+
+    @Test func `a damaged key is set aside with what follows from it, and the daemon runs`() async throws {
+        try await withBus { fixture in
+            let directory = try TemporaryDirectory()
+            try AtomicFile.write([1, 2, 3], to: directory.path + "/identity.pem")
+            let daemon = try DaemonProcess.start(fixture, in: directory)
+            #expect(try await isReady(directory))
+            #expect(log(directory).contains("identity.pem.damaged-1"))
+            #expect(log(directory).contains("relays take this device for a new one"))
+            #expect(daemon.status(after: SIGTERM) == 0)
+        }
+    }
+
+    @Test(arguments: [
+        "identity.pem", "accessories.toml", "channel", "chosen-channel", "resumption", "profiles.d/x.toml",
+    ])
+    func `a pipe in place of a file of its state keeps it neither from starting nor from ending`(name: String)
+        async throws
+    {
+        try await withBus { fixture in
+            let directory = try TemporaryDirectory()
+            #expect(mkdir(directory.path + "/profiles.d", 0o700) == 0)
+            #expect(mkfifo(directory.path + "/" + name, 0o600) == 0)
+            let daemon = try DaemonProcess.start(fixture, in: directory)
+            #expect(try await isReady(directory), "\(log(directory))")
+            // Which of several channels was chosen is not asked where there is one.
+            if name != "chosen-channel" { #expect(log(directory).contains(name), "it is told") }
+            #expect(daemon.status(after: SIGTERM) == 0)
+        }
+    }
+
+    @Test func `a pipe in place of the configuration is a mistake, which is told`() throws {
+        let directory = try TemporaryDirectory()
+        let path = directory.path + "/pttd.toml"
+        #expect(mkfifo(path, 0o600) == 0)
+        let daemon = try DaemonProcess(["--config", path], log: directory.path + "/pttd.log")
+        #expect(daemon.status() == 78)
+        #expect(log(directory).contains("\(path): cannot be read: it is a pipe"), "\(log(directory))")
+    }
+
+    @Test func `a second daemon on the same state says who has it, takes its time to end, and disturbs nothing`()
+        async throws
+    {
+        try await withBus { fixture in
+            let directory = try TemporaryDirectory()
+            let first = try DaemonProcess.start(fixture, in: directory)
+            #expect(try await isReady(directory))
+            let begun = ContinuousClock.now
+            let second = try DaemonProcess(
+                ["--config", directory.path + "/pttd.toml", "--state", directory.path],
+                log: directory.path + "/pttd.log")
+            #expect(second.status() == 1)
+            #expect(ContinuousClock.now - begun > .seconds(2), "no supervisor starts it hotly")
+            #expect(log(directory).contains("another process (\(first.identifier)) uses it"), "\(log(directory))")
+            #expect(first.status(after: SIGTERM) == 0)
+        }
+    }
+
+    @Test func `what a person has to mend ends for good, and what may pass after a pause`() {
+        #expect(!StartFailure.mayPass(FileError("read", "/x", .noPermission)))
+        #expect(StartFailure.mayPass(FileError("write", "/x", .diskFull)))
+        #expect(StartFailure.status(FileError("read", "/x", .missing)) == StartFailure.mistake)
+    }
+}
+
+extension DaemonProcess {
+    /// Its exit status, once it has ended, or 128 and the signal that ended it; with `signal`, that is sent first.
+    func status(after signal: Int32? = nil) -> Int32 {
+        end(signal ?? 0)
+        let raw = lastStatus
+        return raw & 0x7F == 0 ? (raw >> 8) & 0xFF : 128 + (raw & 0x7F)
+    }
+}
