@@ -27,7 +27,7 @@ extension RelayClient {
         case .state(.ready(let name)): logger.info("channel joined", metadata: ["channel": "\(name)"])
         case .state(.unavailable(let error, let retryAfter)):
             let retry = retryAfter.map { "\(Int($0.milliseconds)) ms" } ?? "never"
-            logger.warning("no relay", metadata: ["error": "\(error)", "retry": "\(retry)"])
+            logger.warning("the relay is not reached", metadata: ["error": "\(error)", "retry": "\(retry)"])
         case .state(.connecting): logger.debug("connecting", metadata: ["relay": "\(core.relay)"])
         case .state(.stopped): logger.info("channel left")
         case .floorGranted(let burst, _):

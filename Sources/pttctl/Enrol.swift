@@ -24,7 +24,7 @@ struct Enrol: AsyncParsableCommand {
     var link: [String] = []
     @Option(help: "What to call the channel; the link has a name of its own.") var name: String?
     @Option(
-        help: ArgumentHelp("For how many seconds to wait for the relay, 20 by default.", valueName: "seconds"))
+        help: ArgumentHelp("For how many seconds to wait for the relay.", valueName: "seconds"))
     var wait: Int = 20
     @Flag(help: "Print the channel as JSON, for scripts.") var json = false
 

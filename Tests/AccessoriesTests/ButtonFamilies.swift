@@ -99,8 +99,6 @@ struct ButtonFamily {
     var bounces = false
     /// Words come in two parts.
     var splits = false
-    /// The parts of several words come in between each other, which no device is known to do.
-    var interleaves = false
     var lineEnd = ""
     var hasWordCounter = false
     var chatter: [Chatter] = []
@@ -313,10 +311,10 @@ struct FamilyDevice {
         }
         var messages = tell(state(key, isDown: isDown))
         guard family.bounces, isDown else { return messages }
-        // The contact opens for an instant. A line is told to its end before the next one, unless it interleaves them.
+        // The contact opens for an instant. A line is told to its end before the next one.
         var end = messages.last?.delay ?? .zero
         for (isDown, delay) in [(false, 8), (true, 14)] {
-            let start = family.interleaves ? .milliseconds(delay) : max(.milliseconds(delay), end + .milliseconds(1))
+            let start = max(.milliseconds(delay), end + .milliseconds(1))
             for message in tell(state(key, isDown: isDown, isBounce: true)) {
                 messages.append(
                     Message(delay: message.delay + start, source: message.source, content: message.content))

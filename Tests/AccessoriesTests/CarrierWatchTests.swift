@@ -76,17 +76,62 @@ private func ready() -> SimulatedBluetooth {
         #expect(world.intents.last == "began a/ptt")
     }
 
-    @Test func nothingIsAskedWhileNothingIsHeld() {
+    @Test func itIsAskedOftenWhileAControlIsHeldAndNowAndThenWhileAnAccessoryIsConnected() {
         var world = ready()
         world.advance(.seconds(60))
-        #expect(world.probes == 0)
+        #expect((29...31).contains(world.probes))
+        world.probes = 0
         world.notify(puck.key, [1])
         world.advance(.seconds(1))
-        let asked = world.probes
-        #expect((5...10).contains(asked))
+        #expect((5...10).contains(world.probes))
         world.notify(puck.key, [0])
+        world.probes = 0
+        world.dropLink(puck.id)
         world.advance(.seconds(60))
-        #expect(world.probes == asked)
+        #expect(world.probes == 0)
+    }
+
+    @Test(arguments: [Gesture.hold, .toggle])
+    func whatWasPressedInAHangWithNothingHeldIsNoPressWhenItIsToldLate(_ gesture: Gesture) {
+        var world = SimulatedBluetooth([
+            AccessoryConfiguration(id: AccessoryID("a"), address: puck.address, gesture: gesture)
+        ])
+        world.add(puck)
+        world.send(.radio(.on))
+        world.advance(.seconds(7))
+        #expect(world.status("a")?.isReady == true)
+        world.hangs = true
+        world.advance(CarrierWatch.idlePause + CarrierWatch.idlePatience)
+        #expect(world.status("a")?.isReady == false)
+        #expect(world.status("a")?.problem?.contains("systemctl restart bluetooth") == true)
+        #expect(world.notes.count { $0.contains("hangs") } == 1)
+        for value: UInt8 in [1, 0] { world.notify(puck.key, [value]) }
+        world.goOn()
+        #expect(world.intents.isEmpty)
+        world.advance(PressDoubt.backlogTime)
+        #expect(world.status("a")?.isReady == true && world.status("a")?.problem == nil)
+        world.notify(puck.key, [1])
+        #expect(world.intents == ["began a/ptt"])
+    }
+
+    @Test func anAccessoryThatIsRemovedNeedsNoCarrier() {
+        var world = ready()
+        world.send(.unconfigure(AccessoryID("a")))
+        world.probes = 0
+        world.advance(.seconds(60))
+        #expect(world.probes == 0)
+    }
+
+    @Test func aPressDuringAQuestionIsWatchedAsAnyOther() {
+        var watch = CarrierWatch()
+        #expect(watch.handle(.needed(.presses), at: .zero).isEmpty)
+        let asked = Instant.zero + CarrierWatch.idlePause
+        #expect(watch.handle(.deadline, at: asked) == [.probe])
+        let pressed = asked + .milliseconds(900)
+        #expect(watch.handle(.deadline, at: pressed).isEmpty)
+        #expect(watch.handle(.needed(.release), at: pressed).isEmpty)
+        #expect(watch.nextDeadline == pressed + CarrierWatch.patience)
+        #expect(watch.handle(.deadline, at: pressed + CarrierWatch.patience) == [.lost])
     }
 
     @Test func aToggledTransmissionNeedsSignsOfLifeToo() {
@@ -105,7 +150,7 @@ private func ready() -> SimulatedBluetooth {
     @Test func aSlowBluetoothdClipsNothing() {
         var watch = CarrierWatch()
         var now = Instant.zero
-        #expect(watch.handle(.held(true), at: now).isEmpty)
+        #expect(watch.handle(.needed(.release), at: now).isEmpty)
         for _ in 0..<100 {
             now = now + CarrierWatch.pause
             #expect(watch.nextDeadline == now)
@@ -119,7 +164,7 @@ private func ready() -> SimulatedBluetooth {
     @Test func aValueIsASignOfLife() {
         var watch = CarrierWatch()
         var now = Instant.zero
-        _ = watch.handle(.held(true), at: now)
+        _ = watch.handle(.needed(.release), at: now)
         now = now + CarrierWatch.pause
         #expect(watch.handle(.deadline, at: now) == [.probe])
         for _ in 0..<20 {
@@ -131,12 +176,12 @@ private func ready() -> SimulatedBluetooth {
 
     @Test func onlyOneQuestionIsUnderWayAndOneThatHangsIsAskedUntilItAnswers() {
         var watch = CarrierWatch()
-        _ = watch.handle(.held(true), at: .zero)
+        _ = watch.handle(.needed(.release), at: .zero)
         #expect(watch.handle(.deadline, at: .zero + .milliseconds(100)) == [.probe])
         #expect(watch.handle(.deadline, at: .zero + .milliseconds(200)).isEmpty)
         #expect(watch.handle(.deadline, at: .zero + .milliseconds(500)) == [.lost])
         #expect(watch.nextDeadline == nil)
-        _ = watch.handle(.held(false), at: .zero + .milliseconds(500))
+        _ = watch.handle(.needed(.nothing), at: .zero + .milliseconds(500))
         #expect(watch.handle(.answered(false), at: .zero + .seconds(10)) == [.probe])
         #expect(watch.handle(.answered(true), at: .zero + .seconds(12)) == [.back])
         #expect(!watch.isLost && watch.nextDeadline == nil)
@@ -144,7 +189,7 @@ private func ready() -> SimulatedBluetooth {
 
     @Test func whoWasLateItselfDoesNotBlameBluetoothd() {
         var watch = CarrierWatch()
-        _ = watch.handle(.held(true), at: .zero)
+        _ = watch.handle(.needed(.release), at: .zero)
         _ = watch.handle(.deadline, at: .zero + .milliseconds(100))
         // Our own process was stopped: the answer waits to be read.
         let late = Instant.zero + .seconds(8)
@@ -159,7 +204,7 @@ private func ready() -> SimulatedBluetooth {
 
     @Test func aMachineThatIsAlwaysLateStillLosesACarrierThatHangs() {
         var watch = CarrierWatch()
-        _ = watch.handle(.held(true), at: .zero)
+        _ = watch.handle(.needed(.release), at: .zero)
         _ = watch.handle(.deadline, at: .zero + .milliseconds(100))
         #expect(watch.handle(.deadline, at: .zero + .milliseconds(800)).isEmpty)
         #expect(watch.handle(.deadline, at: .zero + .milliseconds(1_500)) == [.lost])

@@ -39,6 +39,30 @@ import Testing
         #expect(result4 == 0)
     }
 
+    @Test func whatWasSaidBeforeThePressIsNobodys() throws {
+        let rings = try CaptureRings()
+        let burst = CaptureBurst(rings, framer: try SpeechFramer(OpusSettings()), waitsForLevel: false)
+        burst.opened()
+        _ = burst.start(1, afterGoAhead: false, at: start)
+        burst.deviceStarts(at: start)
+        // A sound server with steps of 2,048 samples hands on two of them that it had, of which the second spans the press.
+        let samples = [Float](repeating: 0.5, count: 2_048)
+        let first = start - CaptureStateMachine.duration(3_072)
+        for step in 0..<4 {
+            let time = first + CaptureStateMachine.duration(Int64(step) * 2_048)
+            let now = start + .milliseconds(5 + 43 * step)
+            _ = burst.take(samples, 2_048, first: time, isBroken: false, at: now)
+            #expect(burst.hasBegun == (step > 0))
+        }
+        var began: Instant?
+        while let output = rings.next(device: .alsa("early"), frameSamples: 480) {
+            if case .began(_, let instant, _) = output { began = instant }
+        }
+        // To the sample.
+        let sample = CaptureStateMachine.duration(1)
+        #expect(began.map { (start - sample...start + sample).contains($0) } == true)
+    }
+
     @Test func aSecondReleaseDoesNotMoveTheEnd() {
         var machine = capturing()
         let result5 = machine.stop(end: start + .milliseconds(100))

@@ -33,9 +33,8 @@ private struct Listener {
 
 @Suite struct ChannelDirectorModelTests {
     /// Any order of events: never two channels, always the configured one when it is wanted, nothing stale remembered.
-    @Test(arguments: [UInt64(1), 2, 3, UInt64.random(in: 0 ... .max)])
+    @Test(arguments: [UInt64(1), 2, 3, SeededGenerator.seed(for: "ChannelDirectorModelTests")])
     func anyOrderOfEventsKeepsOneChannelAndOneProgram(seed: UInt64) throws {
-        print("director model: seed \(seed)")
         var random = SeededGenerator(seed: seed)
         let links = try (0..<3).map { index in
             try InvitationLink(

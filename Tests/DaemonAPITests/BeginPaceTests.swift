@@ -4,6 +4,7 @@ import DBus
 import MonotonicTime
 import PTTBus
 import Reactor
+import TestSupport
 import Testing
 
 @testable import DaemonAPI
@@ -44,7 +45,7 @@ import Testing
 
     @Test func `however many begin and end, the last thing that each wants becomes so, at a bounded rate`() {
         var pace = pace()
-        var generator = SystemRandomNumberGenerator()
+        var generator = SeededGenerator()
         var wanted: [Int: Bool] = [:]
         var isHeld: [Int: Bool] = [:]
         var owner: [BeginPace.ID: Int] = [:]

@@ -1,5 +1,6 @@
 import MonotonicTime
 import Terminal
+import TestSupport
 import Testing
 
 @Suite struct HeldKeyStateMachineTests {
@@ -41,7 +42,7 @@ import Testing
     }
 
     @Test func otherKeysAndGarbageDoNothing() {
-        var generator = SystemRandomNumberGenerator()
+        var generator = SeededGenerator()
         for text in [
             "a", "\u{1B}[A", "\u{1B}[99;1u", "\u{1B}[x", "\u{1B}OP", "\u{1B}[;;;u", "\u{1B}[999999999999999999999u",
         ] {

@@ -146,11 +146,13 @@ say "the push was answered $(($(milliseconds) - sent)) ms after it was sent"
 check "the speaker is shown" until_true 10 is 'c and c["activeRemoteParticipant"] == "The name of the active speaker"'
 check "its session is activated" until_true 10 eval '[ "$(grep -c "^didActivate" /persistent/radio.log)" -gt "$activated_before" ]'
 
+pkill -x PushToTalkApp
+if [ "$boot" = second ]; then . "$harness/restarts.sh"; fi
+
 # --- an end in order; the state stays
 journalctl -u pttd -o cat > $out/pttd-$boot.log; journalctl -u pttrelay -o cat > $out/pttrelay-$boot.log
 cp /persistent/radio.log $out/radio-$boot.log
 sync
-pkill -x PushToTalkApp
 if [ "$boot" = second ]; then check "pttd.service stops" systemctl stop pttd; fi     # the first boot ends as machines do: by shutting down
 say "$failures failed"
 exit $((failures > 0))

@@ -17,19 +17,33 @@ enum PressCarrier: String, Hashable, Sendable, CaseIterable {
     }
 }
 
-/// The rules for one carrier. While a control is held, and only then, it is asked for a sign of life.
+/// The rules for one carrier. It is asked for signs of life while it is needed: often while a control is held, now and then while an
+/// accessory is connected, so that what waits in a carrier that hangs is no press when it is handed on.
 struct CarrierWatch: Sendable {
-    /// The pause between a sign of life and the next question.
+    /// What a carrier is needed for.
+    enum Need: Sendable {
+        case nothing
+        /// An accessory is connected: its next press is to be a new one.
+        case presses
+        /// A control is held: its release is to be heard.
+        case release
+    }
+
+    /// The pause between a sign of life and the next question while a control is held.
     static let pause = Duration.milliseconds(100)
-    /// A carrier without a sign of life for so long counts as lost. A question has 400 ms of it: a bluetoothd that works
-    /// answers within a few milliseconds, and it takes many times the longest pause that it makes.
+    /// A carrier without a sign of life for so long while a control is held counts as lost. A question has 400 ms of it: a bluetoothd
+    /// that works answers within a few milliseconds, and it takes many times the longest pause that it makes.
     static let patience = Duration.milliseconds(500)
+    /// The pause between a sign of life and the next question while nothing is held: one wake-up of each side, which costs no battery.
+    static let idlePause = Duration.seconds(2)
+    /// How long a question may take while nothing is held.
+    static let idlePatience = Duration.seconds(1)
     /// When our own turn comes later than this, the answer may be waiting to be read. That is believed once a question.
     static let lateness = Duration.milliseconds(50)
 
     enum Event: Sendable {
-        /// A control that it carries is held, or none any more.
-        case held(Bool)
+        /// What it is needed for has changed.
+        case needed(Need)
         /// It handed a value on.
         case alive
         /// The question was answered, with whatever; or it was not.
@@ -46,9 +60,9 @@ struct CarrierWatch: Sendable {
         case back
     }
 
-    private var isHeld = false
-    /// One question is under way at most.
-    private var isAsking = false
+    private var need = Need.nothing
+    /// When the question that is under way was asked; one at most.
+    private var asked: Instant?
     /// It hangs, and nothing has been heard of it since.
     private(set) var isLost = false
     private var lastSign = Instant.zero
@@ -58,31 +72,39 @@ struct CarrierWatch: Sendable {
     init() {}
 
     var nextDeadline: Instant? {
-        guard isHeld, !isLost else { return nil }
-        return isAsking ? reprieve ?? lastSign + Self.patience : lastSign + Self.pause
+        guard !isLost else { return nil }
+        switch need {
+        case .nothing: return nil
+        case .presses:
+            guard let asked else { return lastSign + Self.idlePause }
+            return reprieve ?? max(asked, lastSign) + Self.idlePatience
+        case .release: return asked == nil ? lastSign + Self.pause : reprieve ?? lastSign + Self.patience
+        }
     }
 
     mutating func handle(_ event: Event, at now: Instant) -> [Action] {
         switch event {
-        case .held(let isHeld):
-            guard self.isHeld != isHeld else { return [] }
-            self.isHeld = isHeld
-            // What begins it is a sign of life.
-            return isHeld ? sign(at: now) : []
+        case .needed(let need):
+            guard self.need != need else { return [] }
+            let isLess = self.need == .release || need == .nothing
+            self.need = need
+            reprieve = nil
+            // A press and a new link are signs of life.
+            return isLess ? [] : sign(at: now)
         case .alive:
             return sign(at: now)
         case .answered(let isAnswer):
-            guard isAsking else { return [] }
-            isAsking = false
+            guard asked != nil else { return [] }
+            asked = nil
             if isAnswer { return sign(at: now) }
             // Whoever hangs is asked until it answers; each question is given up after seconds.
             guard isLost else { return [] }
-            isAsking = true
+            asked = now
             return [.probe]
         case .deadline:
             guard let due = nextDeadline, due <= now else { return [] }
-            guard isAsking else {
-                isAsking = true
+            guard asked != nil else {
+                asked = now
                 return [.probe]
             }
             guard now - due <= Self.lateness || reprieve != nil else {

@@ -1,4 +1,4 @@
-// What is held through bluetoothd or BlueALSA is held only while that gives signs of life.
+// What comes through bluetoothd or BlueALSA counts only while that gives signs of life.
 import MonotonicTime
 
 extension AccessoriesStateMachine {
@@ -11,13 +11,21 @@ extension AccessoriesStateMachine {
         }
     }
 
-    /// An accessory's controls have changed: is its carrier watched?
-    mutating func watchCarrier(of id: AccessoryID, at now: Instant) -> [Action] {
-        guard let carrier = carrier(of: id) else { return [] }
-        let isHeld = accessories[id]?.controls?.needsHearing ?? false
-        guard isHeld != heldThrough[carrier]?.contains(id) ?? false else { return [] }
-        if isHeld { heldThrough[carrier, default: []].insert(id) } else { heldThrough[carrier]?.remove(id) }
-        return tell(carrier, .held(heldThrough[carrier]?.isEmpty == false), at: now)
+    /// An accessory's controls or its link have changed, or it is gone: what are the carriers needed for?
+    mutating func watchCarriers(of id: AccessoryID, at now: Instant) -> [Action] {
+        let own = carrier(of: id)
+        let accessory = accessories[id]
+        var actions: [Action] = []
+        for carrier in PressCarrier.allCases {
+            var users = carried[carrier] ?? CarrierUsers()
+            let isOwn = carrier == own
+            let isChanged = users.ready.change(id, isOwn && accessory?.link.isReady == true)
+            let isHeld = isOwn && accessory?.controls?.needsHearing == true
+            guard users.held.change(id, isHeld) || isChanged else { continue }
+            carried[carrier] = users
+            actions += tell(carrier, .needed(users.need), at: now)
+        }
+        return actions
     }
 
     /// A value came through it.
@@ -54,8 +62,14 @@ extension AccessoriesStateMachine {
     }
 
     private mutating func lost(_ carrier: PressCarrier, at now: Instant) -> [Action] {
-        let holders = order.filter { heldThrough[carrier]?.contains($0) ?? false }
-        var actions = holders.first.map { [Action.note($0, "what is held is released: \(carrier.problem)")] } ?? []
+        let users = carried[carrier] ?? CarrierUsers()
+        let holders = order.filter(users.held.contains)
+        var actions: [Action] = []
+        if let holder = holders.first {
+            actions.append(.note(holder, "what is held is released: \(carrier.problem)"))
+        } else if let user = order.first(where: users.ready.contains) {
+            actions.append(.note(user, carrier.problem))
+        }
         for id in holders { actions += release(id, .disconnected, at: now) }
         for id in order where self.carrier(of: id) == carrier { actions += changes(of: id) }
         return actions
@@ -63,4 +77,23 @@ extension AccessoriesStateMachine {
 
     /// The service has ended: it does not hang.
     mutating func forget(_ carrier: PressCarrier) { carriers[carrier] = nil }
+}
+
+/// Who needs a carrier.
+struct CarrierUsers: Sendable {
+    /// Those that are connected through it.
+    var ready: Set<AccessoryID> = []
+    /// Those of which a control is held through it.
+    var held: Set<AccessoryID> = []
+
+    var need: CarrierWatch.Need { !held.isEmpty ? .release : ready.isEmpty ? .nothing : .presses }
+}
+
+extension Set {
+    /// Puts a member in, or takes it out.
+    ///
+    /// - Returns: Whether that changed anything.
+    fileprivate mutating func change(_ member: Element, _ isIn: Bool) -> Bool {
+        isIn ? insert(member).inserted : remove(member) != nil
+    }
 }

@@ -14,7 +14,7 @@ extension AccessoriesStateMachine {
             guard let accessory = accessories[id], accessory.isAutomatic, isMeant(accessory, by: configuration) else {
                 continue
             }
-            actions += release(id, .removed, at: now) + closeStream(id) + remove(id)
+            actions += release(id, .removed, at: now) + closeStream(id) + remove(id, at: now)
         }
         return actions + rebuild(configuration, isAutomatic: false, at: now)
     }
@@ -33,7 +33,7 @@ extension AccessoriesStateMachine {
     /// Takes an accessory out. Its device may be taken again without configuration, if BlueZ still knows and trusts it.
     mutating func unconfigure(_ id: AccessoryID, at now: Instant) -> [Action] {
         guard accessories[id] != nil else { return [] }
-        return release(id, .removed, at: now) + closeStream(id) + remove(id) + offerAll(at: now)
+        return release(id, .removed, at: now) + closeStream(id) + remove(id, at: now) + offerAll(at: now)
     }
 
     /// A profile is new, or different: those that are read by it, or by none yet, are looked at again.

@@ -13,7 +13,7 @@ extension AccessoriesStateMachine {
         devices[facts.id] = facts
         if let owner = owners[facts.id] {
             guard isGivenUp(owner, facts) else { return assign(facts, to: owner, at: now) }
-            return release(owner, .removed, at: now) + closeStream(owner) + remove(owner)
+            return release(owner, .removed, at: now) + closeStream(owner) + remove(owner, at: now)
         }
         let wanting = order.first { id in
             guard let accessory = accessories[id],
@@ -53,7 +53,7 @@ extension AccessoriesStateMachine {
         guard let id = owners[device] else { return [] }
         var actions = link(id, .device(nil), at: now)
         // An automatic accessory goes with its device; a configured one stays and is searched for.
-        if let accessory = accessories[id], accessory.isAutomatic, !accessory.isLocal { actions += remove(id) }
+        if let accessory = accessories[id], accessory.isAutomatic, !accessory.isLocal { actions += remove(id, at: now) }
         return actions
     }
 
@@ -81,11 +81,11 @@ extension AccessoriesStateMachine {
     }
 
     /// Takes an accessory out, with everything that points at it.
-    mutating func remove(_ id: AccessoryID) -> [Action] {
+    mutating func remove(_ id: AccessoryID, at now: Instant) -> [Action] {
         detach(id)
         accessories[id] = nil
         order.removeAll { $0 == id }
-        return [.event(.removed(id))]
+        return watchCarriers(of: id, at: now) + [.event(.removed(id))]
     }
 
     mutating func detach(_ id: AccessoryID) {

@@ -102,7 +102,7 @@ extension AccessoriesStateMachine {
         // What else the device offers counts again.
         accessories[id]?.judged = nil
         guard accessory.isAutomatic, accessory.link.device == nil else { return actions }
-        return actions + remove(id)
+        return actions + remove(id, at: now)
     }
 
     /// Chooses the profile by which the local devices of an accessory are read, or says what is missing.

@@ -100,7 +100,7 @@ extension AccessoriesStateMachine {
             actions += tighten(id, isDown ? .pressed : .released, at: now)
         }
         if isShown { actions += changes(of: id) }
-        return actions + watchCarrier(of: id, at: now)
+        return actions + watchCarriers(of: id, at: now)
     }
 
     /// Everything that an accessory holds comes up.

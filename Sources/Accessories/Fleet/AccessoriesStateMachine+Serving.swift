@@ -5,12 +5,13 @@ import MonotonicTime
 extension AccessoriesStateMachine {
     /// Follows whether the accessory works.
     mutating func serve(_ id: AccessoryID, at now: Instant) -> [Action] {
-        guard let accessory = accessories[id] else { return [] }
+        let watching = watchCarriers(of: id, at: now)
+        guard let accessory = accessories[id] else { return watching }
         let isServed = accessory.kind == .gatt && accessory.link.isReady
-        guard isServed != accessory.isServed else { return [] }
+        guard isServed != accessory.isServed else { return watching }
         accessories[id]?.isServed = isServed
         guard isServed, let profile = accessory.link.profile, let device = accessory.link.device else {
-            return light(id, .lost, at: now) + tighten(id, .lost, at: now)
+            return watching + light(id, .lost, at: now) + tighten(id, .lost, at: now)
         }
         func find(_ service: BluetoothUUID, _ characteristic: BluetoothUUID) -> CharacteristicIdentifier? {
             device.characteristics.first { $0.service == service && $0.characteristic == characteristic }?.id
@@ -22,7 +23,7 @@ extension AccessoriesStateMachine {
         }
         let place = profile.light.flatMap { find($0.service, $0.characteristic) }
         let values = profile.light?.values ?? [:]
-        return light(id, .ready(start: start, light: place, values: values), at: now)
+        return watching + light(id, .ready(start: start, light: place, values: values), at: now)
             + tighten(id, .ready(idle: profile.idleLink), at: now)
     }
 

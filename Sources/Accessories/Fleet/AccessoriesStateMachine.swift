@@ -71,9 +71,9 @@ struct AccessoriesStateMachine: Sendable {
     var autoConnects = false
     /// The one that is being asked for.
     var asked: DeviceIdentifier?
-    /// Who carries presses, from the first one on; and whose controls are held through it.
+    /// Who carries presses, from the first one on; and whose.
     var carriers: [PressCarrier: CarrierWatch] = [:]
-    var heldThrough: [PressCarrier: Set<AccessoryID>] = [:]
+    var carried: [PressCarrier: CarrierUsers] = [:]
     /// Devices that send more values a second than are looked at. As bounded as `devices`.
     var floods: [DeviceIdentifier: Int] = [:]
 

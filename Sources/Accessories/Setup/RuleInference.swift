@@ -270,12 +270,20 @@ struct RuleInference {
                     if Self.shouldUnderstand(rule, observation) { return nil }
                 }
             }
-            let first = round.observations.first { rule.reads($0, of: source) }?.time ?? round.pressAsked
-            let outcome = Self.outcome(edges, round, clicks: !rule.clicks.isEmpty, first: first)
+            let first = round.observations.first { rule.reads($0, of: source) && !isAside($0, from: rule) }
+            let outcome = Self.outcome(
+                edges, round, clicks: !rule.clicks.isEmpty, first: first?.time ?? round.pressAsked)
             if case .wrong = outcome { return nil }
             outcomes.append(outcome)
         }
         return outcomes
+    }
+
+    /// Whether it is text that says nothing about a press: the battery's, and what is also told without the button.
+    private func isAside(_ observation: LearningObservation, from rule: DecodeRule) -> Bool {
+        guard case .text = rule, let bytes = observation.bytes else { return false }
+        return RuleCandidates.isBattery(bytes)
+            || quiet.contains { $0.source == observation.source && $0.content == observation.content }
     }
 
     private static func feed(

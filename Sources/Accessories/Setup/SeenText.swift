@@ -233,7 +233,7 @@ struct SeenText {
         return result
     }
 
-    /// A message cut behind each run of what is no text, and behind semicolons.
+    /// A message cut behind each byte that is no text.
     private static func pieces(_ bytes: [UInt8]) -> [[UInt8]] {
         var result: [[UInt8]] = [[]]
         for byte in bytes {

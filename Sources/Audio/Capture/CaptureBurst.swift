@@ -106,6 +106,8 @@ final class CaptureBurst {
             guard let early = hear(samples, count, first: first, at: now) else { return .goesOn }
             dropped = early
         }
+        dropped = max(dropped, machine.early(count, from: first))
+        guard dropped < count else { return .goesOn }
         let begin = first + CaptureStateMachine.duration(Int64(dropped))
         if let began = machine.firstSampleAt {
             if isBroken {

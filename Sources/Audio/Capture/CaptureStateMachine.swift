@@ -86,6 +86,13 @@ struct CaptureStateMachine {
         if firstSampleAt == nil { firstSampleAt = instant }
     }
 
+    /// How many of `count` samples, the first of which was at the microphone at `first`, are of before the press: a sound server
+    /// hands on what it had in its hands already. None once the burst has begun.
+    func early(_ count: Int, from first: Instant) -> Int {
+        guard firstSampleAt == nil else { return 0 }
+        return Int(min(max(Self.samples(requestedAt - first), 0), Int64(count)))
+    }
+
     /// Where the burst ends, in samples, once that is known. Never before what was taken already.
     var endPosition: Int64? {
         guard let releaseEnd, let firstSampleAt else { return nil }

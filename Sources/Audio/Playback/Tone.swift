@@ -22,7 +22,7 @@ public enum Tone: UInt8, CaseIterable, Sendable, BitwiseCopyable {
     case count
     /// Five more.
     case countFive
-    /// Something of this machine's own is broken: nobody was heard, and pressing again will not help.
+    /// Something of this machine's own is broken: nobody was heard, and pressing again seldom helps.
     case fault
 
     /// The notes, in hertz (0 is a rest) and milliseconds.

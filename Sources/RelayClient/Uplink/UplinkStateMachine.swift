@@ -6,8 +6,9 @@ import RelayProtocol
 ///
 /// A burst that ended before its grant is still sent whole once the grant comes, and the next press may begin
 /// meanwhile: it holds its frames until the one before it is done. A press that finds no link, or loses it, waits for
-/// the next one as long as for an answer. So does one that comes too soon after many others (`FloorRequestPacer`). Whatever happens, each burst ends with exactly one
-/// `transmissionEnded` (invariant I2), and each of its frames is sent, erased or dropped, and counted (I5).
+/// the next one as long as for an answer. So does one that comes too soon after many others (`FloorRequestPacer`).
+/// Whatever happens, each burst ends with exactly one `transmissionEnded` (invariant I2), and each of its frames is
+/// sent, erased or dropped, and counted (I5).
 public struct UplinkStateMachine: Sendable {
     /// The most audio held for a burst that waits for the floor: 1 s at 48 kHz.
     public static let heldSamplesMaximum: UInt32 = 48_000

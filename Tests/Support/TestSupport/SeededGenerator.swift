@@ -11,7 +11,8 @@ public struct SeededGenerator: RandomNumberGenerator, Sendable {
     /// A generator for a test, with the seed of `seed(for:)`.
     public init(_ test: String = #function) { self.init(seed: Self.seed(for: test)) }
 
-    /// The seed of a random test: the environment's PTTD_TEST_SEED repeats a run, else it is a new one. It is printed.
+    /// The seed of a random test: the environment's PTTD_TEST_SEED repeats a run (`Tests/swift-tests` sets it, so that CI judges a
+    /// change and not a seed), else it is a new one (`Tests/search-seeds`). It is printed.
     public static func seed(for test: String = #function) -> UInt64 {
         let given = getenv("PTTD_TEST_SEED").flatMap { UInt64(String(cString: $0)) }
         let seed = given ?? UInt64.random(in: 0...UInt64.max)
