@@ -134,7 +134,8 @@ public actor BlueZClient {
 
     func report(_ events: [BlueZEvent]) {
         for complaint in tree.takeComplaints().prefix(20) {
-            logger.warning("a signal of BlueZ breaks the rules of its interface; ignored", metadata: ["what": "\(complaint)"])
+            logger.warning(
+                "a signal of BlueZ breaks the rules of its interface; ignored", metadata: ["what": "\(complaint)"])
         }
         for event in events {
             handler(event)

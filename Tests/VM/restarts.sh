@@ -35,7 +35,7 @@ systemctl stop pttrelay
 python3 /tmp/taker.py > /tmp/taker.out & taker=$!
 check "another program takes the port" until_true 20 grep -q taken /tmp/taker.out
 systemctl start pttrelay
-check "pttrelay says that its port is in use" until_true 30 eval 'journalctl -u pttrelay -o cat | grep -qi "in use"' \
+check "pttrelay says who has its port" until_true 30 eval 'journalctl -u pttrelay -o cat | grep -q "another program listens there"' \
   || journalctl -u pttrelay -o cat | tail -5
 kill $taker; wait $taker 2>/dev/null
 check "it listens once the port is free" until_true 60 connected || journalctl -u pttrelay -o cat | tail -5
