@@ -90,7 +90,7 @@ extension BridgeStateMachine {
         if seededFault("a-revoked-burst-goes-on"), case .revoked = end { return }
         burst = nil
         defer {
-            if let status = heldStatus {
+            if let status = heldStatus, !seededFault("a-status-that-waited-is-forgotten") {
                 linkStatus = status
                 tellStatus()
             }

@@ -154,7 +154,7 @@ public struct ChannelDirectorStateMachine: Sendable {
     // MARK: Start
 
     private mutating func start(restoring kept: ChannelMembership?, at now: Instant) {
-        guard var membership = kept else { return returnToConfigured() }
+        guard var membership = kept, !seededFault("nothing-is-restored") else { return returnToConfigured() }
         if let why = obstacle(to: membership) {
             actions += [.restorationFailed(why: why), .forget]
             return returnToConfigured()
@@ -268,7 +268,7 @@ public struct ChannelDirectorStateMachine: Sendable {
         abandonedAt = nil
         changes.drop()
         actions.append(.close(ended.uuid, reason))
-        if !ended.isConfigured { actions.append(.forget) }
+        if !ended.isConfigured, !seededFault("a-channel-that-was-left-is-restored") { actions.append(.forget) }
         returnToConfigured()
     }
 
@@ -281,6 +281,7 @@ public struct ChannelDirectorStateMachine: Sendable {
 
     private mutating func hoursChanged(_ isOpen: Bool) {
         self.isOpen = isOpen
+        if seededFault("the-hours-end-and-nothing-happens") { return }
         isOpen ? returnToConfigured() : end(.systemPolicy)
     }
 

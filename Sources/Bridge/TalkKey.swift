@@ -54,6 +54,7 @@ public struct TalkKey: Sendable {
     public mutating func release(_ holder: Holder) -> Change {
         if seededFault("the-talk-key-is-not-released") { return .none }
         spent.remove(holder)
+        if seededFault("one-release-ends-all-presses") { holders = [holder] }
         guard holders.remove(holder) != nil else { return .none }
         return holders.isEmpty ? .stop : .none
     }

@@ -197,13 +197,13 @@ extension ChannelManagerStateMachine {
 
     mutating func callEnded(_ holder: String) {
         guard let index = calls.firstIndex(where: { $0.holder == holder }) else { return }
-        calls.remove(at: index)
+        if !seededFault("a-call-has-no-end") { calls.remove(at: index) }
         actions.append(.notice(.callsChanged(calls)))
         if calls.isEmpty { resumeUnlessSuspended() }
     }
 
     mutating func interruptionEnded() {
-        guard isInterrupted else { return }
+        guard isInterrupted, !seededFault("an-interruption-has-no-end") else { return }
         isInterrupted = false
         resumeUnlessSuspended()
     }

@@ -70,6 +70,7 @@ extension ChannelManagerStateMachine {
     /// The floor is free for what waited; the last words of whoever had it are heard first.
     mutating func floorGranted(at now: Instant) {
         guard waiting != nil, waiting?.beginsBy == nil else { return }
+        if seededFault("a-grant-after-waiting-begins-nothing") { return }
         let beginsBy = now + configuration.playOutLimit
         waiting?.beginsBy = beginsBy
     }

@@ -22,7 +22,14 @@ public struct KeyID: RawRepresentable, Hashable, Sendable, CustomStringConvertib
     /// A fresh key id of `epoch`, from the system's random numbers.
     public static func fresh(epoch: UInt16) -> KeyID {
         var random = SecureRandom()
-        return KeyID(epoch: epoch, random: random.next())
+        return fresh(epoch: epoch, using: &random)
+    }
+
+    /// A fresh key id of `epoch`.
+    ///
+    /// - Parameter random: Cryptographically secure, but in a simulation: a key id that comes twice under one base key repeats nonces.
+    public static func fresh(epoch: UInt16, using random: inout some RandomNumberGenerator) -> KeyID {
+        KeyID(epoch: epoch, random: random.next())
     }
 
     /// The epoch of the base key.

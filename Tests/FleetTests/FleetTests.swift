@@ -8,7 +8,7 @@ import Testing
         .appending(path: "Fleet/kept")
 
     /// The same range in every run, so that a change is judged by what it changes. Further ones: `Tests/Fleet/run --seed`.
-    private static let seeds = UInt64(1)...400
+    private static let seeds = UInt64(1)...100
 
     @Test func `no schedule of a range of seeds breaks an invariant, and each ends with everybody heard`() {
         let coverage = Coverage(isOn: true)
@@ -23,7 +23,11 @@ import Testing
                 Fleet.run($0).violation?.kind == violation.kind
             }
             Issue.record(
-                "seed \(schedule.seed) at \(violation.at): \(violation.invariant): \(violation.text)\n\(shrunk)")
+                """
+                seed \(schedule.seed) at \(violation.at): \(violation.invariant): \(violation.text)
+                \(shrunk)
+                the story: fleet replay --seed \(schedule.seed), where the order of sets does not matter
+                """)
             return
         }
         print("\(schedules) schedules, \(transmissions) transmissions")
@@ -57,9 +61,7 @@ import Testing
         for seed in UInt64(1)...5 {
             let schedule = Schedule(seed: seed)
             let (one, other) = (Fleet.run(schedule, isTracing: true), Fleet.run(schedule, isTracing: true))
-            // A client draws its first RTP sequence number from the system's generator.
-            let stories = [one, other].map { $0.trace.filter { !$0.contains("firstPacket") } }
-            #expect(one.steps == other.steps && stories[0] == stories[1], "seed \(seed)")
+            #expect(one.steps == other.steps && one.trace == other.trace, "seed \(seed)")
         }
     }
 

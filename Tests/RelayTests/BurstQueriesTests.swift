@@ -143,7 +143,8 @@ import Testing
     /// Frames sealed as a talker does.
     private func sealed(_ key: MediaKey, count: Int) throws -> [[UInt8]] {
         var session = try MediaSession(ssrc: burst.ssrc, downlinkKey: DownlinkKey(), mediaKey: key, at: now)
-        _ = try session.beginBurst(.first)
+        var random = SecureRandom()
+        _ = try session.beginBurst(.first, using: &random)
         return (0..<count).compactMap { number -> [UInt8]? in
             let frame = UplinkStateMachine.MediaFrame(
                 sequence: UInt16(number), timestamp: UInt32(number * 480), marker: number == 0,

@@ -111,6 +111,7 @@ struct CarrierWatch: Sendable {
                 reprieve = now + Self.pause
                 return []
             }
+            if seededFault("a-hang-is-not-noticed") { return [] }
             isLost = true
             return [.lost]
         }

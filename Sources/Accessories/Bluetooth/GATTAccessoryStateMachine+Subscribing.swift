@@ -241,6 +241,7 @@ extension GATTAccessoryStateMachine {
         switch failure {
         case nil:
             subscribed.insert(characteristic)
+            if seededFault("a-subscription-is-not-enough") { return [] }
             let all = inputs(of: profile, in: device).keys.allSatisfy { subscribed.contains($0) }
             return all ? becomeReady(device, profile) : []
         case .inProgress, .notConnected, .notReady:

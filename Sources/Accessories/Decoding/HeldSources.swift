@@ -31,7 +31,7 @@ public struct HeldSources<Source: Hashable & Sendable>: Sendable {
 
     /// `source` holds from now on. Nil when that changes nothing: others did already, and it is not more urgent.
     public mutating func begin(_ source: Source, _ urgency: TransmitUrgency = .normal) -> Change? {
-        let wasEmpty = held.isEmpty
+        let wasEmpty = held.isEmpty || seededFault("each-source-begins-anew")
         guard held.insert(source).inserted else { return nil }
         let isEscalated = urgency == .emergency && !isUrgent
         if urgency == .emergency { isUrgent = true }

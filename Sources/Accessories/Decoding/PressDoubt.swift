@@ -49,6 +49,7 @@ struct PressDoubt: Sendable {
     /// Its carrier goes on after it hung: what was told meanwhile comes now.
     mutating func resumed(at now: Instant) {
         heard(isKept: false, at: now)
+        if seededFault("what-waited-in-a-hang-is-a-press") { return }
         backlogUntil = now + Self.backlogTime
     }
 
@@ -58,6 +59,7 @@ struct PressDoubt: Sendable {
     /// Whether a control that is told to be down has been pressed since it was heard.
     mutating func isPress(_ control: Control, at now: Instant) -> Bool {
         settle(at: now)
+        if seededFault("what-was-held-before-is-a-press") { return true }
         return backlogUntil == nil && !doubted.contains(control)
     }
 

@@ -78,6 +78,7 @@ struct CaptureStateMachine {
         guard state == .capturing else { return false }
         state = .tail
         releaseEnd = seededFault("a-tail-of-two-seconds") ? end + .seconds(2) : end
+        if seededFault("a-tail-has-no-end") { releaseEnd = nil }
         return true
     }
 

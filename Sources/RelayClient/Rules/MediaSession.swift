@@ -72,8 +72,12 @@ struct MediaSession {
     // MARK: Up
 
     /// Draws a key id for the burst of a request, and makes its sealer ready.
-    mutating func beginBurst(_ requestID: FloorRequestID) throws(SFrameError) -> KeyID {
-        let keyID = KeyID.fresh(epoch: mediaKey.epoch)
+    mutating func beginBurst(
+        _ requestID: FloorRequestID, using random: inout some RandomNumberGenerator
+    ) throws(SFrameError) -> KeyID {
+        let keyID =
+            seededFault("a-key-id-is-used-twice")
+            ? KeyID(epoch: mediaKey.epoch, random: 1) : KeyID.fresh(epoch: mediaKey.epoch, using: &random)
         sealer = (requestID, try SFrameSealer(baseKey: mediaKey.baseKey, keyID: keyID))
         return keyID
     }

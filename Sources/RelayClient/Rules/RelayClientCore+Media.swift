@@ -36,7 +36,7 @@ extension RelayClientCore {
     private mutating func requestFloor(_ requestID: FloorRequestID, priority: UInt8, at now: Instant) -> [Action] {
         let keyID: KeyID
         do throws(SFrameError) {
-            guard let drawn = try session?.beginBurst(requestID) else { return [] }
+            guard let drawn = try session?.beginBurst(requestID, using: &random) else { return [] }
             keyID = drawn
         } catch {
             return speak(.denied(requestID, .refused("this machine cannot encrypt: \(error)")), at: now)

@@ -40,6 +40,8 @@ public struct RelayClientCore {
     /// This member, once the relay said who it is.
     private(set) var ownID: MemberID?
     private var places: RelayPlaces
+    /// Draws key ids.
+    var random: any RandomNumberGenerator & Sendable
 
     /// A client that is not started.
     ///
@@ -48,14 +50,23 @@ public struct RelayClientCore {
     ///   - displayName: What other members read.
     ///   - mode: Whether to be a member.
     public init(invitation: InvitationLink, displayName: DisplayName, mode: RelayClientMode = .member) {
+        self.init(invitation: invitation, displayName: displayName, mode: mode, random: SecureRandom())
+    }
+
+    /// A client that draws its random numbers from `random`, which only in a simulation may be another than the system's.
+    init(
+        invitation: InvitationLink, displayName: DisplayName, mode: RelayClientMode = .member,
+        random: any RandomNumberGenerator & Sendable
+    ) {
+        var random = random
         self.invitation = invitation
         self.displayName = displayName
         self.mode = mode
         places = RelayPlaces(home: invitation.place)
-        var random = SecureRandom()
         uplink = UplinkStateMachine(
             firstSequence: UInt16.random(in: 0...UInt16.max, using: &random),
             firstTimestamp: UInt32.random(in: 0...UInt32.max, using: &random))
+        self.random = random
     }
 
     /// The invitation, with the place to which `.connect` leads: the relay may have said another one.

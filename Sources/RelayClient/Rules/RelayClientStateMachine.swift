@@ -212,7 +212,7 @@ public struct RelayClientStateMachine: Sendable {
         if isFirm { failures = longest }
         let wait = max(minimum, .milliseconds(Self.backoffMilliseconds[min(failures, longest)]))
         failures = min(failures + 1, longest)
-        state = .waiting(until: now + wait, isFirm: isFirm)
+        state = seededFault("a-lost-link-is-not-made-again") ? .halted : .waiting(until: now + wait, isFirm: isFirm)
         return lost + [.close(code), .tell(.unavailable(error, retryAfter: wait))]
     }
 }

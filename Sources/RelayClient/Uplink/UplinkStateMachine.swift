@@ -195,6 +195,9 @@ public struct UplinkStateMachine: Sendable {
     private mutating func granted(_ requestID: FloorRequestID, _ duration: Duration, at now: Instant) -> [Action] {
         guard isCurrent(requestID), bursts[0].phase != .granted else { return [] }
         bursts[0].phase = .granted
+        if seededFault("what-was-said-before-the-grant-is-not-sent") {
+            (bursts[0].held, bursts[0].heldSamples) = ([], 0)
+        }
         if bursts[0].hasWaited { bursts[0].capturedFrom = now }
         return [.tell(.floorGranted(bursts[0].id, limit: duration))] + sendHeld(at: now)
     }
@@ -275,7 +278,7 @@ public struct UplinkStateMachine: Sendable {
         bursts[0].requestID = lastRequestID
         bursts[0].askedAt = now
         bursts[0].phase = .asked
-        return [.requestFloor(lastRequestID, priority: burst.priority)]
+        return seededFault("a-request-is-not-sent") ? [] : [.requestFloor(lastRequestID, priority: burst.priority)]
     }
 
     private mutating func sendHeld(at now: Instant) -> [Action] {
@@ -296,7 +299,7 @@ public struct UplinkStateMachine: Sendable {
             if isFirst { actions.append(.tell(.firstPacketSent(first.id, at: now))) }
         }
         if bursts[0].held.isEmpty, bursts[0].hasEnded {
-            actions.append(release(0))
+            if !seededFault("a-release-is-not-sent") { actions.append(release(0)) }
             actions += finishCurrent(.completed, at: now)
         }
         return actions

@@ -87,7 +87,10 @@ public struct FloorControlStateMachine: Sendable {
     public mutating func media(
         ssrc: SSRC, keyID: UInt64, sequence: UInt16, marker: Bool, at now: Instant
     ) -> MediaDecision {
-        guard let index = talkers.firstIndex(where: { $0.request.ssrc == ssrc }) else { return .noFloor }
+        guard let index = talkers.firstIndex(where: { $0.request.ssrc == ssrc }) else {
+            return seededFault("media-without-the-floor-are-handed-on")
+                ? .forward(isFirst: false, endsBurst: false) : .noFloor
+        }
         return talkers[index].media(keyID: keyID, sequence: sequence, marker: marker, timers, at: now)
     }
 
@@ -192,6 +195,7 @@ public struct FloorControlStateMachine: Sendable {
             // Who matters least, and of those who has had it for longest.
             guard let index = overridden.min(by: { talkers[$0].request.priority < talkers[$1].request.priority })
             else { return actions }
+            if seededFault("nobody-is-overridden") { return actions }
             actions.append(revoke(index, .preempted, grace: timers.preemptionGrace, at: now))
         }
         return actions
@@ -234,7 +238,8 @@ public struct FloorControlStateMachine: Sendable {
     }
 
     private mutating func finish(_ index: Int, at now: Instant) -> [Action] {
-        [end(index, talkers[index].ending?.reason ?? .released)] + advance(at: now)
+        [end(index, talkers[index].ending?.reason ?? .released)]
+            + (seededFault("a-free-floor-is-given-to-nobody") ? [] : advance(at: now))
     }
 
     /// Takes a burst off the floor; `advance` must follow.

@@ -159,7 +159,7 @@ extension RelayCore {
                 remember(idle, to: summary.request.requestID, of: id, channel: number)
             }
             let everyone = channels[number].everyone
-            guard !everyone.isEmpty else { return [note] }
+            guard !everyone.isEmpty, !seededFault("an-end-is-not-announced") else { return [note] }
             return [.send(idle, to: everyone), note]
         case .rules(let rules):
             channels[number].adopt(rules, store: limits.burstStore)
@@ -220,6 +220,7 @@ extension RelayCore {
         }
         let granted = ServerMessage.FloorGranted(
             requestID: request.requestID, duration: talkTime, priority: request.priority)
+        if seededFault("a-grant-is-not-told") { return further }
         return [
             .send(.floorGranted(granted), to: [member.connection]),
             .note(
@@ -245,7 +246,7 @@ extension RelayCore {
             .init(requestID: request.requestID, cause: wireCause, phrase: phrase))
         remember(message, to: request.requestID, of: member.connection, channel: number)
         return [
-            .send(message, to: [member.connection]),
+            .send(message, to: seededFault("a-revocation-is-not-told") ? [] : [member.connection]),
             .note(
                 .floorRevoked(
                     channel: channels[number].name, member: member.id, requestID: request.requestID, wireCause)),

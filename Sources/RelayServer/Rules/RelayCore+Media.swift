@@ -99,7 +99,8 @@ extension RelayCore {
             connected: channels[number].connectionOfMember, roster: roster.members(of: id), at: now)
         let note = Action.note(.mediaKeyRenewed(channel: channels[number].name, epoch: key.epoch))
         let everyone = channels[number].everyone
-        return everyone.isEmpty ? [note] : [.send(.mediaKey(key), to: everyone), note]
+        let isTold = !everyone.isEmpty && !seededFault("a-new-key-is-not-told")
+        return !isTold ? [note] : [.send(.mediaKey(key), to: everyone), note]
     }
 
     /// A burst was granted: after so many under one key the next ones get another.

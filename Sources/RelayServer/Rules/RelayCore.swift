@@ -255,6 +255,7 @@ public struct RelayCore: Sendable {
         guard case .member(let number) = connection.state else { return [] }
         guard let member = channels[number].members[id] else { return [] }
         var actions = takeOut(member, channel: number, at: now)
+        if seededFault("who-has-left-is-not-told") { return actions }
         actions += announce(.memberLeft(member.id), of: member.id, besides: id, channel: number, at: now)
         actions.append(.note(.memberLeft(channel: channels[number].name, member: member.id)))
         return actions

@@ -13,6 +13,9 @@ final class Device {
     /// How long after the last release the microphone may run: the way of the release, the tail, and what is on its way.
     static let releaseGrace = Duration.milliseconds(700)
 
+    /// Who is told on a healthy network that another has the floor ends so soon.
+    static let overrideLimit = Duration.milliseconds(300)
+
     /// What is on the disk.
     struct Disk {
         var record: RestorationRecord?
@@ -131,7 +134,10 @@ final class Device {
 
     private func beat(_ button: Button, until end: Instant) {
         guard world.now < end else { return }
-        if bluez.notify(button, button.value(isRepetition: true)) {
+        // A family that repeats nothing does not begin with what was held before.
+        let isFromBefore = button.isHeldThroughLoss || button.edge.map { $0 < process?.startedAt ?? .zero } ?? false
+        let isOdd = button.family == .value && button.isDown && isFromBefore
+        if !isOdd, bluez.notify(button, button.value(isRepetition: true)) {
             if button.hasLostRelease { excuse(until: max(world.now, bluez.hungUntil)) }
             button.hasLostRelease = false
         }
@@ -228,7 +234,7 @@ final class Device {
         suspendedSince = calls + sleeps > 0 ? suspendedSince ?? world.now : nil
     }
 
-    private func setHours(isOpen: Bool) {
+    func setHours(isOpen: Bool) {
         guard isOpen != self.isOpen else { return }
         self.isOpen = isOpen
         process?.director.step(.hoursChanged(isOpen: isOpen))
@@ -262,6 +268,22 @@ final class Device {
     func receive(datagram: [UInt8], on connection: Connection) { link?.receive(datagram: datagram, on: connection) }
 
     func receive(answer bytes: [UInt8], on connection: Connection) { link?.receive(answer: bytes, on: connection) }
+
+    /// The relay has taken the floor from it for somebody more important: on a healthy network it knows that soon.
+    func isOverridden() {
+        guard let process, let connection = link?.connection, let burst = process.channel.machine.transmission else {
+            return
+        }
+        let now = world.now
+        world.after(Self.overrideLimit) { [self] in
+            let relay: SimulatedRelay = fleet.relay
+            guard self.process === process, link?.connection === connection, connection.isOpenAtRelay,
+                path.troubledUntil < now, relay.haltedUntil < now,
+                process.channel.machine.transmission?.begunAt == burst.begunAt
+            else { return }
+            world.fail("I2", "\(name) transmits \(Self.overrideLimit) after the relay took its floor")
+        }
+    }
 
     /// The relay closed it.
     func isClosed(_ connection: Connection, code: RelayCloseCode, _ text: String) {

@@ -9,6 +9,7 @@ import RelayServer
 
 @testable import Accessories
 @testable import Bridge
+@testable import RelayClient
 
 /// What came of one schedule.
 public struct Outcome: Sendable {
@@ -28,10 +29,6 @@ public final class Fleet {
     static let talkTimeLimit = Duration.seconds(10)
     /// All must be ready so long after the last trouble: a link's longest pause between attempts is half a minute.
     static let recoveryLimit = Duration.seconds(75)
-
-    /// FLEET_STRICT=1: a button that is held through the loss of its link, of bluetoothd or of pttd, and repeats its state afterwards, may
-    /// not begin a transmission without a fresh press.
-    static let isStrict = getenv("FLEET_STRICT") != nil
 
     let world: World
     let library: ProfileLibrary
@@ -88,6 +85,7 @@ public final class Fleet {
         world.run(until: World.start + .milliseconds(max(2_000, schedule.end) + 100))
         recover()
         prove()
+        partCompany()
     }
 
     private func carryOut(_ action: ScheduledAction) {
@@ -137,8 +135,10 @@ public final class Fleet {
             guard world.violation == nil, let process = talker.process else { return }
             let before = process.ledger.said.keys.max() ?? 0
             world.note("-----", "\(talker.name) is to be heard by all")
+            let taken = relay.watch.floorsTaken
             talker.hold(talker.number % 2, .talk, for: .milliseconds(700))
             world.run(until: world.now + .milliseconds(4_500))
+            if relay.watch.floorsTaken != taken { world.fail("L", "the relay takes the floor of a healthy fleet") }
             guard world.violation == nil else { return }
             guard let (burst, said) = process.ledger.said.max(by: { $0.key < $1.key }), burst > before else {
                 return world.fail("L", "\(talker.name) pressed in a healthy fleet, and said nothing")
@@ -158,6 +158,19 @@ public final class Fleet {
     }
 }
 
+extension Fleet {
+    /// One leaves the channel in the healthy fleet: the others are told.
+    private func partCompany() {
+        guard world.violation == nil, let leaver = devices.last else { return }
+        leaver.setHours(isOpen: false)
+        world.run(until: world.now + .seconds(1))
+        let left = MemberID(leaver.pin).description
+        for device in devices.dropLast() where device.process?.director.bridge?.link.members.contains(left) == true {
+            world.fail("L", "\(device.name) is not told that \(leaver.name) has left")
+        }
+    }
+}
+
 extension Device {
     /// What keeps it from being ready; nil: nothing.
     var notReady: String? {
@@ -173,6 +186,10 @@ extension Device {
         guard machine.audioSession == .inactive else { return "\(name): the session is \(machine.audioSession)" }
         guard bridge.link.openBursts.isEmpty else { return "\(name): bursts without an end" }
         guard !bridge.machine.key.isHeld else { return "\(name): the key is held" }
+        guard bridge.link.core.floor?.outlook?.isOpen == true else { return "\(name): takes the floor for taken" }
+        let everyone = Set(fleet.devices.map { MemberID($0.pin).description })
+        guard bridge.link.members == everyone else { return "\(name): does not know who is on the channel" }
+        guard disk.record == nil else { return "\(name): would restore a channel that was left" }
         for button in buttons where !process.accessories.isReady(button) {
             return "\(name): \(process.accessories.report)"
         }

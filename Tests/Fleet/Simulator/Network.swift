@@ -31,22 +31,31 @@ final class NetworkPath {
 
     // MARK: Trouble
 
+    /// Until when anything goes wrong on it, by what has happened so far.
+    private(set) var troubledUntil = Instant.zero
+
+    private func trouble(for time: Duration) { troubledUntil = max(troubledUntil, world.now + time) }
+
     func lose(_ percent: Int, for time: Duration) {
         lossPercent = percent
+        trouble(for: time)
         world.after(time) { self.lossPercent = 0 }
     }
 
     func double(_ percent: Int, for time: Duration) {
         doublesPercent = percent
+        trouble(for: time)
         world.after(time) { self.doublesPercent = 0 }
     }
 
     func delay(_ most: Duration, for time: Duration) {
         jitter = most
+        trouble(for: time)
         world.after(time) { self.jitter = .zero }
     }
 
     func block(up: Bool, down: Bool, for time: Duration) {
+        trouble(for: time)
         if up { upBlocked = max(upBlocked, world.now + time) }
         if down { downBlocked = max(downBlocked, world.now + time) }
     }

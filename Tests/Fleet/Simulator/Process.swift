@@ -5,6 +5,9 @@ import PushToTalkCore
 @testable import Bridge
 
 final class Process {
+    /// A press that is older counts for nothing: it waited in a bluetoothd that hung, and that is noticed after 3 s at most.
+    static let pressAge = Duration.milliseconds(3_500)
+
     unowned let device: Device
     /// Which life of pttd on this device it is, from 0.
     let life: Int
@@ -17,7 +20,10 @@ final class Process {
     /// The presses that this pttd was told of since its last transmission began, and those that transmissions were begun for.
     private var freshEdges: Set<Instant> = []
     private var usedEdges: Set<Instant> = []
+    var talker = TalkerWatch()
     private(set) var begins = 0
+    /// Links that were made: each has random numbers of its own.
+    var linksMade = 0
 
     var world: World { device.world }
     var name: String { device.name }
@@ -33,7 +39,11 @@ final class Process {
     }
 
     func start() {
+        let kept = device.disk.record?.channelUUID
         director.start()
+        if let kept, device.isOpen, director.machine.active?.uuid != kept {
+            world.fail("L", "\(name) does not restore the channel that it was on")
+        }
         later { [self] in device.bluez.clientCame() }
     }
 
@@ -46,20 +56,23 @@ final class Process {
     }
 
     /// It is told of a press that was made then.
-    func heard(_ edge: Instant) { if edge > startedAt, !usedEdges.contains(edge) { freshEdges.insert(edge) } }
+    func heard(_ edge: Instant) { if edge >= startedAt, !usedEdges.contains(edge) { freshEdges.insert(edge) } }
 
     // MARK: Invariants
 
     /// A transmission begins: somebody has pressed, since this pttd runs and since its last transmission began (I1).
     func began(_ source: PTChannelTransmitRequestSource) {
         begins += 1
-        let isFresh = !freshEdges.isEmpty
+        let newest = freshEdges.max()
         usedEdges.formUnion(freshEdges)
         freshEdges = []
         // What waited for the floor, and an emergency that insists, begin later than their press.
         if channel.machine.transmission?.captureStart == .afterGoAhead || device.isEmergencyDown { return }
-        if !Fleet.isStrict, device.buttons.contains(where: \.isHeldThroughLoss) { return }
-        if !isFresh { world.fail("I1", "\(name) begins to transmit, and nobody has pressed anew") }
+        guard let newest else { return world.fail("I1", "\(name) begins to transmit, and nobody has pressed anew") }
+        let isStillDown = device.buttons.contains { $0.isDown && $0.edge == newest }
+        if !isStillDown, world.now > newest + Self.pressAge {
+            world.fail("I1", "\(name) begins to transmit for an old press")
+        }
     }
 
     /// What must hold after every step.
@@ -73,6 +86,7 @@ final class Process {
                 world.fail("I1", "\(name) \(what), and nobody has held anything for \(now - since)")
             }
         }
+        if let wrong = talker.check(self, at: now) { world.fail(wrong.invariant, "\(name): \(wrong.text)") }
         if microphone.isRunning, let since = device.suspendedSince, now > since + .milliseconds(5) {
             world.fail("I1", "\(name) records while something else has the audio")
         }

@@ -11,7 +11,7 @@ final class ProcessAccessories {
     private var isCarryingOut = false
     private var wake: Instant?
     /// I3: begins and ends alternate.
-    private var isTransmitting = false
+    private(set) var isTransmitting = false
     /// Talk controls that went down since the last fresh start, and have not come up.
     private var holding: Set<AccessorySource> = []
 

@@ -28,7 +28,7 @@ final class SimulatedBlueZ {
         for button in device.buttons { devices[button.id] = button.facts }
     }
 
-    private var isHung: Bool { world.now < hungUntil }
+    var isHung: Bool { world.now < hungUntil }
 
     private func isWorking() -> Bool { isServiceUp && isAdapterOn }
 
@@ -38,13 +38,15 @@ final class SimulatedBlueZ {
 
     // MARK: To pttd
 
-    /// Tells pttd, in order; a halted bluetoothd tells it afterwards.
+    /// Tells pttd, in order; a halted bluetoothd tells it afterwards, unless it has ended by then.
     ///
     /// - Parameter edge: When the finger came down that the event tells of.
     private func report(_ event: AccessoriesStateMachine.Event, edge: Instant? = nil) {
         guard let process = device.process else { return }
         lastReport = max(max(lastReport, hungUntil) + .nanoseconds(1), world.now + milliseconds(1...8))
-        world.at(lastReport) {
+        let life = life
+        world.at(lastReport) { [self] in
+            guard life == self.life else { return }
             if let edge { process.heard(edge) }
             process.accessories.handle(event)
         }
@@ -75,7 +77,7 @@ final class SimulatedBlueZ {
         world.note(device.name, "bluetoothd stops")
         isServiceUp = false
         life += 1
-        hungUntil = .zero
+        (hungUntil, lastReport) = (.zero, world.now)
         for button in device.buttons { unlink(button.id, tells: false) }
         (registered, notifying) = ([], [])
         report(.radio(.noService))

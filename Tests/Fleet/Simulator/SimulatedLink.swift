@@ -1,8 +1,10 @@
 // One end's link to the relay: the shipped rules, with what `RelayClient` and `RelayTransport` do around them.
 import Cryptography
 import MonotonicTime
+import PushToTalkCore
 import RelayProtocol
 
+@testable import Bridge
 @testable import RelayClient
 
 /// The link of one channel that a pttd has joined.
@@ -23,13 +25,19 @@ final class SimulatedLink {
     /// Bursts that were begun and have not ended, with the frames that each got.
     private(set) var openBursts: [BurstID: Int] = [:]
     private var current: BurstID?
+    /// The burst that has the floor, by what the relay has answered.
+    private var granted: BurstID?
+    /// The identifiers of those on the channel, by what was told of them.
+    private(set) var members: Set<String> = []
     var handler: ((RelayLinkEvent) -> Void)?
 
     init(_ invitation: InvitationLink, device: Device, process: Process) {
         self.device = device
         self.process = process
+        process.linksMade += 1
         core = RelayClientCore(
-            invitation: invitation, displayName: DisplayName("device \(device.number)") ?? invitation.channelName)
+            invitation: invitation, displayName: DisplayName("device \(device.number)") ?? invitation.channelName,
+            random: device.world.random("link \(device.number) \(process.life) \(process.linksMade)"))
     }
 
     private var isAlive: Bool { process.isAlive }
@@ -153,6 +161,7 @@ final class SimulatedLink {
         self.connection = nil
         attempt += 1
         take(.connectionEnded(error))
+        if let granted { world.fail("I2", "\(device.name): \(granted) goes on over a connection that is lost") }
     }
 
     // MARK: Actions
@@ -318,11 +327,29 @@ final class SimulatedLink {
                 return world.fail("I2", "\(device.name) is told the end of \(burst) twice")
             }
             if burst == current { current = nil }
+            if burst == granted { granted = nil }
+            if let bridge = process.director.bridge, bridge.link === self, bridge.machine.burst == burst,
+                let transmission = process.channel.machine.transmission
+            {
+                process.talker.burstEnded(end, transmission: transmission.begunAt, at: world.now)
+            }
             if report.sent + report.erased + report.dropped != frames {
                 world.fail("I5", "\(device.name): of \(burst) \(frames) frames were given, and \(report) is told")
             }
             if end == .notAnswered { examineSoon() }
         case .frame: break
+        case .members(let all, _):
+            members = Set(all.map(\.id))
+            world.note(device.name, "link: \(event)")
+        case .memberJoined(let member):
+            members.insert(member.id)
+            world.note(device.name, "link: \(event)")
+        case .memberLeft(let member):
+            members.remove(member.id)
+            world.note(device.name, "link: \(event)")
+        case .floorGranted(let burst, _):
+            granted = burst
+            world.note(device.name, "link: \(event)")
         default: world.note(device.name, "link: \(event)")
         }
     }

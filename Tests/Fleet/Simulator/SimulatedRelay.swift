@@ -126,7 +126,7 @@ final class SimulatedRelay {
             // Who starts to listen with this packet gets it.
             for action in actions where action.isMediaSwitch { carryOut(action) }
             if case .forward(let channel) = decision {
-                watch.forwarded(channel: channels[channel].name.text, from: header.ssrc)
+                watch.forwarded(channel: channels[channel].name.text, from: header.ssrc, sequence: header.sequence)
                 forward(datagram, channel: channel, except: connection.id)
             }
             for action in actions where !action.isMediaSwitch { carryOut(action) }
@@ -195,6 +195,9 @@ final class SimulatedRelay {
         case .note(let milestone):
             watch.noted(milestone) { name in
                 core.channels.first { $0.name.text == name }?.floor.rules.talkersMaximum ?? 0
+            }
+            if case .floorRevoked(_, let member, _, .preempted) = milestone {
+                fleet.devices.first { MemberID($0.pin) == member }?.isOverridden()
             }
             world.note("relay", "\(milestone)")
         }
