@@ -85,8 +85,11 @@ public actor Bridge {
     ///
     /// - Parameter reason: nil when the channel service has left it already, or is shut down.
     public func close(_ reason: PTChannelLeaveReason?) {
-        channel.assumeIsolated { [observer] channel in
+        channel.assumeIsolated { [channelUUID] channel in
             if let reason { channel.request(.leave(channelUUID: channelUUID, reason: reason)) }
+        }
+        handle(.closed)
+        channel.assumeIsolated { [observer] channel in
             if let observer { channel.removeObserver(observer) }
             channel.setFrameHandler(nil)
         }

@@ -33,6 +33,8 @@ extension BridgeStateMachine {
         case burstBegun(BurstID)
         /// The time of `nextDeadline` has come.
         case deadlineReached
+        /// The channel has been left: what is still held counts for nothing on the next one.
+        case closed
     }
 
     /// What is to be done.

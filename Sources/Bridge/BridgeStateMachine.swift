@@ -119,6 +119,7 @@ public struct BridgeStateMachine: Sendable {
             if event.mayFreeTheFloor { insist(at: now) }
         case .burstBegun(let burst): self.burst = burst
         case .deadlineReached: insistenceIsDue(at: now)
+        case .closed: if key.isHeld { endedBySystem() }
         }
         defer { actions.removeAll(keepingCapacity: true) }
         return actions

@@ -66,6 +66,8 @@ struct CarrierWatch: Sendable {
     /// It hangs, and nothing has been heard of it since.
     private(set) var isLost = false
     private var lastSign = Instant.zero
+    /// When it went on after it hung.
+    private var backAt: Instant?
     /// Set when a deadline came late because of us.
     private var reprieve: Instant?
 
@@ -80,6 +82,11 @@ struct CarrierWatch: Sendable {
             return reprieve ?? max(asked, lastSign) + Self.idlePatience
         case .release: return asked == nil ? lastSign + Self.pause : reprieve ?? lastSign + Self.patience
         }
+    }
+
+    /// Whether what it hands on may have waited in it.
+    func handsOnBacklog(at now: Instant) -> Bool {
+        isLost || backAt.map { now < $0 + PressDoubt.backlogTime } ?? false
     }
 
     mutating func handle(_ event: Event, at now: Instant) -> [Action] {
@@ -122,6 +129,7 @@ struct CarrierWatch: Sendable {
         reprieve = nil
         guard isLost else { return [] }
         isLost = false
+        backAt = now
         return [.back]
     }
 }

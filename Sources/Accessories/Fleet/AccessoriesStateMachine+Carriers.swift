@@ -1,4 +1,5 @@
 // What comes through bluetoothd or BlueALSA counts only while that gives signs of life.
+import BlueZ
 import MonotonicTime
 
 extension AccessoriesStateMachine {
@@ -32,6 +33,14 @@ extension AccessoriesStateMachine {
     mutating func heard(through carrier: PressCarrier, at now: Instant) -> [Action] {
         guard carriers[carrier] != nil else { return [] }
         return tell(carrier, .alive, at: now)
+    }
+
+    /// A value that may have waited in a bluetoothd that hung tells of no press, though its link was lost and made anew in the hang.
+    mutating func waited(_ characteristic: CharacteristicIdentifier, at now: Instant) -> [Action] {
+        guard carriers[.bluetoothd]?.handsOnBacklog(at: now) == true, let owner = inputs[characteristic]?.owner else {
+            return []
+        }
+        return controls(owner, .resumed, .released, at: now)
     }
 
     mutating func carriersDue(at now: Instant) -> [Action] {

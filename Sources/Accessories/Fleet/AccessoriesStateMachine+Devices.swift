@@ -208,6 +208,10 @@ extension AccessoriesStateMachine {
                 actions += recognised(id, profile, found, at: now)
             case .heard(let isKept):
                 actions += controls(id, .heard(isKept: isKept), .released, at: now)
+                // A link that was made in a hang: its presses waited, too.
+                if carrier(of: id).flatMap({ carriers[$0] })?.handsOnBacklog(at: now) == true {
+                    actions += controls(id, .resumed, .released, at: now)
+                }
             case .lost(let reason):
                 accessories[id]?.battery = nil
                 actions += release(id, reason, at: now)

@@ -122,7 +122,8 @@ struct AccessoriesStateMachine: Sendable {
         switch event {
         // The paths of a press: nothing else needs to be looked at.
         case .value(let characteristic, let bytes):
-            return heard(through: .bluetoothd, at: now) + value(characteristic, bytes, at: now)
+            return heard(through: .bluetoothd, at: now) + waited(characteristic, at: now)
+                + value(characteristic, bytes, at: now)
         case .streamBytes(let device, let kind, let bytes): return stream(device, kind, bytes, at: now)
         case .local(.key(let device, let code, let isDown, _)): return key(device, code, isDown, at: now)
         case .local(.bytes(let device, let bytes, _)): return serial(device, bytes, at: now)

@@ -28,6 +28,8 @@ final class Button {
     private(set) var fingers: [Key: Int] = [:]
     /// When a finger last came down on it.
     private(set) var edge: Instant?
+    /// When it last told its state, whether anybody heard it or not.
+    var toldAt = Instant.zero
     /// It is near.
     var isInReach = true
     /// Until when what it notifies is lost.

@@ -112,6 +112,7 @@ final class Device {
 
     private func touch(_ button: Button, _ key: Button.Key, _ isPress: Bool) {
         guard button.touch(key, isPress, at: world.now) else { return }
+        button.toldAt = world.now
         world.note(name, "finger \(isPress ? "holds" : "leaves") \(key) of button \(button.number)")
         if !isPress { lastUp = world.now }
         let isTold = bluez.notify(button, button.value(isRepetition: false))
@@ -136,7 +137,10 @@ final class Device {
         guard world.now < end else { return }
         // A family that repeats nothing does not begin with what was held before.
         let isFromBefore = button.isHeldThroughLoss || button.edge.map { $0 < process?.startedAt ?? .zero } ?? false
-        let isOdd = button.family == .value && button.isDown && isFromBefore
+        // And one that repeats does so within the time after which its silence means that it is up.
+        let isLate = button.family == .mask && world.now > button.toldAt + PressDoubt.silence
+        let isOdd = button.isDown && (isLate || button.family == .value && isFromBefore)
+        if !isOdd { button.toldAt = world.now }
         if !isOdd, bluez.notify(button, button.value(isRepetition: true)) {
             if button.hasLostRelease { excuse(until: max(world.now, bluez.hungUntil)) }
             button.hasLostRelease = false

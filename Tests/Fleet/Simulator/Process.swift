@@ -66,8 +66,9 @@ final class Process {
         let newest = freshEdges.max()
         usedEdges.formUnion(freshEdges)
         freshEdges = []
-        // What waited for the floor, and an emergency that insists, begin later than their press.
+        // What waited for the floor, and an emergency that insists for as long as anything is held, begin later than their press.
         if channel.machine.transmission?.captureStart == .afterGoAhead || device.isEmergencyDown { return }
+        if director.bridge?.machine.insistence != nil { return }
         guard let newest else { return world.fail("I1", "\(name) begins to transmit, and nobody has pressed anew") }
         let isStillDown = device.buttons.contains { $0.isDown && $0.edge == newest }
         if !isStillDown, world.now > newest + Self.pressAge {

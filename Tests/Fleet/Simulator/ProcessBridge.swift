@@ -43,6 +43,7 @@ final class ProcessBridge {
 
     func close(_ reason: PTChannelLeaveReason?) {
         if let reason { channel.request(.leave(channelUUID: uuid, reason: reason)) }
+        handle(.closed)
         isClosed = true
         channel.frameHandler = nil
         link.handler = { _ in }

@@ -45,11 +45,16 @@ final class SimulatedBlueZ {
         guard let process = device.process else { return }
         lastReport = max(max(lastReport, hungUntil) + .nanoseconds(1), world.now + milliseconds(1...8))
         let life = life
-        world.at(lastReport) { [self] in
+        whenAwake(lastReport) { [self] in
             guard life == self.life else { return }
             if let edge { process.heard(edge) }
             process.accessories.handle(event)
         }
+    }
+
+    /// Then, or when it goes on: it may have been halted once more meanwhile.
+    private func whenAwake(_ time: Instant, _ work: @escaping () -> Void) {
+        world.at(time) { [self] in if isHung { whenAwake(hungUntil, work) } else { work() } }
     }
 
     private func changed(_ id: DeviceIdentifier) { if let facts = devices[id] { report(.device(facts)) } }
@@ -192,7 +197,7 @@ final class SimulatedBlueZ {
     func perform(_ command: BluetoothCommand, completed: @escaping (BluetoothFailure?) -> Void) {
         let life = life
         let delay = milliseconds(2...60)
-        world.at(max(world.now + delay, hungUntil)) { [self] in
+        whenAwake(max(world.now + delay, hungUntil)) { [self] in
             guard life == self.life, isServiceUp else { return completed(.serviceGone) }
             answer(command, completed)
         }
