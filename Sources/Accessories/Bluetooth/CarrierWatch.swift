@@ -34,7 +34,7 @@ struct CarrierWatch: Sendable {
     /// A carrier without a sign of life for so long while a control is held counts as lost. A question has 400 ms of it: a bluetoothd
     /// that works answers within a few milliseconds, and it takes many times the longest pause that it makes.
     static let patience = Duration.milliseconds(500)
-    /// The pause between a sign of life and the next question while nothing is held: one wake-up of each side, which costs no battery.
+    /// The pause between a sign of life and the next question while nothing is held: half a wake-up of each side a second.
     static let idlePause = Duration.seconds(2)
     /// How long a question may take while nothing is held.
     static let idlePatience = Duration.seconds(1)
