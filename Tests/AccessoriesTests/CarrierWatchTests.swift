@@ -122,6 +122,21 @@ private func ready() -> SimulatedBluetooth {
         #expect(world.probes == 0)
     }
 
+    @Test func aMachineThatSleptDuringAQuestionGivesItsServicesASecond() {
+        var watch = CarrierWatch()
+        _ = watch.handle(.needed(.presses), at: .zero)
+        #expect(watch.handle(.deadline, at: .zero + CarrierWatch.idlePause) == [.probe])
+        let awake = Instant.zero + .seconds(3_600)
+        #expect(watch.handle(.deadline, at: awake).isEmpty)
+        #expect(watch.nextDeadline == awake + CarrierWatch.idlePatience)
+        #expect(watch.handle(.answered(true), at: awake + .milliseconds(900)).isEmpty)
+        #expect(!watch.isLost)
+        // And no answer at all is a hang all the same.
+        _ = watch.handle(.deadline, at: awake + .seconds(3))
+        _ = watch.handle(.deadline, at: awake + .seconds(60))
+        #expect(watch.handle(.deadline, at: awake + .seconds(62)) == [.lost])
+    }
+
     @Test func aPressDuringAQuestionIsWatchedAsAnyOther() {
         var watch = CarrierWatch()
         #expect(watch.handle(.needed(.presses), at: .zero).isEmpty)

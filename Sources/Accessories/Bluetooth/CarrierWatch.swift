@@ -115,7 +115,8 @@ struct CarrierWatch: Sendable {
                 return [.probe]
             }
             guard now - due <= Self.lateness || reprieve != nil else {
-                reprieve = now + Self.pause
+                // A machine that slept wakes its services one by one.
+                reprieve = now + (need == .release ? Self.pause : Self.idlePatience)
                 return []
             }
             if seededFault("a-hang-is-not-noticed") { return [] }
