@@ -195,7 +195,6 @@ public struct FloorControlStateMachine: Sendable {
             // Who matters least, and of those who has had it for longest.
             guard let index = overridden.min(by: { talkers[$0].request.priority < talkers[$1].request.priority })
             else { return actions }
-            if seededFault("nobody-is-overridden") { return actions }
             actions.append(revoke(index, .preempted, grace: timers.preemptionGrace, at: now))
         }
         return actions
