@@ -138,7 +138,7 @@ final class Device {
         // A family that repeats nothing does not begin with what was held before.
         let isFromBefore = button.isHeldThroughLoss || button.edge.map { $0 < process?.startedAt ?? .zero } ?? false
         // And one that repeats does so within the time after which its silence means that it is up.
-        let isLate = button.family == .mask && world.now > button.toldAt + PressDoubt.silence
+        let isLate = world.now > button.toldAt + PressDoubt.silence
         let isOdd = button.isDown && (isLate || button.family == .value && isFromBefore)
         if !isOdd { button.toldAt = world.now }
         if !isOdd, bluez.notify(button, button.value(isRepetition: true)) {
