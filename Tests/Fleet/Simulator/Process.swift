@@ -20,6 +20,8 @@ final class Process {
     /// The presses that this pttd was told of since its last transmission began, and those that transmissions were begun for.
     private var freshEdges: Set<Instant> = []
     private var usedEdges: Set<Instant> = []
+    /// When it read of a press that was made before the button was connected.
+    private var readAt: [Instant: Instant] = [:]
     var talker = TalkerWatch()
     private(set) var begins = 0
     /// Links that were made: each has random numbers of its own.
@@ -55,8 +57,12 @@ final class Process {
         world.after(.zero) { [self] in if isAlive { work() } }
     }
 
-    /// It is told of a press that was made then.
-    func heard(_ edge: Instant) { if edge >= startedAt, !usedEdges.contains(edge) { freshEdges.insert(edge) } }
+    /// It is told of a press that was made then; by what it reads over a new link, perhaps long afterwards.
+    func heard(_ edge: Instant, isRead: Bool = false) {
+        guard edge >= startedAt, !usedEdges.contains(edge) else { return }
+        freshEdges.insert(edge)
+        if isRead { readAt[edge] = world.now }
+    }
 
     // MARK: Invariants
 
@@ -71,7 +77,7 @@ final class Process {
         if director.bridge?.machine.insistence != nil { return }
         guard let newest else { return world.fail("I1", "\(name) begins to transmit, and nobody has pressed anew") }
         let isStillDown = device.buttons.contains { $0.isDown && $0.edge == newest }
-        if !isStillDown, world.now > newest + Self.pressAge {
+        if !isStillDown, world.now > (readAt[newest] ?? newest) + Self.pressAge {
             world.fail("I1", "\(name) begins to transmit for an old press")
         }
     }

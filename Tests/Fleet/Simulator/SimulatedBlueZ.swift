@@ -41,13 +41,13 @@ final class SimulatedBlueZ {
     /// Tells pttd, in order; a halted bluetoothd tells it afterwards, unless it has ended by then.
     ///
     /// - Parameter edge: When the finger came down that the event tells of.
-    private func report(_ event: AccessoriesStateMachine.Event, edge: Instant? = nil) {
+    private func report(_ event: AccessoriesStateMachine.Event, edge: Instant? = nil, isRead: Bool = false) {
         guard let process = device.process else { return }
         lastReport = max(max(lastReport, hungUntil) + .nanoseconds(1), world.now + milliseconds(1...8))
         let life = life
         whenAwake(lastReport) { [self] in
             guard life == self.life else { return }
-            if let edge { process.heard(edge) }
+            if let edge { process.heard(edge, isRead: isRead) }
             process.accessories.handle(event)
         }
     }
@@ -234,7 +234,8 @@ final class SimulatedBlueZ {
                 return completed(.notConnected)
             }
             report(
-                .read(characteristic: characteristic, bytes: button.value(isRepetition: false)), edge: button.edge)
+                .read(characteristic: characteristic, bytes: button.value(isRepetition: false)), edge: button.edge,
+                isRead: true)
             completed(nil)
         case .probe, .cancelPairing: completed(nil)
         case .autoConnect(let services):
