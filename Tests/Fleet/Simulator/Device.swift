@@ -274,10 +274,11 @@ final class Device {
     func receive(answer bytes: [UInt8], on connection: Connection) { link?.receive(answer: bytes, on: connection) }
 
     /// The relay has taken the floor from it for somebody more important: on a healthy network it knows that soon.
-    func isOverridden() {
-        guard let process, let connection = link?.connection, let burst = process.channel.machine.transmission else {
-            return
-        }
+    func isOverridden(_ request: FloorRequestID) {
+        guard let process, let connection = link?.connection, let burst = process.channel.machine.transmission,
+            // A burst that waited in the network may be over at its talker.
+            link?.lastRequest == request
+        else { return }
         let now = world.now
         world.after(Self.overrideLimit) { [self] in
             let relay: SimulatedRelay = fleet.relay

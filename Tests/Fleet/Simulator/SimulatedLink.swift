@@ -15,6 +15,8 @@ final class SimulatedLink {
     private var world: World { device.world }
     private(set) var core: RelayClientCore
     private(set) var connection: Connection?
+    /// The request for the floor that it made last.
+    private(set) var lastRequest: FloorRequestID?
     private var attempt: UInt64 = 0
     private var doubt = AnswerDoubt()
     private var outbox = Outbox<RelayLinkEvent>()
@@ -184,6 +186,7 @@ final class SimulatedLink {
 
     private func send(_ message: ClientMessage) {
         guard let connection else { return }
+        if case .floorRequest(let request) = message { lastRequest = request.requestID }
         if case .floorRequest = message { doubt.asked(at: world.now) }
         guard let parsed = try? ClientMessage(parsing: Array(message.framed().dropFirst(4))) else {
             return world.fail("I7", "\(device.name) sends what cannot be read: \(message)")

@@ -196,8 +196,8 @@ final class SimulatedRelay {
             watch.noted(milestone) { name in
                 core.channels.first { $0.name.text == name }?.floor.rules.talkersMaximum ?? 0
             }
-            if case .floorRevoked(_, let member, _, .preempted) = milestone {
-                fleet.devices.first { MemberID($0.pin) == member }?.isOverridden()
+            if case .floorRevoked(_, let member, let request, .preempted) = milestone {
+                fleet.devices.first { MemberID($0.pin) == member }?.isOverridden(request)
             }
             world.note("relay", "\(milestone)")
         }
