@@ -34,7 +34,7 @@ final class Button {
     var isInReach = true
     /// Until when what it notifies is lost.
     var mutedUntil = Instant.zero
-    /// It has been held since before its link, or pttd, was lost: what it repeats then tells of no fresh press.
+    /// It has been held since before its link, or pttd, was lost, or since before a hang of bluetoothd: what it repeats then tells of no fresh press.
     private(set) var isHeldThroughLoss = false
     /// A key came up and nobody was told.
     var hasLostRelease = false
@@ -82,7 +82,7 @@ final class Button {
         return before != isDown(key)
     }
 
-    /// Its link, bluetoothd or pttd is gone.
+    /// Its link, bluetoothd or pttd is gone, or bluetoothd hangs.
     func isLost() { isHeldThroughLoss = isDown }
 
     /// A value that means nothing: no control has it.

@@ -98,6 +98,7 @@ final class SimulatedBlueZ {
         guard isServiceUp else { return }
         world.note(device.name, "bluetoothd is halted")
         hungUntil = max(hungUntil, world.now + time)
+        for button in device.buttons { button.isLost() }
     }
 
     func switchOff(for time: Duration) {
