@@ -21,6 +21,9 @@ final class SimulatedBlueZ {
     private var notifying: Set<CharacteristicIdentifier> = []
     private var lastReport = Instant.zero
     private var linking: Set<DeviceIdentifier> = []
+    /// What bluetoothd was asked and has not looked at yet.
+    private var unanswered: [Int: (BluetoothFailure?) -> Void] = [:]
+    private var lastCommand = 0
 
     init(device: Device) {
         self.device = device
@@ -85,6 +88,9 @@ final class SimulatedBlueZ {
         (hungUntil, lastReport) = (.zero, world.now)
         for button in device.buttons { unlink(button.id, tells: false) }
         (registered, notifying) = ([], [])
+        let calls = unanswered.sorted { $0.key < $1.key }.map(\.value)
+        unanswered = [:]
+        world.after(.milliseconds(1)) { for completed in calls { completed(.serviceGone) } }
         report(.radio(.noService))
         world.after(time) { [self] in
             world.note(device.name, "bluetoothd is there again")
@@ -196,10 +202,14 @@ final class SimulatedBlueZ {
 
     /// When BlueZ has answered for certain.
     func perform(_ command: BluetoothCommand, completed: @escaping (BluetoothFailure?) -> Void) {
-        let life = life
+        guard isServiceUp else { return world.after(milliseconds(2...60)) { completed(.serviceGone) } }
+        let number = lastCommand
+        lastCommand += 1
+        unanswered[number] = completed
         let delay = milliseconds(2...60)
         whenAwake(max(world.now + delay, hungUntil)) { [self] in
-            guard life == self.life, isServiceUp else { return completed(.serviceGone) }
+            // The bus has answered for a bluetoothd that is gone.
+            guard unanswered.removeValue(forKey: number) != nil else { return }
             answer(command, completed)
         }
     }
