@@ -17,6 +17,8 @@ public enum BridgeEvent: Sendable, Equatable {
     case endedBySystem
     /// A begin was refused, or a transmission ended by something else than a release.
     case failed(PTChannelError)
+    /// The channel's creator has deleted it; in words.
+    case channelEnded(String)
 }
 
 /// One channel for as long as it is joined: its talk key, the channel service and, where the media are the daemon's, its link.
@@ -253,6 +255,7 @@ public actor Bridge {
         case .endBurst: link?.assumeIsolated { $0.endBurst() }
         case .abortBurst: link?.assumeIsolated { $0.abortBurst() }
         case .endedBySystem: handler?(.endedBySystem)
+        case .channelEnded(let words): handler?(.channelEnded(words))
         case .report(let error):
             logger.notice("not transmitted", metadata: ["why": "\(error.explanation)"])
             handler?(.failed(error))

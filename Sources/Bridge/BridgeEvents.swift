@@ -74,6 +74,8 @@ extension BridgeStateMachine {
         case abortBurst
         /// Tell the accessories that the transmission ended without them: a fresh press is needed.
         case endedBySystem
+        /// The channel's creator has deleted it; why, in words.
+        case channelEnded(String)
         /// Tell those who watch that a begin was refused, or a transmission ended by something else than a release.
         case report(PTChannelError)
     }

@@ -56,6 +56,7 @@ extension BridgeStateMachine {
         case .unavailable(let error, _):
             lastFailure = "\(error)"
             (status, linkDetail) = (.unavailable, "\(error)")
+            if case .channelEnded = error { actions.append(.channelEnded("\(error)")) }
         case .stopped: (status, linkDetail) = (.unavailable, "the channel has been left")
         }
         defer {

@@ -31,6 +31,8 @@ public struct ChannelDirectorStateMachine: Sendable {
         case leave(UUID, caller: String)
         /// The channel manager has left the channel by itself (the answer to a push).
         case left(UUID)
+        /// The channel's creator has deleted it.
+        case ended(UUID)
         /// `Action.open` failed.
         case openFailed(UUID)
         /// A program has a channel manager from now on. Answered by `refuse` when there are too many.
@@ -139,6 +141,9 @@ public struct ChannelDirectorStateMachine: Sendable {
         case .leave(let uuid, let caller): leave(uuid, caller: caller)
         case .left(let uuid):
             if active?.uuid == uuid { end(nil) }
+        case .ended(let uuid):
+            // A channel of the configuration stays, and says why it cannot be used: its owner may come back with it.
+            if let active, active.uuid == uuid, !active.isConfigured { end(.systemPolicy) }
         case .openFailed(let uuid): openFailed(uuid)
         case .registered(let program): register(program)
         case .gone(let busName): gone(busName, at: now)

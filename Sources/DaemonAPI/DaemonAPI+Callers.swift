@@ -22,6 +22,8 @@ struct WatchedCaller {
         case test(String)
         /// It learns a button.
         case learning
+        /// It browses channels nearby.
+        case browse
     }
 
     var uses: Set<Use>
@@ -122,6 +124,7 @@ extension DaemonAPI {
             case .adding(let address): await (try? accessoryControls)?.cancelAdding(address: address)
             case .test(let accessory): await testersChanged(of: accessory)
             case .learning: await learnerLeft(caller)
+            case .browse: await browsersChanged()
             case .talkKey, .transmission, .application: continue
             }
         }

@@ -26,6 +26,8 @@ public actor DaemonAPI {
     /// Where accessories are.
     var accessories: Set<DBusObjectPath> = []
     var accessoryManager = AccessoryManagerProperties()
+    private weak var weakNearbyControls: (any NearbyControls)?
+    var nearby = NearbyProperties()
     var learning: LearningSession?
     var learningNumber: UInt32 = 0
     var callers: [String: WatchedCaller] = [:]
@@ -82,8 +84,22 @@ public actor DaemonAPI {
         }
     }
 
+    /// What the calls about channels nearby do.
+    var nearbyControls: any NearbyControls {
+        get throws {
+            guard let weakNearbyControls else {
+                throw PTTBus.reply(
+                    PTChannelError(.unknown, explanation: "pttd is starting or ending; try again in a moment"))
+            }
+            return weakNearbyControls
+        }
+    }
+
     /// Has these do what the calls about accessories ask; held weakly.
     public func serve(accessories controls: any AccessoryControls) { weakAccessoryControls = controls }
+
+    /// Has these do what the calls about channels nearby ask; held weakly.
+    public func serve(nearby controls: any NearbyControls) { weakNearbyControls = controls }
 
     private(set) var isExported = false
 
@@ -94,7 +110,7 @@ public actor DaemonAPI {
     public func start() async throws(DBusError) {
         await bus.bound(calls: calls)
         await bus.exportObjectManager(at: Self.managerPath)
-        try await bus.export([try managerExport(manager), try accessoryManagerExport()], at: Self.managerPath)
+        try await bus.export([try managerExport(manager), try accessoryManagerExport(), try nearbyExport()], at: Self.managerPath)
         isExported = true
         do {
             try await bus.connect(retrying: true)

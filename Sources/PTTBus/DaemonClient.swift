@@ -121,6 +121,9 @@ public actor DaemonClient {
         let accessories = try await bus.getProperties(
             of: PTTBus.accessoryManagerInterface, destination: PTTBus.name, path: Self.root)
         new.set(PTTBus.accessoryManagerInterface, accessories, at: Self.root)
+        let nearby = try await bus.getProperties(
+            of: PTTBus.nearbyInterface, destination: PTTBus.name, path: Self.root)
+        new.set(PTTBus.nearbyInterface, nearby, at: Self.root)
         // What was told between the two answers is in neither; told again, what came before them does no harm.
         let changes = changesMeanwhile[reading] ?? []
         guard changes.count < Self.changesMax else { throw .limitReached("\(Self.changesMax) changes while reading") }

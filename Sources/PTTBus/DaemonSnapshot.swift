@@ -11,6 +11,8 @@ public struct DaemonSnapshot: Sendable, Hashable {
     public var accessories: [DBusObjectPath: AccessoryProperties] = [:]
     /// What it does for setting up accessories.
     public var accessoryManager = AccessoryManagerProperties()
+    /// The channels nearby.
+    public var nearby = NearbyProperties()
     /// The learning sessions by object path: the one under way, and one that is over while its caller looks at it.
     public var learning: [DBusObjectPath: LearningProperties] = [:]
 
@@ -31,6 +33,7 @@ public struct DaemonSnapshot: Sendable, Hashable {
             accessories[path] = AccessoryProperties(properties: (accessories[path] ?? .init()).properties + properties)
         case PTTBus.accessoryManagerInterface:
             accessoryManager = AccessoryManagerProperties(properties: accessoryManager.properties + properties)
+        case PTTBus.nearbyInterface: nearby = NearbyProperties(properties: nearby.properties + properties)
         case PTTBus.learningInterface:
             learning[path] = LearningProperties(properties: (learning[path] ?? .init()).properties + properties)
         default: break

@@ -19,6 +19,8 @@ public enum PTTBus {
     public static let accessoryInterface = "org.pttd.Accessory1"
     /// `org.pttd.AccessoryManager1`, of the daemon's object.
     public static let accessoryManagerInterface = "org.pttd.AccessoryManager1"
+    /// `org.pttd.Nearby1`, of the daemon's object.
+    public static let nearbyInterface = "org.pttd.Nearby1"
     /// `org.pttd.Learning1`.
     public static let learningInterface = "org.pttd.Learning1"
     /// `org.pttd.Delegate1`, which programs with a channel manager serve.
@@ -32,6 +34,7 @@ public enum PTTBus {
         case channelInterface: bytes = PackageResources.org_pttd_Channel1_xml
         case accessoryInterface: bytes = PackageResources.org_pttd_Accessory1_xml
         case accessoryManagerInterface: bytes = PackageResources.org_pttd_AccessoryManager1_xml
+        case nearbyInterface: bytes = PackageResources.org_pttd_Nearby1_xml
         case learningInterface: bytes = PackageResources.org_pttd_Learning1_xml
         case delegateInterface: bytes = PackageResources.org_pttd_Delegate1_xml
         default: preconditionFailure("no interface \(interface) in org.pttd")
@@ -135,6 +138,12 @@ public enum PTTBusLimits {
     public static let watchedCallers = 256
     /// Callers that scan.
     public static let scanners = 16
+    /// Callers that browse channels nearby.
+    public static let browsers = 32
+    /// Longest name of a channel nearby, in bytes of UTF-8.
+    public static let nearbyNameBytes = 128
+    /// Longest `Id` of a channel nearby, in bytes.
+    public static let nearbyIDBytes = 64
     /// Accessories that are being added at a time.
     public static let additions = 4
     /// Longest name of an accessory, and of a learned profile, in bytes.

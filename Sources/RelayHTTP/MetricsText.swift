@@ -117,6 +117,10 @@ public enum MetricsText {
         text.counter("messages_in_total", "Control messages that came.", counters.messagesIn)
         text.counter("protocol_violations_total", "Connections closed for them.", counters.protocolViolations)
         text.counter("joins_refused_total", "Joins refused.", counters.joinsRefused)
+        text.counter(
+            "invitation_requests_total", "Requests of strangers for the invitation to an open channel.",
+            [(["result": "given"], counters.invitationsGiven), (["result": "refused"], counters.invitationsRefused)]
+                .map { ($0.0, Double($0.1)) })
         text.counter("members_revoked_total", "Members removed.", counters.membersRevoked)
         text.counter("pushes_in_total", "Pushes that came.", counters.pushesIn)
         text.counter("pushes_accepted_total", "Pushes accepted.", counters.pushesAccepted)

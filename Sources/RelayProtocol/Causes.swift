@@ -130,4 +130,6 @@ public enum RelayCloseCode: UInt64, Sendable, Hashable, CaseIterable {
     case revoked = 5
     /// The other end fell too far behind, or something failed inside.
     case internalError = 6
+    /// The channel was deleted by its creator. Do not connect again.
+    case channelEnded = 7
 }

@@ -36,6 +36,7 @@ extension ClientMessage {
         case .repairRequest(let request): self = .repairRequest(try RepairRequest(request))
         case .burstListRequest(let request): self = .burstListRequest(try burstRequestID(request.requestID))
         case .burstRequest(let request): self = .burstRequest(try BurstRequest(request))
+        case .invitationRequest(let request): self = .invitationRequest(try InvitationRequest(request))
         case nil: throw .unknownKind
         }
     }
@@ -68,6 +69,7 @@ extension ClientMessage {
         case .repairRequest(let request): wire.repairRequest = request.wire
         case .burstListRequest(let id): wire.burstListRequest.requestID = id.rawValue
         case .burstRequest(let request): wire.burstRequest = request.wire
+        case .invitationRequest(let request): wire.invitationRequest = request.wire
         }
         return wire
     }

@@ -26,6 +26,8 @@ public enum ClientMessage: Sendable, Hashable {
     case burstListRequest(BurstRequestID)
     /// Give me a burst that is kept, or the beginning of one that goes on.
     case burstRequest(BurstRequest)
+    /// Before a join: give me the invitation to an open channel.
+    case invitationRequest(InvitationRequest)
 
     /// Asks to enter a channel.
     public struct Join: Sendable, Hashable {

@@ -62,6 +62,10 @@ public enum ServerMessage: Sendable, Hashable {
     case successor(RelayPlace)
     /// What was told of the floor has changed.
     case floorRules(FloorRules)
+    /// The invitation that was asked for.
+    case invitation(Invitation)
+    /// There is none for whoever asks.
+    case invitationRefused(InvitationRefused)
 
     /// The answer to a join that succeeded.
     public struct Welcome: Sendable, Hashable {

@@ -60,6 +60,12 @@ extension ServerMessage {
                     retryAfter: .milliseconds(refused.retryAfterMs)))
         case .successor(let place): self = .successor(try RelayPlace(place))
         case .floorRules(let rules): self = .floorRules(try FloorRules(rules))
+        case .invitation(let invitation): self = .invitation(try Invitation(invitation))
+        case .invitationRefused(let refused):
+            self = .invitationRefused(
+                InvitationRefused(
+                    cause: InvitationRefusal(rawValue: refused.cause.rawValue) ?? .other,
+                    phrase: phrase(refused.phrase), retryAfter: .milliseconds(refused.retryAfterMs)))
         case nil: throw .unknownKind
         }
     }
@@ -109,6 +115,11 @@ extension ServerMessage {
             wire.burstRefused.retryAfterMs = refused.retryAfter.wireMilliseconds
         case .successor(let place): wire.successor = place.wire
         case .floorRules(let rules): wire.floorRules = rules.wire
+        case .invitation(let invitation): wire.invitation = invitation.wire
+        case .invitationRefused(let refused):
+            wire.invitationRefused.cause = .init(rawValue: refused.cause.rawValue) ?? .other
+            wire.invitationRefused.phrase = phrase(refused.phrase)
+            wire.invitationRefused.retryAfterMs = refused.retryAfter.wireMilliseconds
         }
         return wire
     }
@@ -212,14 +223,14 @@ extension ServerMessage.FloorTaken {
 }
 
 extension MediaKey {
-    fileprivate init(_ wire: Pttd_Relay_V1_MediaKey) throws(RelayMessageError) {
+    init(_ wire: Pttd_Relay_V1_MediaKey) throws(RelayMessageError) {
         let epoch = try valid(UInt16(exactly: wire.epoch), "epoch", "is above 65535")
         self = try valid(
             MediaKey(epoch: epoch, baseKey: wire.baseKey), "base_key",
             "has \(wire.baseKey.count) bytes, not \(MediaKey.byteCounts)")
     }
 
-    fileprivate var wire: Pttd_Relay_V1_MediaKey {
+    var wire: Pttd_Relay_V1_MediaKey {
         var wire = Pttd_Relay_V1_MediaKey()
         wire.epoch = UInt32(epoch)
         wire.baseKey = Data(baseKey)

@@ -20,6 +20,8 @@ public struct RelayChannelConfiguration: Sendable, Hashable {
     public var isEndToEnd: Bool
     /// What is kept of its bursts once they are over, for members who ask for it.
     public var retention = BurstRetention.off
+    /// Who gets its invitation from the relay.
+    public var admission = ChannelAdmission.invited
 
     /// A channel opened by `token`.
     public init(
@@ -61,6 +63,12 @@ public struct RelayLimits: Sendable, Hashable {
     public var enrolments = 256
     /// How long a refused client is given to read why, before the relay closes.
     public var refusalTime: Duration = .seconds(1)
+    /// Invitations to open channels that are given at once, to all who ask together…
+    public var invitationBurst = 64
+    /// …and each second in the long run.
+    public var invitationsPerSecond = 16
+    /// How long who asks when too many do is told to wait.
+    public var invitationRetryTime: Duration = .seconds(1)
     /// Control messages a connection may send at once (the depth of the token bucket).
     public var messageBurst = 64
     /// Control messages a connection may send per second in the long run.

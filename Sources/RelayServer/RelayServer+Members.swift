@@ -55,6 +55,9 @@ extension RelayServer {
         return isNew
     }
 
+    /// Deletes a channel: its members are told `phrase` and do not come back, and its invitation is given to nobody any more.
+    public func end(_ channel: ChannelID, _ phrase: String) { engine?.handle(.end(channel, phrase)) }
+
     /// The members that are connected to `channel`, by the names that they have now; nil when it is not served.
     public func connectedMembers(of channel: ChannelID) -> [MemberID: DisplayName]? {
         engine?.core.connectedMembers(of: channel)

@@ -233,6 +233,15 @@ actor ChannelDirector {
         later { $0.step(.left(uuid)) }
     }
 
+    /// The channel's creator has deleted it, which the link tells from within its work.
+    func channelEnded(_ words: String) {
+        guard let seat else { return }
+        let name = channel.assumeIsolated { $0.snapshot.channel?.descriptor.name } ?? ""
+        logger.notice("the channel is over", metadata: ["channel": "\(name)", "why": "\(words)"])
+        surroundings?.announce("\(name): \(words)")
+        later { [uuid = seat.uuid] in $0.step(.ended(uuid)) }
+    }
+
     private func later(_ work: @escaping @Sendable (isolated ChannelDirector) -> Void) {
         loop.execute { [weak self] in self?.assumeIsolated { work($0) } }
     }

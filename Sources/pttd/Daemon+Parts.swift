@@ -118,6 +118,7 @@ extension Daemon {
                     case .changed: publisher.assumeIsolated { $0.changed() }
                     case .failed(let error): publisher.assumeIsolated { $0.failed(error) }
                     case .endedBySystem: accessories.assumeIsolated { $0.transmissionEnded() }
+                    case .channelEnded(let words): director.assumeIsolated { $0.channelEnded(words) }
                     }
                 })
             await channel.setLevelHandler { level in publisher.assumeIsolated { $0.levelChanged(level) } }

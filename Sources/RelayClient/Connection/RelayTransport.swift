@@ -117,6 +117,7 @@ final class RelayTransport: @unchecked Sendable {
             case .replaced: .replaced
             case .revoked: .invitationRefused(text.isEmpty ? "this member was removed" : text)
             case .goingDown: .closedByRelay("it is going down")
+            case .channelEnded: .channelEnded(text)
             default: .closedByRelay(text.isEmpty ? "code \(code)" : text)
             }
         case .peerKeyRejected: .wrongRelayKey

@@ -165,6 +165,8 @@ public enum RelayLinkError: Error, Sendable, Equatable, CustomStringConvertible 
     case wrongRelayKey
     /// The relay does not let this end in: no such channel, or the invitation does not open it any more.
     case invitationRefused(String)
+    /// The channel's creator has deleted it.
+    case channelEnded(String)
     /// The relay or the channel takes no more members now.
     case full(String)
     /// The relay takes nobody in just now: it is going down, or has too much to do.
@@ -185,7 +187,7 @@ public enum RelayLinkError: Error, Sendable, Equatable, CustomStringConvertible 
     /// Whether somebody said no, who has to think otherwise before the next attempt succeeds; else the network may be all.
     public var isRefusal: Bool {
         switch self {
-        case .wrongRelayKey, .invitationRefused, .full, .versionMismatch, .replaced: true
+        case .wrongRelayKey, .invitationRefused, .channelEnded, .full, .versionMismatch, .replaced: true
         case .unreachable, .busy, .closedByRelay, .lost, .protocolViolation, .system: false
         }
     }
@@ -200,6 +202,8 @@ public enum RelayLinkError: Error, Sendable, Equatable, CustomStringConvertible 
                 + "and distrust the network if nobody reinstalled the relay"
         case .invitationRefused(let phrase):
             "the relay refused the invitation (\(phrase)); ask for a new one: 'pttrelay invite CHANNEL' prints it"
+        case .channelEnded(let phrase):
+            "the channel was deleted" + (phrase.isEmpty ? "" : " (\(phrase))")
         case .full(let phrase):
             "the relay takes no more members (\(phrase)); raise its limits or try again later"
         case .busy(let phrase):

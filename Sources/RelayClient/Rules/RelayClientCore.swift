@@ -201,7 +201,7 @@ public struct RelayClientCore {
                 switch state {
                 case .ready: break
                 // Who was removed, or is not let in any more, can open nothing of the channel either.
-                case .unavailable(.invitationRefused, _):
+                case .unavailable(.invitationRefused, _), .unavailable(.channelEnded, _):
                     keyring = MediaKeyring()
                     actions += speak(.linkClosed, at: now)
                 case _ where state.mayBeReadySoon: actions += speak(.linkComing, at: now)

@@ -199,7 +199,10 @@ public struct RelayClientStateMachine: Sendable {
         at now: Instant
     ) -> [Action] {
         // Only the relay's own word halts a link; anyone on the path can make a handshake fail.
-        if case .invitationRefused = error { return halt(error, closing: code) }
+        switch error {
+        case .invitationRefused, .channelEnded: return halt(error, closing: code)
+        default: break
+        }
         isRefused = error.isRefusal
         let lost: [Action] = state == .ready ? [.linkLost] : []
         let longest = Self.backoffMilliseconds.count - 1

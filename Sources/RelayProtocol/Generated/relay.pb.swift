@@ -453,6 +453,59 @@ public nonisolated enum Pttd_Relay_V1_PushRefusal: SwiftProtobuf.Enum, Swift.Cas
 
 }
 
+/// Why an invitation is not given.
+public nonisolated enum Pttd_Relay_V1_InvitationRefusal: SwiftProtobuf.Enum, Swift.CaseIterable {
+  public typealias RawValue = Int
+  case unspecified // = 0
+
+  /// No such channel, or one that gives its invitation to nobody who asks. The relay does not say which.
+  case notOpen // = 1
+
+  /// The relay does not speak protocol_version.
+  case unsupportedVersion // = 2
+
+  /// Too many ask at a time.
+  case tooMany // = 3
+  case other // = 255
+  case UNRECOGNIZED(Int)
+
+  public init() {
+    self = .unspecified
+  }
+
+  public init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .notOpen
+    case 2: self = .unsupportedVersion
+    case 3: self = .tooMany
+    case 255: self = .other
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .notOpen: return 1
+    case .unsupportedVersion: return 2
+    case .tooMany: return 3
+    case .other: return 255
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  public static let allCases: [Pttd_Relay_V1_InvitationRefusal] = [
+    .unspecified,
+    .notOpen,
+    .unsupportedVersion,
+    .tooMany,
+    .other,
+  ]
+
+}
+
 /// What a client sends on the control stream. A relay ignores a message whose kind it does not know, but counts it as one.
 public nonisolated struct Pttd_Relay_V1_ClientMessage: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
@@ -557,6 +610,14 @@ public nonisolated struct Pttd_Relay_V1_ClientMessage: Sendable {
     set {kind = .burstRequest(newValue)}
   }
 
+  public var invitationRequest: Pttd_Relay_V1_InvitationRequest {
+    get {
+      if case .invitationRequest(let v)? = kind {return v}
+      return Pttd_Relay_V1_InvitationRequest()
+    }
+    set {kind = .invitationRequest(newValue)}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public nonisolated enum OneOf_Kind: Equatable, Sendable {
@@ -572,6 +633,7 @@ public nonisolated struct Pttd_Relay_V1_ClientMessage: Sendable {
     case repairRequest(Pttd_Relay_V1_RepairRequest)
     case burstListRequest(Pttd_Relay_V1_BurstListRequest)
     case burstRequest(Pttd_Relay_V1_BurstRequest)
+    case invitationRequest(Pttd_Relay_V1_InvitationRequest)
 
   }
 
@@ -746,6 +808,22 @@ public nonisolated struct Pttd_Relay_V1_ServerMessage: Sendable {
     set {kind = .floorRules(newValue)}
   }
 
+  public var invitation: Pttd_Relay_V1_Invitation {
+    get {
+      if case .invitation(let v)? = kind {return v}
+      return Pttd_Relay_V1_Invitation()
+    }
+    set {kind = .invitation(newValue)}
+  }
+
+  public var invitationRefused: Pttd_Relay_V1_InvitationRefused {
+    get {
+      if case .invitationRefused(let v)? = kind {return v}
+      return Pttd_Relay_V1_InvitationRefused()
+    }
+    set {kind = .invitationRefused(newValue)}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public nonisolated enum OneOf_Kind: Equatable, Sendable {
@@ -769,6 +847,8 @@ public nonisolated struct Pttd_Relay_V1_ServerMessage: Sendable {
     case burstRefused(Pttd_Relay_V1_BurstRefused)
     case successor(Pttd_Relay_V1_Successor)
     case floorRules(Pttd_Relay_V1_FloorRules)
+    case invitation(Pttd_Relay_V1_Invitation)
+    case invitationRefused(Pttd_Relay_V1_InvitationRefused)
 
   }
 
@@ -797,6 +877,24 @@ public nonisolated struct Pttd_Relay_V1_Join: Sendable {
   /// The client wants pushes and nothing else: it does not become a member of the channel, and is answered with
   /// PushWelcome. A relay that does not know this field answers with Welcome.
   public var pushOnly: Bool = false
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// Which invitation opens this channel? Sent before Join, and not as early data; answered by Invitation or InvitationRefused. The client may
+/// join on the same connection afterwards. Channels that are announced nearby as open answer with an invitation; no others do.
+public nonisolated struct Pttd_Relay_V1_InvitationRequest: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// The channel's UUID, 16 bytes in network order.
+  public var channelID: Data = Data()
+
+  /// 1, as in Join.
+  public var protocolVersion: UInt32 = 0
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1593,6 +1691,54 @@ public nonisolated struct Pttd_Relay_V1_FloorRules: Sendable {
   public init() {}
 }
 
+/// The answer to InvitationRequest: what a link to the channel holds beside the place and the key of this relay.
+public nonisolated struct Pttd_Relay_V1_Invitation: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// The secret that opens the channel, 16 to 64 bytes.
+  public var invitationToken: Data = Data()
+
+  /// 1 to 128 bytes of UTF-8 without control characters.
+  public var channelName: String = String()
+
+  /// The media key, of epoch 0, of an end-to-end channel. Absent: Welcome carries the key.
+  public var mediaKey: Pttd_Relay_V1_MediaKey {
+    get {_mediaKey ?? Pttd_Relay_V1_MediaKey()}
+    set {_mediaKey = newValue}
+  }
+  /// Returns true if `mediaKey` has been explicitly set.
+  public var hasMediaKey: Bool {self._mediaKey != nil}
+  /// Clears the value of `mediaKey`. Subsequent reads from it will return its default value.
+  public mutating func clearMediaKey() {self._mediaKey = nil}
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _mediaKey: Pttd_Relay_V1_MediaKey? = nil
+}
+
+/// The answer to InvitationRequest that gives nothing.
+public nonisolated struct Pttd_Relay_V1_InvitationRefused: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var cause: Pttd_Relay_V1_InvitationRefusal = .unspecified
+
+  /// For people, at most 256 bytes; may be empty.
+  public var phrase: String = String()
+
+  /// With TOO_MANY: asking sooner is in vain.
+  public var retryAfterMs: UInt32 = 0
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
 // MARK: - Code below here is support for the SwiftProtobuf runtime.
 
 fileprivate nonisolated let _protobuf_package = "pttd.relay.v1"
@@ -1625,9 +1771,13 @@ nonisolated extension Pttd_Relay_V1_PushRefusal: SwiftProtobuf._ProtoNameProvidi
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PUSH_REFUSAL_UNSPECIFIED\0\u{1}PUSH_REFUSAL_TOO_MANY\0\u{1}PUSH_REFUSAL_MALFORMED\0\u{1}PUSH_REFUSAL_TAKEN\0\u{1}PUSH_REFUSAL_DEAD\0\u{1}PUSH_REFUSAL_RELAY_FULL\0\u{1}PUSH_REFUSAL_NO_ENDPOINT\0\u{2}y\u{3}PUSH_REFUSAL_OTHER\0")
 }
 
+nonisolated extension Pttd_Relay_V1_InvitationRefusal: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0INVITATION_REFUSAL_UNSPECIFIED\0\u{1}INVITATION_REFUSAL_NOT_OPEN\0\u{1}INVITATION_REFUSAL_UNSUPPORTED_VERSION\0\u{1}INVITATION_REFUSAL_TOO_MANY\0\u{2}|\u{3}INVITATION_REFUSAL_OTHER\0")
+}
+
 nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ClientMessage"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}join\0\u{1}leave\0\u{3}floor_request\0\u{3}floor_release\0\u{3}reception_report\0\u{3}push_register\0\u{3}push_unregister\0\u{3}push_receipt\0\u{3}media_repair\0\u{3}repair_request\0\u{4}(burst_list_request\0\u{3}burst_request\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}join\0\u{1}leave\0\u{3}floor_request\0\u{3}floor_release\0\u{3}reception_report\0\u{3}push_register\0\u{3}push_unregister\0\u{3}push_receipt\0\u{3}media_repair\0\u{3}repair_request\0\u{4}(burst_list_request\0\u{3}burst_request\0\u{4}'invitation_request\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1791,6 +1941,19 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
           self.kind = .burstRequest(v)
         }
       }()
+      case 90: try {
+        var v: Pttd_Relay_V1_InvitationRequest?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .invitationRequest(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .invitationRequest(v)
+        }
+      }()
       default: break
       }
     }
@@ -1850,6 +2013,10 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
       guard case .burstRequest(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 51)
     }()
+    case .invitationRequest?: try {
+      guard case .invitationRequest(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 90)
+    }()
     case nil: break
     }
     try unknownFields.traverse(visitor: &visitor)
@@ -1864,7 +2031,7 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
 
 nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ServerMessage"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}welcome\0\u{3}join_refused\0\u{3}member_joined\0\u{3}member_left\0\u{3}floor_granted\0\u{3}floor_deny\0\u{3}floor_taken\0\u{3}floor_idle\0\u{3}floor_revoke\0\u{3}media_key\0\u{3}push_welcome\0\u{3}push_registered\0\u{3}push_refused\0\u{1}push\0\u{3}floor_queue_position\0\u{3}listener_loss\0\u{4}\"burst_list\0\u{3}burst_refused\0\u{2}\u{13}successor\0\u{3}floor_rules\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}welcome\0\u{3}join_refused\0\u{3}member_joined\0\u{3}member_left\0\u{3}floor_granted\0\u{3}floor_deny\0\u{3}floor_taken\0\u{3}floor_idle\0\u{3}floor_revoke\0\u{3}media_key\0\u{3}push_welcome\0\u{3}push_registered\0\u{3}push_refused\0\u{1}push\0\u{3}floor_queue_position\0\u{3}listener_loss\0\u{4}\"burst_list\0\u{3}burst_refused\0\u{2}\u{13}successor\0\u{3}floor_rules\0\u{2}\u{13}invitation\0\u{3}invitation_refused\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2132,6 +2299,32 @@ nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftP
           self.kind = .floorRules(v)
         }
       }()
+      case 90: try {
+        var v: Pttd_Relay_V1_Invitation?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .invitation(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .invitation(v)
+        }
+      }()
+      case 91: try {
+        var v: Pttd_Relay_V1_InvitationRefused?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .invitationRefused(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .invitationRefused(v)
+        }
+      }()
       default: break
       }
     }
@@ -2223,6 +2416,14 @@ nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftP
       guard case .floorRules(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 71)
     }()
+    case .invitation?: try {
+      guard case .invitation(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 90)
+    }()
+    case .invitationRefused?: try {
+      guard case .invitationRefused(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 91)
+    }()
     case nil: break
     }
     try unknownFields.traverse(visitor: &visitor)
@@ -2280,6 +2481,41 @@ nonisolated extension Pttd_Relay_V1_Join: SwiftProtobuf.Message, SwiftProtobuf._
     if lhs.displayName != rhs.displayName {return false}
     if lhs.protocolVersion != rhs.protocolVersion {return false}
     if lhs.pushOnly != rhs.pushOnly {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_InvitationRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".InvitationRequest"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}channel_id\0\u{3}protocol_version\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBytesField(value: &self.channelID) }()
+      case 2: try { try decoder.decodeSingularUInt32Field(value: &self.protocolVersion) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.channelID.isEmpty {
+      try visitor.visitSingularBytesField(value: self.channelID, fieldNumber: 1)
+    }
+    if self.protocolVersion != 0 {
+      try visitor.visitSingularUInt32Field(value: self.protocolVersion, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_InvitationRequest, rhs: Pttd_Relay_V1_InvitationRequest) -> Bool {
+    if lhs.channelID != rhs.channelID {return false}
+    if lhs.protocolVersion != rhs.protocolVersion {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3742,6 +3978,90 @@ nonisolated extension Pttd_Relay_V1_FloorRules: SwiftProtobuf.Message, SwiftProt
     if lhs.preemptionStep != rhs.preemptionStep {return false}
     if lhs.listenOnly != rhs.listenOnly {return false}
     if lhs.floorPriority != rhs.floorPriority {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_Invitation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".Invitation"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}invitation_token\0\u{3}channel_name\0\u{3}media_key\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBytesField(value: &self.invitationToken) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.channelName) }()
+      case 3: try { try decoder.decodeSingularMessageField(value: &self._mediaKey) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if !self.invitationToken.isEmpty {
+      try visitor.visitSingularBytesField(value: self.invitationToken, fieldNumber: 1)
+    }
+    if !self.channelName.isEmpty {
+      try visitor.visitSingularStringField(value: self.channelName, fieldNumber: 2)
+    }
+    try { if let v = self._mediaKey {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_Invitation, rhs: Pttd_Relay_V1_Invitation) -> Bool {
+    if lhs.invitationToken != rhs.invitationToken {return false}
+    if lhs.channelName != rhs.channelName {return false}
+    if lhs._mediaKey != rhs._mediaKey {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_InvitationRefused: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".InvitationRefused"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}cause\0\u{1}phrase\0\u{3}retry_after_ms\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularEnumField(value: &self.cause) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.phrase) }()
+      case 3: try { try decoder.decodeSingularUInt32Field(value: &self.retryAfterMs) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.cause != .unspecified {
+      try visitor.visitSingularEnumField(value: self.cause, fieldNumber: 1)
+    }
+    if !self.phrase.isEmpty {
+      try visitor.visitSingularStringField(value: self.phrase, fieldNumber: 2)
+    }
+    if self.retryAfterMs != 0 {
+      try visitor.visitSingularUInt32Field(value: self.retryAfterMs, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_InvitationRefused, rhs: Pttd_Relay_V1_InvitationRefused) -> Bool {
+    if lhs.cause != rhs.cause {return false}
+    if lhs.phrase != rhs.phrase {return false}
+    if lhs.retryAfterMs != rhs.retryAfterMs {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -57,6 +57,8 @@ public struct RelayCore: Sendable {
     var keptBytes = 0
     /// What of them may still be given to members who ask.
     var burstBytes: TokenBucket
+    /// Invitations that may still be given to strangers who ask.
+    var invitationBucket: TokenBucket
 
     /// A relay without members. Each channel gets a fresh media key of a random epoch.
     ///
@@ -78,6 +80,8 @@ public struct RelayCore: Sendable {
         pushes = PushRegistry(limits: limits, startedAt: startedAt)
         burstBytes = TokenBucket(
             depth: limits.burstBytesOfAll, perSecond: limits.burstBytesOfAllPerSecond, at: startedAt)
+        invitationBucket = TokenBucket(
+            depth: limits.invitationBurst, perSecond: limits.invitationsPerSecond, at: startedAt)
         self.random = random
         self.channels = []
         for configuration in channels.prefix(limits.channels) where channelNumbers[configuration.id] == nil {
@@ -143,6 +147,7 @@ public struct RelayCore: Sendable {
             return readmit(member, to: channel, as: membership, at: now)
         case .renewMediaKey(let channel): return renewMediaKey(of: channel, at: now)
         case .setRules(let rules, let channel): return setRules(rules, of: channel, at: now)
+        case .end(let channel, let phrase): return end(channel, phrase, at: now)
         case .setRetention(let retention, let channel):
             setRetention(retention, of: channel, at: now)
             return []
@@ -203,6 +208,10 @@ public struct RelayCore: Sendable {
             return violation(id, "early data that is no join", at: now)
         case (.joining, .join(let join)):
             return self.join(join, id, connection.member, at: now)
+        case (.joining, .invitationRequest(let request)):
+            return giveInvitation(request, to: id, at: now)
+        case (.member, .invitationRequest), (.pushOnly, .invitationRequest):
+            return violation(id, "a request for an invitation after the join", at: now)
         case (_, .leave):
             return [.close(id, .none, "left")] + remove(id, at: now)
         case (.member(let channel), .floorRequest(let request)):

@@ -45,6 +45,8 @@ extension RelayCore {
         case setRules(FloorRules, of: ChannelID)
         /// Of the channel's bursts other ones are kept from now on.
         case setRetention(BurstRetention, of: ChannelID)
+        /// The channel is deleted: its members are told why, and do not come back.
+        case end(ChannelID, String)
         /// The relay is to go down as soon as nobody talks any more; its members are to go on there.
         case drain(to: RelayPlace?)
         /// The relay is going down.

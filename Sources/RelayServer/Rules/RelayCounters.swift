@@ -40,6 +40,10 @@ public struct RelayCounters: Sendable, Equatable {
     public internal(set) var protocolViolations = 0
     /// Joins refused.
     public internal(set) var joinsRefused = 0
+    /// Invitations to open channels that were given to those who asked.
+    public internal(set) var invitationsGiven = 0
+    /// Those that were not.
+    public internal(set) var invitationsRefused = 0
     /// Members that were removed.
     public internal(set) var membersRevoked = 0
     /// Listeners whose media were stopped because they did not report.

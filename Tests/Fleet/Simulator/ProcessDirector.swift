@@ -100,6 +100,12 @@ final class ProcessDirector {
 
     // MARK: What others want
 
+    /// The channel's creator has deleted it.
+    func channelEnded() {
+        guard let bridge else { return }
+        process.later { [self, uuid = bridge.uuid] in step(.ended(uuid)) }
+    }
+
     func accessoryWants(_ intent: AccessoryIntent) {
         guard let bridge, intent.isEnd || channel.machine.channel?.accessoryButtonEventsEnabled == true else {
             if !intent.isEnd { process.accessories.handle(.transmissionEnded) }

@@ -1,0 +1,182 @@
+// Asks the host of an open channel for its invitation: QUIC connections to the places where it may be.
+import Cryptography
+import Logging
+import MonotonicTime
+import QUIC
+import Reactor
+import RelayProtocol
+
+/// One question for an invitation, from its beginning to its answer. All use is on its loop, which makes it `Sendable`.
+public final class InvitationQuestion: @unchecked Sendable {
+    private let loop: EventLoop
+    private let identity: Identity
+    private let pin: PublicKeyPin
+    private let channel: ChannelID
+    private let places: [RelayPlace]
+    private let logger: Logger
+    private var machine: InvitationQuestionStateMachine
+    private var attempts: [Int: Attempt] = [:]
+    private var timer: EventLoop.Timer?
+    private var answer: (@Sendable (Result<InvitationLink, InvitationQuestionError>) -> Void)?
+
+    /// A question that is not asked yet.
+    ///
+    /// - Parameters:
+    ///   - channel: An open channel.
+    ///   - places: Where its host may be, best first; at most 8 are asked.
+    ///   - pin: The host's key, as it announces it.
+    ///   - identity: This end's key.
+    ///   - loop: What it lives on.
+    public init(
+        for channel: ChannelID, at places: [RelayPlace], pin: PublicKeyPin, identity: Identity, loop: EventLoop,
+        logger: Logger
+    ) {
+        (self.channel, self.places, self.pin, self.identity) = (channel, places, pin, identity)
+        (self.loop, self.logger) = (loop, logger)
+        machine = InvitationQuestionStateMachine(channel: channel, pin: pin, places: places)
+    }
+
+    /// Asks; takes 5 s at most.
+    ///
+    /// - Throws: `InvitationQuestionError`.
+    public func ask() async throws(InvitationQuestionError) -> InvitationLink {
+        let result = await withCheckedContinuation { continuation in
+            loop.execute { [self] in
+                answer = { continuation.resume(returning: $0) }
+                handle(.start)
+            }
+        }
+        return try result.get()
+    }
+
+    private func handle(_ event: InvitationQuestionStateMachine.Event) {
+        for action in machine.handle(event, at: .now) {
+            switch action {
+            case .ask(let place): connect(place)
+            case .finish(let result): finish(result)
+            }
+        }
+        timer?.cancel()
+        timer = machine.nextDeadline.map { deadline in
+            loop.schedule(at: deadline) { [weak self] in self?.handle(.deadline) }
+        }
+    }
+
+    private func connect(_ number: Int) {
+        // A failure is told after the rules' present turn.
+        func fail(_ error: InvitationQuestionError) {
+            loop.execute { [weak self] in self?.handle(.failed(place: number, error)) }
+        }
+        let place = places[number]
+        guard let address = SocketAddress(place.host, port: place.port) else {
+            return fail(.unreachable("\(place.host) is no address"))
+        }
+        do throws(QUICError) {
+            attempts[number] = try Attempt(
+                to: address, pin: pin, identity: identity, asking: .init(channel: channel), loop: loop, logger: logger
+            ) { [weak self] result in
+                switch result {
+                case .success(let message): self?.handle(.message(place: number, message))
+                case .failure(let error): self?.handle(.failed(place: number, error))
+                }
+            }
+        } catch {
+            fail(.system("\(error)"))
+        }
+    }
+
+    private func finish(_ result: Result<InvitationLink, InvitationQuestionError>) {
+        for attempt in attempts.values { attempt.close() }
+        attempts = [:]
+        answer?(result)
+        answer = nil
+    }
+}
+
+extension InvitationQuestion {
+    /// The connection to one place.
+    private final class Attempt: QUICConnectionDelegate {
+        private let endpoint: QUICEndpoint
+        private let connection: QUICConnection
+        private let request: ClientMessage.InvitationRequest
+        private let tell: (Result<ServerMessage, InvitationQuestionError>) -> Void
+        private var stream: QUICStream?
+        private var decoder = MessageDecoder()
+        private var isClosed = false
+
+        init(
+            to address: SocketAddress, pin: PublicKeyPin, identity: Identity,
+            asking request: ClientMessage.InvitationRequest, loop: EventLoop, logger: Logger,
+            tell: @escaping (Result<ServerMessage, InvitationQuestionError>) -> Void
+        ) throws(QUICError) {
+            let configuration = QUICConfiguration(
+                applicationProtocol: RelayProtocolLimits.applicationProtocol,
+                identity: QUICIdentity(
+                    certificate: identity.certificateDER, privateKey: identity.privateKeyDER, encoding: .der))
+            endpoint = try QUICEndpoint(loop: loop, bind: .any(), configuration: configuration, logger: logger)
+            do {
+                connection = try endpoint.connect(
+                    to: address, options: QUICClientOptions(verification: .pinned([pin.bytes])))
+            } catch {
+                endpoint.close()
+                throw error
+            }
+            self.request = request
+            self.tell = tell
+            connection.delegate = self
+        }
+
+        func close() {
+            guard !isClosed else { return }
+            isClosed = true
+            connection.delegate = nil
+            endpoint.close(code: RelayCloseCode.none.rawValue)
+        }
+
+        private func told(_ result: Result<ServerMessage, InvitationQuestionError>) {
+            guard !isClosed else { return }
+            tell(result)
+        }
+
+        func connectionDidBecomeReady(_ connection: QUICConnection) {
+            do throws(QUICError) {
+                let stream = try connection.openStream()
+                self.stream = stream
+                try stream.write(ClientMessage.invitationRequest(request).framed())
+            } catch {
+                told(.failure(.system("\(error)")))
+            }
+        }
+
+        func connection(_ connection: QUICConnection, streamDidBecomeReadable stream: QUICStream) {
+            guard stream === self.stream else { return }
+            let (bytes, isEnd) = stream.read()
+            var first: [UInt8]?
+            do throws(MessageDecoder.Failure) {
+                try decoder.feed(bytes) { first = first ?? $0 }
+            } catch {
+                return told(.failure(.badAnswer("\(error)")))
+            }
+            if let first {
+                do throws(RelayMessageError) {
+                    told(.success(try ServerMessage(parsing: first)))
+                } catch {
+                    told(.failure(.badAnswer("\(error)")))
+                }
+            } else if isEnd {
+                told(.failure(.badAnswer("the connection ended")))
+            }
+        }
+
+        func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason) {
+            switch reason {
+            case .peerKeyRejected: told(.failure(.wrongKey))
+            // An older relay takes the request for a breach of the protocol.
+            case .closedByPeer(let code, _) where code == RelayCloseCode.protocolViolation.rawValue:
+                told(.failure(.notOpen("it does not know the question")))
+            case .handshakeTimeout, .idleTimeout: told(.failure(.unreachable("no answer")))
+            default: told(.failure(.badAnswer("\(reason)")))
+            }
+        }
+    }
+}
