@@ -110,7 +110,8 @@ public actor DaemonAPI {
     public func start() async throws(DBusError) {
         await bus.bound(calls: calls)
         await bus.exportObjectManager(at: Self.managerPath)
-        try await bus.export([try managerExport(manager), try accessoryManagerExport(), try nearbyExport()], at: Self.managerPath)
+        try await bus.export(
+            [try managerExport(manager), try accessoryManagerExport(), try nearbyExport()], at: Self.managerPath)
         isExported = true
         do {
             try await bus.connect(retrying: true)

@@ -8,11 +8,14 @@ public struct RawTerminal: Sendable {
     /// The terminal's descriptor, for reading keys.
     public let descriptor: Int32
     private let saved: termios
+    private let tellsReleases: Bool
 
-    /// Sets the terminal on `descriptor` to raw input, and asks it to report key releases.
+    /// Sets the terminal on `descriptor` to raw input.
     ///
+    /// - Parameter tellsReleases: Whether to ask it to report releases; where it can, all keys come as escape codes then.
     /// - Throws: `SystemError` when the descriptor is no terminal.
-    public init(descriptor: Int32 = STDIN_FILENO) throws(SystemError) {
+    public init(descriptor: Int32 = STDIN_FILENO, tellsReleases: Bool = true) throws(SystemError) {
+        self.tellsReleases = tellsReleases
         var settings = termios()
         guard tcgetattr(descriptor, &settings) == 0 else { throw SystemError("tcgetattr") }
         self.descriptor = descriptor
@@ -20,12 +23,12 @@ public struct RawTerminal: Sendable {
         settings.c_lflag &= ~tcflag_t(ICANON | ECHO | ISIG)
         guard tcsetattr(descriptor, TCSANOW, &settings) == 0 else { throw SystemError("tcsetattr") }
         // Kitty keyboard protocol: disambiguate (1), report event types (2), all keys as escape codes (8). Others ignore it.
-        Self.send("\u{1B}[>11u")
+        if tellsReleases { Self.send("\u{1B}[>11u") }
     }
 
     /// Puts everything back.
     public func restore() {
-        Self.send("\u{1B}[<u")
+        if tellsReleases { Self.send("\u{1B}[<u") }
         var settings = saved
         tcsetattr(descriptor, TCSANOW, &settings)
     }

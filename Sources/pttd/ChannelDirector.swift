@@ -98,20 +98,27 @@ actor ChannelDirector {
         )
     }
 
+    /// The active channel, unless it is one of the configuration.
+    var activeJoined: UUID? { machine.active.flatMap { $0.isConfigured ? nil : $0.uuid } }
+
     /// The names of the configured channels, in their order.
     var channelNames: [String] { machine.channelNames }
 
     // MARK: Start and end
 
     /// Joins the channel of the last run, or the configured one.
-    func start(_ surroundings: Surroundings) async {
+    ///
+    /// - Parameter hosted: The invitations to channels nearby that this machine hosts, which take the place of those of the last run.
+    func start(_ surroundings: Surroundings, hosted: [ChannelID: InvitationLink] = [:]) async {
         self.surroundings = surroundings
         _ = await channel.addObserver { [weak self] event in self?.assumeIsolated { $0.observed(event) } }
         let kept = store.load()
         if let problem = kept.problem { logger.error("\(problem)") }
         let choice = machine.channels.count > 1 ? choices.load() : nil
         if let problem = choice?.problem { logger.error("\(problem)") }
-        step(.started(restoring: kept.record.map { ChannelMembership($0) }, chosen: choice?.record?.channelUUID))
+        var restored = kept.record.map { ChannelMembership($0) }
+        if let uuid = restored?.uuid, let link = hosted[ChannelID(uuid)] { restored?.link = link }
+        step(.started(restoring: restored, chosen: choice?.record?.channelUUID))
     }
 
     /// `org.pttd` is served: programs that are started find it.

@@ -8,6 +8,7 @@ import Cryptography
 import DBus
 import DaemonAPI
 import Logging
+import Nearby
 import PTTBus
 import PushToTalkCore
 import Reactor
@@ -37,6 +38,8 @@ extension Daemon {
         private let recorder: Recorder?
         private let surroundings: ChannelDirector.Surroundings
         private let realTime: RealTimeRequests
+        private let nearby: NearbyChannels
+        private let nearbyNetwork: NearbyNetwork
 
         /// The rooms, joined; nothing runs before `start`.
         init(
@@ -121,6 +124,17 @@ extension Daemon {
                     case .channelEnded(let words): director.assumeIsolated { $0.channelEnded(words) }
                     }
                 })
+            nearby = NearbyChannels(
+                director: director, api: api,
+                store: NearbyStore(path: state + "/nearby-channels", logger: Logger(label: "pttd.nearby")),
+                identity: identity,
+                creator: DisplayName(cleaning: configuration.displayName, fallback: "pttd"),
+                logger: Logger(label: "pttd.nearby"))
+            await api.serve(nearby: nearby)
+            nearbyNetwork = NearbyNetwork(bus: systemBus, logger: Logger(label: "pttd.nearby")) {
+                [nearby] channels, problem in
+                nearby.assumeIsolated { $0.changed(channels, problem: problem) }
+            }
             await channel.setLevelHandler { level in publisher.assumeIsolated { $0.levelChanged(level) } }
             (self.channel, self.director, self.clock, self.bus, self.systemBus) = (
                 channel, director, clock, bus, systemBus
@@ -130,7 +144,7 @@ extension Daemon {
 
         /// Starts everything. A bus that is not there may come later: no error.
         func start(_ logger: Logger) async {
-            await director.start(surroundings)
+            await director.start(surroundings, hosted: await nearby.restore())
             await api.update(channels: await director.channelNames)
             await clock.start { isOpen in director.assumeIsolated { $0.hoursChanged(isOpen: isOpen) } }
             do {
@@ -147,6 +161,7 @@ extension Daemon {
                 logger.warning("no Bluetooth yet: BlueZ's bus is tried again and again", metadata: ["why": "\(error)"])
             }
             await attempt("no Bluetooth: the bus does not tell of BlueZ", logger) { try await accessories.start() }
+            await nearby.start(nearbyNetwork)
             await attempt("telephone calls are not noticed", logger) { try await calls.start() }
             await attempt("programs count as being in the foreground", logger) {
                 try await foreground.start()
@@ -174,6 +189,7 @@ extension Daemon {
         /// Ends everything. The channel is not left: the next start restores it.
         func stop() async {
             await clock.stop()
+            await nearby.stop()
             await setup.stop()
             await accessories.stop()
             await surroundings.commands?.stop()

@@ -107,6 +107,7 @@ extension SeededGenerator {
                 .init(id: max(1, number()), ssrc: SSRC(rawValue: number()), keyID: number(), ranges: repairRanges())),
             .burstListRequest(burstRequest()),
             .burstRequest(.init(id: burstRequest(), burst: burst(), first: oneIn() ? nil : number())),
+            .invitationRequest(.init(channel: channel(), protocolVersion: number())),
         ]
     }
 
@@ -176,6 +177,14 @@ extension SeededGenerator {
                     phrase: phrase(), retryAfter: milliseconds())),
             .successor(place()),
             .floorRules(welcome(0).floorRules),
+            .invitation(
+                .init(
+                    token: token(), channelName: name(),
+                    mediaKey: oneIn() ? nil : MediaKey(epoch: InvitationLink.mediaKeyEpoch))),
+            .invitationRefused(
+                .init(
+                    cause: InvitationRefusal.allCases.randomElement(using: &self) ?? .other, phrase: phrase(),
+                    retryAfter: milliseconds())),
         ]
     }
 }

@@ -158,6 +158,7 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
             $0.burstRequest.requestID = 1
             $0.burstRequest.first = 65_536
         },
+        BadField("channel_id") { $0.invitationRequest.channelID = Data(repeating: 1, count: 15) },
     ])
     func `a message of a member with a field that cannot be names the field`(
         bad: BadField<Pttd_Relay_V1_ClientMessage>
@@ -194,6 +195,14 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
         },
         BadField("kept_bursts") { $0.welcome.keptBursts = 65 },
         BadField("request_id") { $0.burstRefused = .init() },
+        BadField("invitation_token") { $0.invitation.channelName = "a" },
+        BadField("channel_name") { $0.invitation.invitationToken = Data(repeating: 1, count: 16) },
+        BadField("media_key") {
+            $0.invitation.invitationToken = Data(repeating: 1, count: 16)
+            $0.invitation.channelName = "a"
+            $0.invitation.mediaKey.epoch = 1
+            $0.invitation.mediaKey.baseKey = Data(repeating: 1, count: 16)
+        },
         BadField("request_id") { $0.burstList = .init() },
         BadField("bursts") { $0.burstList.bursts = Array(repeating: .init(), count: 65) },
         BadField("member_id") { $0.burstList.bursts = [.init()] },

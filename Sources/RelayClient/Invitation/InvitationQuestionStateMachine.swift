@@ -32,7 +32,8 @@ public enum InvitationQuestionError: Error, Sendable, Hashable, CustomStringConv
         case .wrongKey:
             "the machine at the announced address has another key than the announcement names: it is not the channel's host"
         case .notOpen(let phrase): "the channel's host gives no invitation (\(phrase))"
-        case .versionMismatch(let phrase): "the channel's host speaks another version (\(phrase)); update the older of the two"
+        case .versionMismatch(let phrase):
+            "the channel's host speaks another version (\(phrase)); update the older of the two"
         case .busy(let phrase): "the channel's host takes nobody in just now (\(phrase)); try again in a moment"
         case .badAnswer(let what): "the channel's host gave no usable answer (\(what))"
         case .system(let what): "this machine cannot ask the channel's host: \(what)"

@@ -1,0 +1,261 @@
+// pttctl nearby: channels that machines on the same network host.
+import ArgumentParser
+import FoundationEssentials
+import MonotonicTime
+import PTTBus
+import Reactor
+import Terminal
+
+/// `pttctl nearby`.
+struct Nearby: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Talk to whoever is here, without a server: channels that machines on this network host.",
+        discussion: """
+            'pttctl nearby create "Crane 2"' makes a channel that everybody on this network sees; 'pttctl nearby' shows those there are.
+            """,
+        subcommands: [NearbyList.self, NearbyCreate.self, NearbyJoin.self, NearbyDelete.self],
+        defaultSubcommand: NearbyList.self)
+}
+
+/// `pttctl nearby list`.
+struct NearbyList: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "list", abstract: "Show the channels nearby, as they come and go, until interrupted.",
+        discussion: """
+            On a terminal it is a list that is drawn again in its place: the arrow keys choose a channel, Enter joins it, q ends. \
+            Elsewhere it prints what is there after two seconds, or for as long as --seconds says.
+            """)
+
+    @OptionGroup var options: BusOptions
+    @Option(help: "End after so many seconds, at most 86400.") var seconds: Double?
+    @Flag(help: "Print the channels as a JSON array, for scripts.") var json = false
+
+    /// How long a script waits for channels: so soon those on the network have answered.
+    private static let patience = 2.0
+
+    func validate() throws { try AccessoryScan.check(seconds) }
+
+    func run() async throws {
+        let isLive = !json && TerminalSize.ofOutput != nil
+        try await options.withDaemon { daemon in
+            let live = try await LiveFeed.start(daemon, seconds: seconds ?? (isLive ? nil : Self.patience))
+            defer { live.stop() }
+            try await daemon.startBrowsing()
+            let chosen = isLive ? try await watch(daemon, live) : try await collect(daemon, live)
+            try? await daemon.stopBrowsing()
+            guard let chosen else { return }
+            try await NearbyJoin.join(chosen, daemon)
+        }
+    }
+
+    /// Waits, and prints what is there then.
+    private func collect(_ daemon: DaemonClient, _ live: LiveFeed) async throws -> NearbyChannelDescription? {
+        loop: for await item in live.news {
+            switch item {
+            case .event(.running(false), _): throw Failure.daemonLeft
+            case .event, .tick: break
+            case .interrupted, .timeUp: break loop
+            }
+        }
+        let nearby = await daemon.snapshot.nearby
+        if json {
+            Console.say(try jsonText(nearby.channels))
+        } else {
+            nearby.channels.forEach { Console.say(Self.line($0)) }
+        }
+        if !nearby.problem.isEmpty { Console.complain("pttctl: \(nearby.problem.plain())") }
+        if nearby.channels.isEmpty, nearby.problem.isEmpty {
+            Console.complain("pttctl: no channel is nearby; 'pttctl nearby create NAME' makes one")
+        }
+        return nil
+    }
+
+    /// Draws the list until a channel is chosen, or nobody wants it any more.
+    private func watch(_ daemon: DaemonClient, _ live: LiveFeed) async throws -> NearbyChannelDescription? {
+        let (keys, feed) = AsyncStream.makeStream(of: NearbyMenu.Key.self, bufferingPolicy: .bufferingNewest(64))
+        let terminal = MenuKeys(loop: daemon.loop) { feed.yield($0) }
+        try await terminal.start()
+        defer {
+            feed.finish()
+            daemon.loop.execute { terminal.assumeIsolated { $0.stop() } }
+        }
+        let (input, merged) = AsyncStream.makeStream(of: Input.self, bufferingPolicy: .bufferingNewest(256))
+        let tasks = [
+            Task { for await item in live.news { merged.yield(.news(item)) } },
+            Task { for await key in keys { merged.yield(.key(key)) } },
+        ]
+        defer { tasks.forEach { $0.cancel() } }
+        var menu = NearbyMenu()
+        var block = LiveBlock()
+        func draw(_ nearby: NearbyProperties) {
+            menu.update(nearby.channels)
+            let size = TerminalSize.ofOutput ?? TerminalSize(columns: 80, rows: 24)
+            Console.draw(block.draw(menu.lines(size: size, problem: nearby.problem), size: size))
+        }
+        draw(await daemon.snapshot.nearby)
+        for await item in input {
+            switch item {
+            case .news(.event(.running(false), _)): throw Failure.daemonLeft
+            case .news(.event): draw(await daemon.snapshot.nearby)
+            case .news(.tick): break
+            case .news(.interrupted), .news(.timeUp), .key(.quit): return nil
+            case .key(.enter):
+                if let chosen = menu.chosen { return chosen }
+            case .key(let key):
+                menu.move(key)
+                draw(await daemon.snapshot.nearby)
+            }
+        }
+        return nil
+    }
+
+    private enum Input: Sendable {
+        case news(LiveNews)
+        case key(NearbyMenu.Key)
+    }
+
+    /// A line for a pipe.
+    static func line(_ channel: NearbyChannelDescription) -> String {
+        "\(channel.name.plain(limit: 128))\t\(channel.creator.plain(limit: 128))\t\(channel.members)\t\(channel.admission)"
+            + "\t\(channel.isOwn ? "own" : "network")\t\(channel.id)"
+    }
+}
+
+/// `pttctl nearby create`.
+struct NearbyCreate: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "create", abstract: "Create a channel that this machine hosts, and join it.",
+        discussion: """
+            Everybody on this network sees it and may join. It lasts until 'pttctl nearby delete', over restarts, too, and is reached \
+            while this machine is.
+            """)
+
+    @OptionGroup var options: BusOptions
+    @Argument(help: "What to call it; without a name it is called as this machine.") var name: String?
+    @Flag(help: "Print the channel as JSON, for scripts.") var json = false
+
+    func validate() throws {
+        guard let name, name.isEmpty || name.utf8.count > PTTBusLimits.nearbyNameBytes else { return }
+        throw ValidationError("the name has 1 to \(PTTBusLimits.nearbyNameBytes) bytes.")
+    }
+
+    func run() async throws {
+        try await options.withDaemon { daemon in
+            try await daemon.watch { _ in }
+            let uuid = try await daemon.createNearbyChannel(name)
+            try await daemon.refresh()
+            let snapshot = await daemon.snapshot
+            let text = uuid.uuidString.lowercased()
+            guard let channel = snapshot.nearby.channels.first(where: { $0.isOwn && $0.uuid == text }) else {
+                throw Failure("the channel \(text) was created, and deleted again at once")
+            }
+            if json { return Console.say(try jsonText(channel)) }
+            Console.say("created and joined \(channel.name.plain(limit: 128)); others find it with 'pttctl nearby'")
+            if !snapshot.nearby.problem.isEmpty {
+                Console.complain("pttctl: nobody finds it yet: \(snapshot.nearby.problem.plain())")
+            }
+        }
+    }
+}
+
+/// `pttctl nearby join`.
+struct NearbyJoin: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "join", abstract: "Join a channel nearby by its name.",
+        discussion:
+            "A channel nearby that is joined is left for it; a channel of pttd.toml yields, and returns afterwards.")
+
+    @OptionGroup var options: BusOptions
+    @Argument(help: "Its name, or its Id as 'pttctl nearby --json' shows it.") var name: String
+
+    /// How long a channel of that name is looked for.
+    private static let patience = 5.0
+
+    func run() async throws {
+        try await options.withDaemon { daemon in
+            let live = try await LiveFeed.start(daemon, seconds: Self.patience)
+            defer { live.stop() }
+            try await daemon.startBrowsing()
+            let channel = try await find(daemon, live)
+            try await Self.join(channel, daemon)
+        }
+    }
+
+    private func find(_ daemon: DaemonClient, _ live: LiveFeed) async throws -> NearbyChannelDescription {
+        for await item in live.news {
+            switch item {
+            case .event(.running(false), _): throw Failure.daemonLeft
+            case .event, .tick:
+                if let channel = try Self.match(name, await daemon.snapshot.nearby.channels) { return channel }
+                continue
+            case .interrupted, .timeUp: break
+            }
+            break
+        }
+        let problem = await daemon.snapshot.nearby.problem
+        throw Failure(
+            problem.isEmpty
+                ? "no channel '\(name.plain(limit: 128))' is nearby; 'pttctl nearby' shows those that are"
+                : problem.plain())
+    }
+
+    /// The channel of that name or Id; nil: there is none.
+    ///
+    /// - Throws: `Failure` when there are several.
+    static func match(_ name: String, _ channels: [NearbyChannelDescription]) throws -> NearbyChannelDescription? {
+        if let channel = channels.first(where: { $0.id == name }) { return channel }
+        let named = channels.filter { $0.name == name }
+        guard named.count > 1 else { return named.first }
+        let list = named.map { "\($0.id) (\($0.creator.plain(limit: 64)))" }.joined(separator: ", ")
+        throw Failure("\(named.count) channels have this name; give the Id of one: \(list)")
+    }
+
+    static func join(_ channel: NearbyChannelDescription, _ daemon: DaemonClient) async throws {
+        try await daemon.joinNearbyChannel(channel.id)
+        let deadline = ContinuousClock.now + .seconds(3)
+        while ContinuousClock.now < deadline {
+            try await daemon.refresh()
+            guard let (_, shown) = await daemon.snapshot.activeChannel else { break }
+            if shown.serviceStatus == "ready" {
+                return Console.say(
+                    "joined \(channel.name.plain(limit: 128)), which \(channel.creator.plain(limit: 128)) hosts")
+            }
+            try await Task.sleep(for: .milliseconds(20))
+        }
+        Console.say(
+            "joined \(channel.name.plain(limit: 128)); its host has not let this machine in yet: see 'pttctl status'")
+    }
+}
+
+/// `pttctl nearby delete`.
+struct NearbyDelete: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "delete", abstract: "End a channel that this machine hosts, for everybody.",
+        discussion: "'pttctl leave' leaves a channel without deleting it.")
+
+    @OptionGroup var options: BusOptions
+    @Argument(help: "Its name or Id; not needed where this machine hosts one channel only.") var name: String?
+
+    func run() async throws {
+        try await options.withDaemon { daemon in
+            try await daemon.refresh()
+            let own = await daemon.snapshot.nearby.channels.filter(\.isOwn)
+            guard !own.isEmpty else { throw Failure("this machine hosts no channel; only its creator deletes one") }
+            let channel: NearbyChannelDescription
+            if let name {
+                guard let match = try NearbyJoin.match(name, own) else {
+                    throw Failure("this machine hosts no channel '\(name.plain(limit: 128))'")
+                }
+                channel = match
+            } else {
+                guard own.count == 1 else {
+                    let names = own.map { $0.name.plain(limit: 128) }.joined(separator: ", ")
+                    throw Failure("this machine hosts several channels; name one: \(names)")
+                }
+                channel = own[0]
+            }
+            try await daemon.deleteNearbyChannel(channel.id)
+            Console.say("deleted \(channel.name.plain(limit: 128))")
+        }
+    }
+}

@@ -1,0 +1,268 @@
+// Channels nearby: what callers on the bus ask, done by the network's announcements, the relays of hosted channels and the director.
+import Bridge
+import Cryptography
+import DaemonAPI
+import FoundationEssentials
+import Logging
+import Nearby
+import PTTBus
+import PushToTalkCore
+import Reactor
+import RelayClient
+import RelayProtocol
+import RelayServer
+
+/// The channels that machines nearby announce, and those that this one hosts. It lives on the daemon's loop.
+actor NearbyChannels: NearbyControls {
+    nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+
+    private let director: ChannelDirector
+    private let api: DaemonAPI
+    private let store: NearbyStore
+    private let identity: Identity
+    private let creator: DisplayName
+    private let logger: Logger
+    private var network: NearbyNetwork?
+    private var hosts: [ChannelID: NearbyHost] = [:]
+    private var record = NearbyRecord()
+    private var found: [NearbyChannel] = []
+    private var problem = ""
+    /// Creations under way, which count against the limit.
+    private var creating = 0
+
+    /// - Parameters:
+    ///   - identity: The key by which hosts of other channels know this machine.
+    ///   - creator: What announcements call this machine.
+    init(
+        director: ChannelDirector, api: DaemonAPI, store: NearbyStore, identity: Identity, creator: DisplayName,
+        logger: Logger
+    ) {
+        loop = director.loop
+        self.director = director
+        self.api = api
+        self.store = store
+        self.identity = identity
+        self.creator = creator
+        self.logger = logger
+    }
+
+    // MARK: Start and end
+
+    /// Serves the channels of the last run again.
+    ///
+    /// - Returns: The invitations to them, for this machine itself: a port may have changed.
+    func restore() async -> [ChannelID: InvitationLink] {
+        record = store.load()
+        var links: [ChannelID: InvitationLink] = [:]
+        for kept in record.hosted.prefix(NearbyRecord.hostedMaximum) {
+            guard let channel = HostedChannel(kept) else {
+                logger.error("a channel nearby is damaged; create it again", metadata: ["channel": "\(kept.name)"])
+                continue
+            }
+            do {
+                let host = try await serve(channel)
+                links[channel.id] = try host.channel.link()
+            } catch {
+                logger.error(
+                    "a channel nearby is not served", metadata: ["channel": "\(kept.name)", "why": "\(error)"])
+            }
+        }
+        keep()
+        return links
+    }
+
+    /// Begins to announce on this network.
+    func start(_ network: NearbyNetwork) async {
+        self.network = network
+        await network.start()
+        for id in hosts.keys { await announce(id) }
+    }
+
+    func stop() async {
+        await network?.stop()
+        for host in hosts.values { await host.stop() }
+        await store.close()
+    }
+
+    // MARK: What the network tells
+
+    /// The channels that are announced now, and what keeps them from being found.
+    func changed(_ channels: [NearbyChannel], problem: String) {
+        (found, self.problem) = (channels, problem)
+        publish()
+    }
+
+    private func publish() {
+        let descriptions = found.map { NearbyChannelDescription($0) }
+        let own = hosts.values.filter { host in
+            !found.contains { $0.isOwn && $0.announcement.channel == host.channel.id }
+        }
+        let unseen = own.map { NearbyChannelDescription($0.channel, creator: creator) }.sorted { $0.id < $1.id }
+        api.assumeIsolated { [problem] in $0.update(nearby: descriptions + unseen, problem: problem) }
+    }
+
+    // MARK: What is asked
+
+    func setBrowsing(_ isOn: Bool) async { await network?.browse(isOn) }
+
+    func createChannel(_ name: String?, by caller: BusCaller) async throws(PTChannelError) -> UUID {
+        guard let name = name.map({ DisplayName($0) }) ?? creator else {
+            throw PTChannelError(.unknown, explanation: "the name has control characters; give one without")
+        }
+        guard hosts.count + creating < NearbyRecord.hostedMaximum else {
+            throw PTChannelError(
+                .channelLimitReached,
+                explanation:
+                    "this machine hosts \(NearbyRecord.hostedMaximum) channels; delete one ('pttctl nearby delete NAME')"
+            )
+        }
+        creating += 1
+        defer { creating -= 1 }
+        let host: NearbyHost
+        let link: InvitationLink
+        do {
+            host = try await serve(try HostedChannel(named: name))
+            link = try host.channel.link()
+        } catch {
+            throw PTChannelError(.unknown, explanation: "the channel cannot be hosted: \(error)")
+        }
+        do throws(PTChannelError) {
+            try await enter(link, by: caller)
+        } catch {
+            hosts[host.channel.id] = nil
+            await host.delete()
+            throw error
+        }
+        record.hosted.append(.init(host.channel))
+        keep()
+        await announce(host.channel.id)
+        publish()
+        return host.channel.id.uuid
+    }
+
+    func joinChannel(_ id: String, by caller: BusCaller) async throws(PTChannelError) -> UUID {
+        if let host = hosts.values.first(where: {
+            NearbyChannelDescription.id($0.channel.id, $0.channel.identity.pin) == id
+        }) {
+            let link: InvitationLink
+            do throws(InvitationLinkError) { link = try host.channel.link() } catch {
+                throw PTChannelError(.unknown, explanation: "\(error)")
+            }
+            try await enter(link, by: caller)
+            return host.channel.id.uuid
+        }
+        guard let channel = found.first(where: { NearbyChannelDescription.id($0) == id }) else {
+            throw PTChannelError(
+                .channelNotFound,
+                explanation: "no such channel is nearby any more; 'pttctl nearby' shows those that are")
+        }
+        let announcement = channel.announcement
+        let question = InvitationQuestion(
+            for: announcement.channel, at: channel.places, pin: announcement.pin, identity: identity, loop: loop,
+            logger: logger)
+        let link: InvitationLink
+        do throws(InvitationQuestionError) { link = try await question.ask() } catch {
+            throw PTChannelError(.unknown, explanation: "\(error)")
+        }
+        try await enter(link, by: caller)
+        return link.channel.uuid
+    }
+
+    func deleteChannel(_ id: String, by caller: BusCaller) async throws(PTChannelError) {
+        guard
+            let host = hosts.values.first(where: {
+                NearbyChannelDescription.id($0.channel.id, $0.channel.identity.pin) == id
+            })
+        else {
+            throw PTChannelError(
+                .channelNotFound,
+                explanation:
+                    "this machine hosts no such channel: only its creator deletes one; 'pttctl leave' leaves it")
+        }
+        hosts[host.channel.id] = nil
+        record.hosted.removeAll { $0.id == "\(host.channel.id)" }
+        keep()
+        await network?.withdraw(host.channel.id)
+        await host.delete()
+        logger.notice("a channel nearby is deleted", metadata: ["channel": "\(host.channel.name)"])
+        publish()
+    }
+
+    // MARK: Parts of these
+
+    private func serve(_ channel: HostedChannel) async throws(RelayServerError) -> NearbyHost {
+        let id = channel.id
+        let host = try await NearbyHost.start(channel, logger: Logger(label: "pttd.nearby-relay")) {
+            [weak self, loop] in
+            loop.execute { [weak self] in self?.assumeIsolated { $0.membersChanged(of: id) } }
+        }
+        hosts[id] = host
+        return host
+    }
+
+    /// Makes it the active channel. A channel nearby that is active is left for it: whoever joins the next one has done with it.
+    private func enter(_ link: InvitationLink, by caller: BusCaller) async throws(PTChannelError) {
+        if let active = await director.activeJoined, active != link.channel.uuid,
+            record.joined.contains(active.uuidString.lowercased())
+        {
+            try await director.leave(active, by: caller)
+        }
+        _ = try await director.join(
+            JoinRequest(
+                channel: nil, descriptor: PTChannelDescriptor(name: link.channelName.text, image: nil), link: link.text,
+                media: .pttd, caller: caller))
+        let uuid = "\(link.channel)"
+        record.joined.removeAll { $0 == uuid }
+        record.joined = record.joined.suffix(NearbyRecord.joinedMaximum - 1) + [uuid]
+        keep()
+    }
+
+    private func membersChanged(of id: ChannelID) { Task { await announce(id) } }
+
+    private func announce(_ id: ChannelID) async {
+        guard let host = hosts[id] else { return }
+        let announcement = NearbyAnnouncement(
+            channel: id, name: host.channel.name, creator: creator, version: RelayProtocolLimits.version,
+            pin: host.channel.identity.pin, members: await host.memberCount(), admission: .open, generation: 0)
+        // It may have been deleted meanwhile.
+        guard hosts[id] != nil else { return }
+        await network?.announce(announcement, port: host.port)
+    }
+
+    private func keep() {
+        guard !(record.hosted.isEmpty && record.joined.isEmpty && !wasKept) else { return }
+        wasKept = true
+        store.save(record)
+    }
+
+    /// There is a file, or there was something to keep in it.
+    private var wasKept = false
+}
+
+extension NearbyChannelDescription {
+    /// How a channel is named in requests.
+    static func id(_ channel: ChannelID, _ pin: PublicKeyPin) -> String { "\(channel).\("\(pin)".prefix(8))" }
+
+    static func id(_ channel: NearbyChannel) -> String { id(channel.announcement.channel, channel.announcement.pin) }
+
+    /// A channel that is announced.
+    init(_ channel: NearbyChannel) {
+        self.init()
+        let announcement = channel.announcement
+        id = Self.id(channel)
+        uuid = "\(announcement.channel)"
+        (name, creator) = (announcement.name.text, announcement.creator.text)
+        (members, admission) = (announcement.members, announcement.admission.rawValue)
+        isOwn = channel.isOwn
+    }
+
+    /// A channel of this machine that nobody has seen announced yet.
+    init(_ channel: HostedChannel, creator: DisplayName) {
+        self.init()
+        id = Self.id(channel.id, channel.identity.pin)
+        uuid = "\(channel.id)"
+        (name, self.creator) = (channel.name.text, creator.text)
+        isOwn = true
+    }
+}

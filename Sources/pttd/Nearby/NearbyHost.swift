@@ -1,0 +1,59 @@
+// The relay of one channel nearby that this machine hosts.
+import Logging
+import Reactor
+import RelayProtocol
+import RelayServer
+
+/// A hosted channel that is served: a relay of its own, which ends with it.
+struct NearbyHost: Sendable {
+    let channel: HostedChannel
+    let server: RelayServer
+    /// The UDP port at which members reach it.
+    var port: UInt16 { channel.port }
+
+    /// Begins to serve a channel on all addresses of this machine: at the port of the last run where that is free.
+    ///
+    /// - Parameters:
+    ///   - membersChanged: Told, on the relay's loop, whenever a member has come or gone.
+    /// - Throws: `RelayServerError`.
+    static func start(
+        _ channel: HostedChannel, logger: Logger, membersChanged: @escaping @Sendable () -> Void
+    ) async throws(RelayServerError) -> NearbyHost {
+        var failure = RelayServerError.notRunning
+        // A kernel without IPv6 has no "::", and the port of the last run may be somebody else's now.
+        for (address, port) in [("::", channel.port), ("::", 0), ("0.0.0.0", 0)] as [(String, UInt16)] {
+            do throws(RelayServerError) {
+                let server = try RelayServer(
+                    configuration: RelayServerConfiguration(
+                        listenAddress: address, listenPort: port, identity: channel.identity,
+                        channels: [channel.configuration]),
+                    logger: logger)
+                let bound = try await server.start()
+                await server.setMilestoneHandler { milestone, _ in
+                    switch milestone {
+                    case .memberJoined, .memberLeft: membersChanged()
+                    default: break
+                    }
+                }
+                var served = channel
+                served.port = bound
+                return NearbyHost(channel: served, server: server)
+            } catch {
+                failure = error
+            }
+        }
+        throw failure
+    }
+
+    /// The number of members.
+    func memberCount() async -> Int { await server.memberCount(of: channel.id) }
+
+    /// The members that are elsewhere come back when the channel is served again.
+    func stop() async { await server.stop() }
+
+    /// Ends the channel for everybody.
+    func delete() async {
+        await server.end(channel.id, "its creator has deleted it")
+        await server.stop()
+    }
+}

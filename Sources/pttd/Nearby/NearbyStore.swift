@@ -1,0 +1,81 @@
+// The file that keeps the channels nearby over restarts; written by a thread of its own, so that nobody waits for the disk.
+import Files
+import FoundationEssentials
+import Logging
+import Reactor
+import Synchronization
+
+/// The file of `NearbyRecord`. A machine that never joined or hosted a channel nearby has neither the file nor the thread.
+final class NearbyStore: Sendable {
+    private let path: String
+    private let logger: Logger
+    private let disk = Mutex<EventLoop?>(nil)
+
+    /// The store in the file `path`, whose directory is there.
+    init(path: String, logger: Logger) {
+        self.path = path
+        self.logger = logger
+    }
+
+    deinit { disk.withLock { $0?.stop() } }
+
+    /// What the file holds; nothing when there is none. One that cannot be read is set aside, and told of.
+    func load() -> NearbyRecord {
+        do {
+            guard
+                let bytes = try RegularFile.readIfPresent(
+                    path, byteCountMax: NearbyRecord.byteCountMaximum, followsLinks: false)
+            else { return NearbyRecord() }
+            let record = try JSONDecoder().decode(NearbyRecord.self, from: Data(bytes))
+            guard record.version == NearbyRecord.version else { return aside("it was written by another version") }
+            return record
+        } catch let error as FileError {
+            guard error.isDamage else {
+                logger.error("channels nearby that this machine hosted are not there", metadata: ["why": "\(error)"])
+                return NearbyRecord()
+            }
+            return aside(error.reason)
+        } catch {
+            return aside("it is damaged")
+        }
+    }
+
+    private func aside(_ why: String) -> NearbyRecord {
+        let moved = try? AtomicFile.setAside(path)
+        logger.error(
+            "channels nearby that this machine hosted are not there; create them again",
+            metadata: ["file": "\(path)", "why": "\(why)", "set-aside": "\(moved ?? "no")"])
+        return NearbyRecord()
+    }
+
+    /// Keeps the record; what comes of it is told to the log only.
+    func save(_ record: NearbyRecord) {
+        do {
+            let thread = try disk.withLock { disk in
+                let thread = try disk ?? EventLoop(name: "nearby-store")
+                disk = thread
+                return thread
+            }
+            thread.execute { [path, logger] in
+                do {
+                    let bytes = try JSONEncoder().encode(record)
+                    try AtomicFile.write(Array(bytes), to: path, isSecret: true)
+                } catch {
+                    Self.tell(error, logger)
+                }
+            }
+        } catch {
+            Self.tell(error, logger)
+        }
+    }
+
+    private static func tell(_ error: any Error, _ logger: Logger) {
+        logger.error("channels nearby will not be there after a restart", metadata: ["why": "\(error)"])
+    }
+
+    /// Returns when everything is on the disk.
+    func close() async {
+        guard let thread = disk.withLock({ $0 }) else { return }
+        await withCheckedContinuation { done in thread.execute { done.resume() } }
+    }
+}
