@@ -177,7 +177,8 @@ extension RelayChannelConfiguration {
     @Test func `another message than an answer is none`() {
         var machine = machine()
         _ = machine.handle(.start, at: now)
-        let actions = machine.handle(.message(place: 0, .floorIdle(.init(ssrc: SSRC(rawValue: 1), lastSequence: nil))), at: now)
+        let actions = machine.handle(
+            .message(place: 0, .floorIdle(.init(ssrc: SSRC(rawValue: 1), lastSequence: nil))), at: now)
         guard case .failure(.badAnswer)? = result(actions) else {
             Issue.record("it is no answer")
             return
