@@ -110,7 +110,6 @@ let package = Package(
         // Floor 3
         room("BlueZ", ["CBluetooth", "DBus", "MonotonicTime", "Reactor", log]),
         room("Calls", ["DBus", "MonotonicTime", "Reactor", log]),
-        room("Nearby", ["DBus", "RelayProtocol", "Cryptography", "CLinux", "MonotonicTime", "Reactor", log]),
         room("RealTimeKit", ["DBus", "CLinux", log]),
         room(
             "PTTBus", ["DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log],
@@ -157,7 +156,7 @@ let package = Package(
                 "Bridge", "DaemonAPI", "Accessories", "ChannelService", "RelayClient", "RelayServer", "BlueZ", "DBus",
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "Files",
                 "MonotonicTime",
-                "Reactor", "PTTBus", "Calls", "Nearby", "RealTimeKit", "SystemUI", "Recordings", "Logs", "Terminal", arguments,
+                "Reactor", "PTTBus", "Calls", "RealTimeKit", "SystemUI", "Recordings", "Logs", "Terminal", arguments,
                 log,
             ]),
         executable(
