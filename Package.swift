@@ -111,6 +111,7 @@ let package = Package(
         room("BlueZ", ["CBluetooth", "DBus", "MonotonicTime", "Reactor", log]),
         room("Calls", ["DBus", "MonotonicTime", "Reactor", log]),
         room("RealTimeKit", ["DBus", "CLinux", log]),
+        room("Nearby", ["DBus", "RelayProtocol", "Cryptography", "MonotonicTime", "Reactor", log]),
         room(
             "PTTBus", ["DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log],
             resources: [.embedInCode("Interfaces")]),
@@ -209,6 +210,15 @@ let package = Package(
         tests(
             "Calls", named: "Calls", ["BusTestSupport", "DBus", "MonotonicTime", "Reactor", log], exclude: ["modem.py"]),
         tests("RealTimeKit", named: "RealTimeKit", ["BusTestSupport", "DBus", "CLinux", log]),
+        tests(
+            "Nearby", named: "Nearby",
+            ["BusTestSupport", "DBus", "RelayProtocol", "Cryptography", "MonotonicTime", "Reactor", log]),
+        // Not a product: announces and lists channels for Tests/Nearby/network.
+        .executableTarget(
+            name: "nearby-prove",
+            dependencies: [
+                "Nearby", "DBus", "QUIC", "RelayProtocol", "Cryptography", "MonotonicTime", "Reactor", log,
+            ], path: "Tests/Nearby/Command", swiftSettings: swiftSettings),
         tests("Audio", named: "Audio", ["MonotonicTime", "COpus", log]),
         tests("Recordings", named: "Recordings", ["COgg", "COpus", "Audio", "Reactor", "MonotonicTime", log]),
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),

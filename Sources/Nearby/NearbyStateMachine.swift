@@ -1,0 +1,280 @@
+// Channels on the local network: what is announced, what is found, what is shown. Pure: events and time go in, actions come out.
+import Cryptography
+import DBus
+import MonotonicTime
+import RelayProtocol
+
+/// The rules of channels on the local network.
+struct NearbyStateMachine {
+    /// What happens.
+    enum Event: Sendable {
+        /// Avahi is on the bus.
+        case daemonCame
+        /// It has left the bus, or is not there to begin with.
+        case daemonLeft(NearbyProblem)
+        /// It says how it is with the host's name.
+        case serverChanged(Avahi.ServerState)
+        /// The host has this name on the network.
+        case hostNamed(String)
+        /// Somebody looks at the list, or nobody does any more.
+        case browse(Bool)
+        /// This machine hosts the channel.
+        case announce(NearbyAnnouncement, port: UInt16)
+        /// It does no more.
+        case withdraw(ChannelID)
+        /// Avahi has made the object that was asked for under this ticket.
+        case opened(Avahi.Object, ticket: UInt64, DBusObjectPath)
+        /// The service of this ticket has been added and committed.
+        case registered(ticket: UInt64)
+        /// What was asked for under this ticket was refused.
+        case refused(ticket: UInt64, isCollision: Bool, reason: String)
+        /// An object of Avahi's has sent a signal.
+        case signal(DBusObjectPath, AvahiSignal)
+        /// A probe has been answered.
+        case answered(UInt64)
+    }
+
+    /// An object that Avahi is asked for.
+    enum Wish: Hashable, Sendable {
+        case group
+        case browser
+        case resolver(AvahiService)
+    }
+
+    /// What is to be done.
+    enum Action: Hashable, Sendable {
+        case open(Wish, ticket: UInt64)
+        /// Add the service to the group, and commit it.
+        case register(DBusObjectPath, AvahiOffer, ticket: UInt64)
+        /// Replace the TXT record of the group's service.
+        case update(DBusObjectPath, AvahiOffer, ticket: UInt64)
+        case free(Avahi.Object, DBusObjectPath)
+        case probe(RelayPlace, number: UInt64)
+        case askHostName
+        /// Ask the bus to start Avahi.
+        case startDaemon
+        /// No probe is wanted for now.
+        case endProbing
+        /// The list has changed.
+        case report([NearbyChannel])
+        /// Why nothing is found or announced has changed.
+        case problem(NearbyProblem?)
+        /// The network knows the channel by this name.
+        case announced(ChannelID, instance: String)
+    }
+
+    /// Foreign channels that are listed. Those that were found first are kept.
+    static let channelsMaximum = 128
+    /// The least time between two reports.
+    static let reportPause = Duration.milliseconds(50)
+    /// Signals of objects whose path is not known yet: as many as the first resolvers can send.
+    static let earlyMaximum = 256
+
+    private var announcer = NearbyAnnouncer()
+    private var finder = NearbyFinder()
+    private var places = PlaceWatch()
+    private var tickets = Tickets()
+    private var early: [(path: DBusObjectPath, signal: AvahiSignal)] = []
+    private var isThere = false
+    private var isBrowsing = false
+    private var hasAskedForDaemon = false
+    private var absence: NearbyProblem?
+    private var hasTooMany = false
+    private(set) var problem: NearbyProblem?
+    /// What was reported last.
+    private(set) var channels: [NearbyChannel] = []
+    private var reportedAt: Instant?
+    private var isReportDue = false
+
+    /// Foreign channels that were found and are not listed, because there are too many.
+    private(set) var unlisted = 0
+    /// The channels that this machine announces, or would.
+    var announced: [ChannelID] { announcer.announced.map(\.channel) }
+    /// Services that were found and are not followed, because there are too many.
+    var leftOut: Int { finder.leftOut }
+    /// Announcements that made no sense.
+    var senseless: Int { finder.senseless }
+    /// For tests: how much is kept.
+    var sizes: (services: Int, resolvers: Int, places: Int, early: Int) {
+        (finder.count, finder.resolverCount, places.count, early.count)
+    }
+
+    /// When `handleTimeout` has something to do; nil: not before the next event.
+    mutating func nextDeadline(at now: Instant) -> Instant? {
+        var deadlines = [announcer.nextDeadline, finder.nextDeadline(at: now), places.nextDeadline].compactMap { $0 }
+        if isReportDue { deadlines.append(reportedAt.map { $0 + Self.reportPause } ?? now) }
+        return deadlines.min()
+    }
+
+    /// Takes in what happened.
+    mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        switch event {
+        case .daemonCame:
+            isThere = true
+            absence = nil
+            actions.append(.askHostName)
+            announcer.daemonCame(&tickets, &actions)
+            if isBrowsing { finder.begin(at: now, &tickets, &actions) }
+        case .daemonLeft(let problem):
+            if isThere { hasAskedForDaemon = false }
+            isThere = false
+            absence = problem
+            early = []
+            announcer.daemonLeft()
+            finder.end(isGone: true, &actions)
+            listMayHaveChanged(at: now)
+        case .serverChanged(let state): if isThere, state == .running { actions.append(.askHostName) }
+        case .hostNamed(let name): announcer.hostNamed(name, &tickets, &actions)
+        case .browse(let isWanted): browse(isWanted, at: now, &actions)
+        case .announce(let announcement, let port):
+            hasTooMany = !announcer.announce(announcement, port: port, at: now, &tickets, &actions)
+            listMayHaveChanged(at: now)
+        case .withdraw(let channel):
+            announcer.withdraw(channel, &actions)
+            hasTooMany = false
+            listMayHaveChanged(at: now)
+        case .opened(let object, let ticket, let path): opened(object, ticket, path, at: now, &actions)
+        case .registered(let ticket): announcer.registered(ticket, at: now, &actions)
+        case .refused(let ticket, let isCollision, let reason):
+            announcer.refused(ticket, isCollision: isCollision, reason: reason, at: now, &tickets, &actions)
+            finder.refused(ticket, reason: reason, at: now)
+            listMayHaveChanged(at: now)
+        case .signal(let path, let signal): heard(signal, from: path, at: now, &actions)
+        case .answered(let number): if places.answered(number) { isReportDue = true }
+        }
+        finish(at: now, &actions)
+        return actions
+    }
+
+    /// Does what is due.
+    mutating func handleTimeout(at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        announcer.handleTimeout(at: now, &tickets, &actions)
+        finder.handleTimeout(at: now, &tickets, &actions)
+        if places.handleTimeout(at: now, &tickets, &actions) { isReportDue = true }
+        finish(at: now, &actions)
+        return actions
+    }
+
+    private mutating func browse(_ isWanted: Bool, at now: Instant, _ actions: inout [Action]) {
+        guard isWanted != isBrowsing else { return }
+        isBrowsing = isWanted
+        if isWanted {
+            if isThere { finder.begin(at: now, &tickets, &actions) }
+        } else {
+            finder.end(isGone: false, &actions)
+        }
+        listMayHaveChanged(at: now)
+        if !isWanted { actions.append(.endProbing) }
+    }
+
+    private mutating func opened(
+        _ object: Avahi.Object, _ ticket: UInt64, _ path: DBusObjectPath, at now: Instant, _ actions: inout [Action]
+    ) {
+        guard announcer.opened(ticket, path, at: now, &actions) || finder.opened(ticket, path) else {
+            return actions.append(.free(object, path))
+        }
+        let waiting = early.filter { $0.path == path }
+        early.removeAll { $0.path == path }
+        for (_, signal) in waiting { heard(signal, from: path, at: now, &actions) }
+    }
+
+    private mutating func heard(
+        _ signal: AvahiSignal, from path: DBusObjectPath, at now: Instant, _ actions: inout [Action]
+    ) {
+        if case .group(let state, let reason) = signal {
+            if announcer.groupChanged(path, state, reason: reason, at: now, &tickets, &actions) { return }
+        } else if finder.knows(path) {
+            let revived = finder.heard(signal, from: path, at: now, &tickets, &actions)
+            listMayHaveChanged(at: now)
+            for place in revived { places.revive(place, at: now) }
+            return
+        }
+        // Perhaps of an object whose path is still on its way.
+        guard announcer.isOpening || finder.isOpening else { return }
+        if early.count >= Self.earlyMaximum { early.removeFirst() }
+        early.append((path, signal))
+    }
+
+    // MARK: What follows from all of it
+
+    private mutating func listMayHaveChanged(at now: Instant) {
+        isReportDue = true
+        let foreign = finder.findings.filter { !announcer.announces($0.announcement) }
+        places.watch(Set(foreign.map(\.place.place)), at: now)
+    }
+
+    private mutating func finish(at now: Instant, _ actions: inout [Action]) {
+        if !early.isEmpty, !announcer.isOpening, !finder.isOpening { early = [] }
+        if isReportDue, reportedAt.map({ $0 + Self.reportPause <= now }) ?? true {
+            isReportDue = false
+            let new = list()
+            if new != channels {
+                reportedAt = now
+                channels = new
+                actions.append(.report(new))
+            }
+        }
+        let isWanted = isBrowsing || !announcer.isEmpty
+        if isWanted, !isThere, absence != nil, absence != .noBus, !hasAskedForDaemon {
+            hasAskedForDaemon = true
+            actions.append(.startDaemon)
+        }
+        if !isWanted { hasAskedForDaemon = false }
+        let new = isWanted ? currentProblem : nil
+        if new != problem {
+            problem = new
+            actions.append(.problem(new))
+        }
+    }
+
+    private var currentProblem: NearbyProblem? {
+        if let absence { return absence }
+        if let refusal = announcer.refusal ?? finder.refusal { return .refused(refusal) }
+        return hasTooMany
+            ? .refused("one machine announces no more than \(NearbyAnnouncer.channelsMaximum) channels") : nil
+    }
+
+    /// The list as it is now.
+    private mutating func list() -> [NearbyChannel] {
+        unlisted = 0
+        guard isBrowsing else { return [] }
+        struct Key: Hashable {
+            var channel: ChannelID
+            var pin: PublicKeyPin
+        }
+        var own: [Key: NearbyAnnouncement] = [:]
+        for announcement in announcer.announced {
+            own[Key(channel: announcement.channel, pin: announcement.pin)] = announcement
+        }
+        var foreign: [(key: Key, announcement: NearbyAnnouncement)] = []
+        var found: [Key: [NearbyPlace]] = [:]
+        for finding in finder.findings {
+            let key = Key(channel: finding.announcement.channel, pin: finding.announcement.pin)
+            guard own[key] != nil || places.isThere(finding.place.place) else { continue }
+            // Of several that tell of the same channel, the first counts: whoever repeats it changes nothing.
+            if own[key] == nil, found[key] == nil { foreign.append((key, finding.announcement)) }
+            if found[key]?.contains(finding.place) != true { found[key, default: []].append(finding.place) }
+        }
+        unlisted = max(0, foreign.count - Self.channelsMaximum)
+        let all =
+            own.map { ($0.key, $0.value, true) }
+            + foreign.prefix(Self.channelsMaximum).map { ($0.key, $0.announcement, false) }
+        let listed = all.map { key, announcement, isOwn in
+            // In the order in which they were found, within each kind.
+            let best = NearbyPlace.Kind.allCases.flatMap { kind in (found[key] ?? []).filter { $0.kind == kind } }
+            return NearbyChannel(
+                announcement: announcement, places: best.prefix(NearbyChannel.placesMaximum).map(\.place), isOwn: isOwn)
+        }
+        return listed.sorted(by: Self.isBefore)
+    }
+
+    /// By name, then by id, then by pin.
+    private static func isBefore(_ lhs: NearbyChannel, _ rhs: NearbyChannel) -> Bool {
+        let (left, right) = (lhs.announcement, rhs.announcement)
+        if left.name != right.name { return left.name.text < right.name.text }
+        if left.channel != right.channel { return left.channel.bytes.lexicographicallyPrecedes(right.channel.bytes) }
+        return left.pin.bytes.lexicographicallyPrecedes(right.pin.bytes)
+    }
+}
