@@ -157,7 +157,8 @@ let package = Package(
                 "Bridge", "DaemonAPI", "Accessories", "ChannelService", "RelayClient", "RelayServer", "BlueZ", "DBus",
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "Files",
                 "MonotonicTime",
-                "Reactor", "PTTBus", "Calls", "RealTimeKit", "SystemUI", "Recordings", "Logs", "Terminal", arguments,
+                "Reactor", "PTTBus", "Calls", "Nearby", "RealTimeKit", "SystemUI", "Recordings", "Logs", "Terminal",
+                arguments,
                 log,
             ]),
         executable(

@@ -132,8 +132,8 @@ extension Daemon {
                 logger: Logger(label: "pttd.nearby"))
             await api.serve(nearby: nearby)
             nearbyNetwork = NearbyNetwork(bus: systemBus, logger: Logger(label: "pttd.nearby")) {
-                [nearby] channels, problem in
-                nearby.assumeIsolated { $0.changed(channels, problem: problem) }
+                [nearby] channels in
+                nearby.assumeIsolated { $0.changed(channels) }
             }
             await channel.setLevelHandler { level in publisher.assumeIsolated { $0.levelChanged(level) } }
             (self.channel, self.director, self.clock, self.bus, self.systemBus) = (

@@ -99,12 +99,12 @@ private actor NearbyStand: NearbyControls {
     ) async throws {
         try await withStand { served, stand in
             let bus = try await served.fixture.connect()
-            let error = await #expect(throws: DBusError.self) {
-                try await bus.call(
-                    destination: PTTBus.name, path: "/org/pttd", interface: PTTBus.nearbyInterface, member: method,
-                    arguments)
+            let error = await errorOf {
+                _ = try await bus.call(
+                    destination: PTTBus.name, path: "/org/pttd", interface: PTTBus.nearbyInterface, method: method,
+                    arguments: arguments)
             }
-            #expect(error?.remoteName?.hasSuffix("InvalidArgs") == true)
+            #expect(error?.name == "org.freedesktop.DBus.Error.InvalidArgs")
             #expect(stand.asked.all.isEmpty)
         }
     }

@@ -75,6 +75,7 @@ actor NearbyChannels: NearbyControls {
     /// Begins to announce on this network.
     func start(_ network: NearbyNetwork) async {
         self.network = network
+        await network.onProblem { [weak self] problem in self?.assumeIsolated { $0.changed(problem) } }
         await network.start()
         for id in hosts.keys { await announce(id) }
     }
@@ -87,9 +88,15 @@ actor NearbyChannels: NearbyControls {
 
     // MARK: What the network tells
 
-    /// The channels that are announced now, and what keeps them from being found.
-    func changed(_ channels: [NearbyChannel], problem: String) {
-        (found, self.problem) = (channels, problem)
+    /// The channels that are announced now.
+    func changed(_ channels: [NearbyChannel]) {
+        found = channels
+        publish()
+    }
+
+    /// What keeps channels from being found or announced.
+    private func changed(_ problem: NearbyProblem?) {
+        self.problem = problem.map { "\($0)" } ?? ""
         publish()
     }
 
