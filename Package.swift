@@ -128,7 +128,7 @@ let package = Package(
         room("PushToTalk", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         room(
             "RelayServer",
-            ["CLinux", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
+            ["CLinux", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "Files", "MonotonicTime", "Reactor", log]),
 
         room("RelayStore", ["RelayProtocol", "Cryptography", "Files", sqlite]),
 

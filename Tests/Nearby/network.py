@@ -2,12 +2,12 @@
 import argparse
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 import uuid
+
+from machines import Machine, Missed, Report, begin, ip, now
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 APPEARS_S = 2.0
@@ -15,129 +15,16 @@ DISAPPEARS_S = 2.0
 VANISHES_S = 15.0
 CHANGES_S = 2.5
 
-BUS = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
- "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-<busconfig>
-  <type>system</type>
-  <listen>unix:path={folder}/bus</listen>
-  <auth>EXTERNAL</auth>
-  <policy context="default">
-    <allow user="*"/>
-    <allow own="*"/>
-    <allow send_destination="*"/>
-    <allow send_type="signal"/>
-    <allow receive_sender="*"/>
-  </policy>
-</busconfig>
-"""
 
-AVAHI = """[server]
-host-name={name}
-use-ipv4=yes
-use-ipv6=yes
-[publish]
-publish-hinfo=no
-publish-workstation=no
-"""
+class Prover(Machine):
+    """A machine on which nearby-prove announces and lists channels."""
 
-
-def now():
-    return time.monotonic_ns()
-
-
-def ip(*words):
-    done = subprocess.run(["ip", *words], capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"ip {' '.join(words)}: {done.stderr.strip()}")
-
-
-def begin():
-    """This process's network namespace holds the bridges."""
-    ip("link", "set", "lo", "up")
-    names = pathlib.Path("/run/netns")
-    names.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", names], check=True)
-    for bridge in ("lan", "site"):
-        ip("link", "add", bridge, "type", "bridge", "mcast_snooping", "0", "forward_delay", "0")
-        ip("link", "set", bridge, "up")
-
-
-class Program:
-    """A program whose lines are kept. It is ended with the script, or before."""
-
-    def __init__(self, command, log, environment=None):
-        self.lines, self.changed = [], threading.Condition()
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=open(log, "ab"), text=True, env=environment)
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self):
-        for line in self.process.stdout:
-            with self.changed:
-                words = line.rstrip("\n").split("\t")
-                self.lines += [words] if len(words) > 1 else []
-                self.changed.notify_all()
-
-    def say(self, *fields):
-        self.process.stdin.write("\t".join(str(field) for field in fields) + "\n")
-        self.process.stdin.flush()
-
-    def end(self, kill=False):
-        (self.process.kill if kill else self.process.terminate)()
-        self.process.wait(20)
-
-
-class Machine:
     def __init__(self, name, number, folder, program):
-        self.name, self.number, self.program = name, number, program
-        self.folder = folder / name
-        self.folder.mkdir()
-        self.environment = {
-            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DBUS_SYSTEM_BUS_ADDRESS": f"unix:path={self.folder}/bus"}
-        ip("netns", "add", name)
-        ip("-n", name, "link", "set", "lo", "up")
-        (self.folder / "bus.conf").write_text(BUS.format(folder=self.folder))
-        (self.folder / "avahi.conf").write_text(AVAHI.format(name=name))
-        self.bus = self._run(
-            "bus", ["dbus-daemon", f"--config-file={self.folder}/bus.conf", "--nofork", "--nopidfile", "--nosyslog"])
-        wait(lambda: (self.folder / "bus").exists(), 10, "the bus listens")
-        self.avahi = self.prove = None
-
-    def _run(self, what, command):
-        return Program(
-            ["nsenter", f"--net=/run/netns/{self.name}", *command], self.folder / f"{what}.log", self.environment)
-
-    def join(self, link, bridge, four=True, up=True):
-        """A link to a bridge. The machine's end has a letter, the bridge's the machine's name too."""
-        ip("link", "add", link, "netns", self.name, "type", "veth", "peer", "name", f"{self.name}{link}")
-        ip("link", "set", f"{self.name}{link}", "master", bridge, "up")
-        # No time is spent on looking for a second owner of a link-local address.
-        pathlib.Path(f"/proc/sys/net/ipv6/conf/{self.name}{link}/disable_ipv6").write_text("1")
-        subprocess.run(
-            ["nsenter", f"--net=/run/netns/{self.name}", "sh", "-c",
-             f"echo 0 > /proc/sys/net/ipv6/conf/{link}/accept_dad"], check=True)
-        if four:
-            net = 1 if bridge == "lan" else 2
-            ip("-n", self.name, "address", "add", f"10.78.{net}.{self.number}/24", "dev", link)
-        if up:
-            ip("-n", self.name, "link", "set", link, "up")
-
-    def cable(self, link, is_in):
-        """Whether the link's cable is plugged in at the bridge; the machine sees its own end up all the same."""
-        ip("link", "set", f"{self.name}{link}", *(["master", self.bridge_of(link)] if is_in else ["nomaster"]))
-
-    def bridge_of(self, link):
-        return "lan" if link == "p" else "site"
-
-    def start_avahi(self):
-        # Each has a place of its own for what an avahi-daemon has once on a machine.
-        self.avahi = self._run("avahi", [
-            "unshare", "--mount", "--propagation", "private", "sh", "-c",
-            f"mkdir -p /run/avahi-daemon && mount -t tmpfs tmpfs /run/avahi-daemon && exec avahi-daemon "
-            f"--no-drop-root --no-chroot --no-rlimits -f {self.folder}/avahi.conf"])
+        super().__init__(name, number, folder)
+        self.program, self.prove = program, None
 
     def start_prove(self):
-        self.prove = self._run("prove", [str(self.program)])
+        self.prove = self.run("prove", [str(self.program)])
         self.seen(lambda lines: any(line[1] == "ready" for line in lines), 10, "nearby-prove is ready")
 
     def say(self, *fields):
@@ -170,10 +57,6 @@ class Machine:
         return (times["announced"] - times["asked"]) / 1e6
 
 
-class Missed(Exception):
-    pass
-
-
 def newest(lines):
     """The newest list that has come whole: {channel: (name, members, whose, places)}; None: there is none yet."""
     for index in range(len(lines) - 1, -1, -1):
@@ -183,30 +66,6 @@ def newest(lines):
                 continue
             return {line[3]: (line[2], int(line[4]), line[5], [one for one in line[6:] if one]) for line in items}
     return None
-
-
-def wait(holds, seconds, what):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > deadline:
-            raise Missed(f"{what}: not within {seconds} s")
-        time.sleep(0.01)
-
-
-class Report:
-    def __init__(self):
-        self.failed = False
-
-    def time(self, what, milliseconds, most=None, wanted=None):
-        is_late = most is not None and milliseconds > most * 1000
-        self.failed |= is_late
-        bounds = f" (at most {most * 1000:.0f} ms)" if most is not None else ""
-        bounds += f" (wanted: {wanted} ms)" if wanted is not None else ""
-        print(f"{'LATE' if is_late else 'ok':4} {milliseconds:8.0f} ms  {what}{bounds}", flush=True)
-
-    def hold(self, what, holds):
-        self.failed |= not holds
-        print(f"{'ok' if holds else 'FAIL':4} {'':11}  {what}", flush=True)
 
 
 def new_channel():
@@ -350,7 +209,7 @@ def main():
     try:
         begin()
         for number, name in enumerate(("crane", "gate", "tower"), 1):
-            machine = Machine(name, number, folder, program)
+            machine = Prover(name, number, folder, program)
             machines.append(machine)
             machine.join("p", "lan")
             machine.start_avahi()

@@ -17,6 +17,8 @@ struct HostedChannel: Sendable {
     /// The key that the channel's host shows, which announcements name. It is the channel's own, so that an announcement tells nothing of
     /// the machine. Secret.
     let identity: Identity
+    /// The secrets of its relay's transport: members learn of a restart by them. Secret.
+    let transportKeys: RelayTransportKeys
     /// The UDP port at which it is served, or was in the last run; 0: none yet.
     var port: UInt16 = 0
 
@@ -29,6 +31,7 @@ struct HostedChannel: Sendable {
         token = InvitationToken()
         mediaKey = MediaKey(epoch: InvitationLink.mediaKeyEpoch)
         identity = try Identity(generating: name.text)
+        transportKeys = .generate()
     }
 
     /// The relay's part of it.
@@ -65,6 +68,7 @@ struct NearbyRecord: Codable, Sendable {
         var token: String
         var mediaKey: String
         var identity: String
+        var transportKeys: String
         var port: UInt16
     }
 
@@ -78,7 +82,8 @@ extension NearbyRecord.Hosted {
     init(_ channel: HostedChannel) {
         self.init(
             id: "\(channel.id)", name: channel.name.text, token: Base64URL.encode(channel.token.bytes),
-            mediaKey: Base64URL.encode(channel.mediaKey.baseKey), identity: channel.identity.pem, port: channel.port)
+            mediaKey: Base64URL.encode(channel.mediaKey.baseKey), identity: channel.identity.pem,
+            transportKeys: Base64URL.encode(channel.transportKeys.bytes), port: channel.port)
     }
 }
 
@@ -89,8 +94,10 @@ extension HostedChannel {
             let token = Base64URL.decode(kept.token).flatMap({ InvitationToken($0) }),
             let key = Base64URL.decode(kept.mediaKey)
                 .flatMap({ MediaKey(epoch: InvitationLink.mediaKeyEpoch, baseKey: $0) }),
-            let identity = try? Identity(pem: kept.identity)
+            let identity = try? Identity(pem: kept.identity),
+            let keys = Base64URL.decode(kept.transportKeys).flatMap({ RelayTransportKeys(bytes: $0) })
         else { return nil }
-        (self.id, self.name, self.token, mediaKey, self.identity, port) = (id, name, token, key, identity, kept.port)
+        (self.id, self.name, self.token, mediaKey, self.identity) = (id, name, token, key, identity)
+        (transportKeys, port) = (keys, kept.port)
     }
 }

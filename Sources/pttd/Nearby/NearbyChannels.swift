@@ -76,6 +76,7 @@ actor NearbyChannels: NearbyControls {
     func start(_ network: NearbyNetwork) async {
         self.network = network
         await network.onProblem { [weak self] problem in self?.assumeIsolated { $0.changed(problem) } }
+        publish()
         await network.start()
         for id in hosts.keys { await announce(id) }
     }
@@ -139,6 +140,7 @@ actor NearbyChannels: NearbyControls {
         } catch {
             hosts[host.channel.id] = nil
             await host.delete()
+            store.forgetPlaces(of: "\(host.channel.id)")
             throw error
         }
         record.hosted.append(.init(host.channel))
@@ -192,15 +194,17 @@ actor NearbyChannels: NearbyControls {
         keep()
         await network?.withdraw(host.channel.id)
         await host.delete()
+        store.forgetPlaces(of: "\(host.channel.id)")
         logger.notice("a channel nearby is deleted", metadata: ["channel": "\(host.channel.name)"])
         publish()
     }
 
     // MARK: Parts of these
 
-    private func serve(_ channel: HostedChannel) async throws(RelayServerError) -> NearbyHost {
+    private func serve(_ channel: HostedChannel) async throws -> NearbyHost {
         let id = channel.id
-        let host = try await NearbyHost.start(channel, logger: Logger(label: "pttd.nearby-relay")) {
+        let places = try store.places(of: "\(id)")
+        let host = try await NearbyHost.start(channel, places: places, logger: Logger(label: "pttd.nearby-relay")) {
             [weak self, loop] in
             loop.execute { [weak self] in self?.assumeIsolated { $0.membersChanged(of: id) } }
         }

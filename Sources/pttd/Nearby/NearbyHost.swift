@@ -14,20 +14,22 @@ struct NearbyHost: Sendable {
     /// Begins to serve a channel on all addresses of this machine: at the port of the last run where that is free.
     ///
     /// - Parameters:
+    ///   - places: Where it keeps which members are connected: an earlier run's are told that it is back.
     ///   - membersChanged: Told, on the relay's loop, whenever a member has come or gone.
     /// - Throws: `RelayServerError`.
     static func start(
-        _ channel: HostedChannel, logger: Logger, membersChanged: @escaping @Sendable () -> Void
+        _ channel: HostedChannel, places: PlacesFile, logger: Logger, membersChanged: @escaping @Sendable () -> Void
     ) async throws(RelayServerError) -> NearbyHost {
         var failure = RelayServerError.notRunning
         // A kernel without IPv6 has no "::", and the port of the last run may be somebody else's now.
         for (address, port) in [("::", channel.port), ("::", 0), ("0.0.0.0", 0)] as [(String, UInt16)] {
             do throws(RelayServerError) {
-                let server = try RelayServer(
-                    configuration: RelayServerConfiguration(
-                        listenAddress: address, listenPort: port, identity: channel.identity,
-                        channels: [channel.configuration]),
-                    logger: logger)
+                var configuration = RelayServerConfiguration(
+                    listenAddress: address, listenPort: port, identity: channel.identity,
+                    channels: [channel.configuration], transportKeys: channel.transportKeys)
+                configuration.formerPlaces = places.read()
+                configuration.keepPlaces = { places.keep($0) }
+                let server = try RelayServer(configuration: configuration, logger: logger)
                 let bound = try await server.start()
                 await server.setMilestoneHandler { milestone, _ in
                     switch milestone {

@@ -3,6 +3,7 @@ import Files
 import FoundationEssentials
 import Logging
 import Reactor
+import RelayServer
 import Synchronization
 
 /// The file of `NearbyRecord`. A machine that never joined or hosted a channel nearby has neither the file nor the thread.
@@ -51,12 +52,7 @@ final class NearbyStore: Sendable {
     /// Keeps the record; what comes of it is told to the log only.
     func save(_ record: NearbyRecord) {
         do {
-            let thread = try disk.withLock { disk in
-                let thread = try disk ?? EventLoop(name: "nearby-store")
-                disk = thread
-                return thread
-            }
-            thread.execute { [path, logger] in
+            try thread().execute { [path, logger] in
                 do {
                     let bytes = try JSONEncoder().encode(record)
                     try AtomicFile.write(Array(bytes), to: path, isSecret: true)
@@ -66,6 +62,29 @@ final class NearbyStore: Sendable {
             }
         } catch {
             Self.tell(error, logger)
+        }
+    }
+
+    /// Where the connections of a hosted channel's relay are kept.
+    ///
+    /// - Throws: `SystemError` when no thread can be made for it.
+    func places(of channel: String) throws(SystemError) -> PlacesFile {
+        PlacesFile(placesPath(channel), on: try thread(), logger: logger)
+    }
+
+    /// The channel is hosted no more.
+    func forgetPlaces(of channel: String) {
+        try? thread().execute { [path = placesPath(channel)] in try? AtomicFile.remove(path) }
+    }
+
+    private func placesPath(_ channel: String) -> String { "\(path).\(channel)" }
+
+    private func thread() throws(SystemError) -> EventLoop {
+        try disk.withLock { disk throws(SystemError) -> EventLoop in
+            if let disk { return disk }
+            let thread = try EventLoop(name: "nearby-store")
+            disk = thread
+            return thread
         }
     }
 

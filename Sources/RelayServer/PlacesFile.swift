@@ -5,7 +5,7 @@ import Reactor
 import Synchronization
 
 /// The file of `RelayServerConfiguration.keepPlaces`. A start does without it, and whatever is wrong with it keeps no relay from running.
-final class PlacesFile: Sendable {
+public final class PlacesFile: Sendable {
     /// A line of text for each connection, of 2 304 unless it is set up otherwise.
     private static let byteCountMax = 1 << 20
 
@@ -15,15 +15,17 @@ final class PlacesFile: Sendable {
     /// What is to be written, unless it has been; and whether it is known that nothing can be.
     private let state = Mutex<(text: String?, hasFailed: Bool)>((nil, false))
 
+    /// The file `path`, whose directory is there.
+    ///
     /// - Parameter loop: May wait for the disk.
-    init(_ path: String, on loop: EventLoop, logger: Logger) {
+    public init(_ path: String, on loop: EventLoop, logger: Logger) {
         self.path = path
         self.loop = loop
         self.logger = logger
     }
 
     /// What an earlier start kept; empty when there is nothing.
-    func read() -> String {
+    public func read() -> String {
         do throws(FileError) {
             let bytes = try RegularFile.readIfPresent(path, byteCountMax: Self.byteCountMax, followsLinks: false)
             return String(decoding: bytes ?? [], as: UTF8.self)
@@ -34,7 +36,7 @@ final class PlacesFile: Sendable {
     }
 
     /// Writes that, a moment later, unless newer text comes before.
-    func keep(_ text: String) {
+    public func keep(_ text: String) {
         let isFirst = state.withLock { state in
             defer { state.text = text }
             return state.text == nil
