@@ -41,6 +41,9 @@ struct NearbyAnnouncer {
     /// Why Avahi does not announce what is wanted, as of its last refusal.
     private(set) var refusal: String?
 
+    /// Grows whenever `announced` may have changed.
+    private(set) var changes = 0
+
     var isEmpty: Bool { channels.isEmpty }
 
     /// What is announced, or wanted to be.
@@ -72,6 +75,7 @@ struct NearbyAnnouncer {
         _ actions: inout [Action]
     ) -> Bool {
         let id = announcement.channel
+        changes += 1
         guard var channel = channels[id] else {
             guard channels.count < Self.channelsMaximum else { return false }
             channels[id] = Channel(wanted: announcement, port: port)
@@ -94,6 +98,7 @@ struct NearbyAnnouncer {
 
     mutating func withdraw(_ id: ChannelID, _ actions: inout [Action]) {
         guard channels[id] != nil else { return }
+        changes += 1
         end(id, &actions)
         channels[id] = nil
         if channels.isEmpty { refusal = nil }

@@ -56,6 +56,8 @@ struct NearbyFinder {
     private var unconfirmed: Set<AvahiService> = []
     private var bucket: TokenBucket?
     private var nextOrder: UInt64 = 0
+    /// Grows whenever `findings` may have changed.
+    private(set) var changes = 0
     /// Services that were left out because there were too many, since they were last looked for.
     private(set) var leftOut = 0
     /// Services whose announcement makes no sense.
@@ -104,7 +106,9 @@ struct NearbyFinder {
             if case .open(let path) = browser { actions.append(.free(.browser, path)) }
             for path in serviceOfPath.keys.sorted() { actions.append(.free(.resolver, path)) }
         }
+        let changes = changes + 1
         self = NearbyFinder()
+        self.changes = changes
     }
 
     private mutating func open(at now: Instant, _ tickets: inout Tickets, _ actions: inout [Action]) {
@@ -225,6 +229,7 @@ struct NearbyFinder {
             leftOut = max(0, leftOut - 1)
             return
         }
+        if removed.finding != nil { changes += 1 }
         switch removed.resolver {
         case .open(let path):
             serviceOfPath[path] = nil
@@ -254,7 +259,11 @@ struct NearbyFinder {
         lose(service)
     }
 
-    private mutating func lose(_ service: AvahiService) { services[service]?.finding = nil }
+    private mutating func lose(_ service: AvahiService) {
+        guard services[service]?.finding != nil else { return }
+        services[service]?.finding = nil
+        changes += 1
+    }
 
     private mutating func found(_ service: AvahiService, _ place: NearbyPlace, _ txt: [[UInt8]]) -> [RelayPlace] {
         guard let announcement = try? NearbyAnnouncement(txt: txt) else {
@@ -263,8 +272,10 @@ struct NearbyFinder {
             return []
         }
         let old = services[service]?.finding
-        services[service]?.finding = Finding(announcement: announcement, place: place)
         services[service]?.failures = RetryPause()
+        guard old?.announcement != announcement || old?.place != place else { return [] }
+        services[service]?.finding = Finding(announcement: announcement, place: place)
+        changes += 1
         return old?.announcement != announcement ? [place.place] : []
     }
 }

@@ -85,6 +85,8 @@ struct NearbyStateMachine {
     private(set) var channels: [NearbyChannel] = []
     private var reportedAt: Instant?
     private var isReportDue = false
+    /// Of which findings and announcements the places are watched.
+    private var watched = (found: 0, announced: 0)
 
     /// Foreign channels that were found and are not listed, because there are too many.
     private(set) var unlisted = 0
@@ -164,7 +166,10 @@ struct NearbyStateMachine {
             if isThere { finder.begin(at: now, &tickets, &actions) }
         } else {
             finder.end(isGone: false, &actions)
+            // The end is told at once.
+            reportedAt = nil
         }
+        isReportDue = true
         listMayHaveChanged(at: now)
         if !isWanted { actions.append(.endProbing) }
     }
@@ -200,6 +205,8 @@ struct NearbyStateMachine {
     // MARK: What follows from all of it
 
     private mutating func listMayHaveChanged(at now: Instant) {
+        guard watched != (finder.changes, announcer.changes) else { return }
+        watched = (finder.changes, announcer.changes)
         isReportDue = true
         let foreign = finder.findings.filter { !announcer.announces($0.announcement) }
         places.watch(Set(foreign.map(\.place.place)), at: now)

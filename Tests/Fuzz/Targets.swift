@@ -7,6 +7,7 @@ do {
         "CLinux", "CTOML", "CDBus", "CALSA", "COpus", "CSpeexDSP", "COgg", "CBluetooth", "CEvdev", "CUdev", "CGnuTLS",
         "CSodium", "CNgtcp2", "MonotonicTime", "Reactor", "Files", "Cryptography", "Settings", "Logs", "Terminal",
         "PushToTalkCore", "SFrame", "RelayProtocol", "QUIC", "DBus", "LinuxInput", "BlueZ", "Calls", "PTTBus", "Audio",
+        "Nearby",
         "RelayClient", "Recordings", "Accessories", "ChannelService", "RelayServer", "Bridge", "TestSupport",
     ]
     func part(_ name: String, _ files: [String], _ dependencies: [Target.Dependency]) -> Target {
