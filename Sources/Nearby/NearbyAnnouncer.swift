@@ -1,4 +1,5 @@
 // What this machine announces, and how far Avahi is with it. Pure.
+import Cryptography
 import DBus
 import MonotonicTime
 import RelayProtocol
@@ -82,7 +83,8 @@ struct NearbyAnnouncer {
             begin(id, &tickets, &actions)
             return true
         }
-        let isAnother = channel.wanted.name != announcement.name || channel.port != port
+        let isAnother =
+            channel.wanted.name != announcement.name || channel.wanted.pin != announcement.pin || channel.port != port
         channel.wanted = announcement
         channel.port = port
         if isAnother { channel.number = 1 }
@@ -180,7 +182,7 @@ struct NearbyAnnouncer {
             refusal = nil
             guard !channel.isEstablished else { break }
             channels[id]?.isEstablished = true
-            actions.append(.announced(id, instance: Self.instance(channel.wanted.name, number: channel.number)))
+            actions.append(.announced(id, instance: offer(channel).instance))
         case .collision: collided(id, at: now, &tickets, &actions)
         case .failure: fail(id, reason, at: now, &actions)
         }
@@ -220,8 +222,9 @@ struct NearbyAnnouncer {
 
     private func offer(_ channel: Channel) -> AvahiOffer {
         AvahiOffer(
-            instance: Self.instance(channel.wanted.name, number: channel.number), port: channel.port,
-            txt: channel.wanted.txt)
+            instance: Self.instance(
+                channel.wanted.name, tag: Self.tag(channel.wanted), number: channel.number),
+            host: hostName, port: channel.port, txt: channel.wanted.txt)
     }
 
     private mutating func begin(_ id: ChannelID, _ tickets: inout Tickets, _ actions: inout [Action]) {
@@ -266,9 +269,14 @@ struct NearbyAnnouncer {
         if let pause = channels[id]?.failures.next() { channels[id]?.state = .waiting(now + pause) }
     }
 
-    /// The name of the instance on the network: the channel's, cut so that it fits with its number.
-    static func instance(_ name: DisplayName, number: Int) -> String {
-        let suffix = number == 1 ? "" : " #\(number)"
+    /// What stands for a channel and its host in the name of an instance. Two machines have different ones.
+    static func tag(_ announcement: NearbyAnnouncement) -> String {
+        Base64URL.encode(sha256(announcement.channel.bytes + announcement.pin.bytes).prefix(8))
+    }
+
+    /// The name of the instance on the network: the channel's, cut so that it fits with the tag and the number.
+    static func instance(_ name: DisplayName, tag: String, number: Int) -> String {
+        let suffix = " \(tag)" + (number == 1 ? "" : " #\(number)")
         let room = Avahi.instanceBytesMaximum - suffix.utf8.count
         var cut = ""
         for character in name.text {
@@ -288,6 +296,8 @@ struct NearbyAnnouncer {
 /// What Avahi is to announce.
 struct AvahiOffer: Hashable, Sendable {
     var instance: String
+    /// The name of this machine, as Avahi tells it; nil: Avahi has not told yet.
+    var host: String?
     var port: UInt16
     var txt: [[UInt8]]
 }

@@ -185,7 +185,9 @@ public actor NearbyNetwork {
         switch action {
         case .open(let wish, let ticket): open(wish, ticket)
         case .register(let path, let offer, let ticket):
-            ask(ticket, [(path, "AddService", offer.service), (path, "Commit", [])])
+            let records = offer.host.flatMap { AvahiRecords(offer, host: $0) }
+            let steps = records?.arguments.map { (path, "AddRecord", $0) } ?? [(path, "AddService", offer.service)]
+            ask(ticket, steps + [(path, "Commit", [])])
         case .update(let path, let offer, let ticket):
             ask(ticket, [(path, "UpdateServiceTxt", offer.update)])
         case .free(let object, let path):

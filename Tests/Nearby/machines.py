@@ -142,11 +142,10 @@ class Report:
     def __init__(self):
         self.failed = False
 
-    def time(self, what, milliseconds, most=None, wanted=None):
+    def time(self, what, milliseconds, most=None):
         is_late = most is not None and milliseconds > most * 1000
         self.failed |= is_late
         bounds = f" (at most {most * 1000:.0f} ms)" if most is not None else ""
-        bounds += f" (wanted: {wanted} ms)" if wanted is not None else ""
         print(f"{'LATE' if is_late else 'ok':4} {milliseconds:8.0f} ms  {what}{bounds}", flush=True)
 
     def hold(self, what, holds):

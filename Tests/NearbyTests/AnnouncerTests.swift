@@ -17,13 +17,17 @@ import Testing
     @Test func aChannelIsAnnouncedAndCostsNoWakeUps() throws {
         var world = World()
         let one = makeAnnouncement()
+        let tag = NearbyAnnouncer.tag(one)
         let asked = world.handle(.announce(one, port: 5_000))
         let path = world.make(.group, try #require(asked.tickets.first))
-        #expect(world.actions.offers == [AvahiOffer(instance: "Crane 2", port: 5_000, txt: one.txt)])
+        #expect(
+            world.actions.offers == [
+                AvahiOffer(instance: "Crane 2 \(tag)", host: nil, port: 5_000, txt: one.txt)
+            ])
         world.answerAll()
         #expect(world.handle(.signal(path, .group(.registering, reason: ""))).isEmpty)
         let told = world.handle(.signal(path, .group(.established, reason: "")))
-        #expect(told == [.announced(one.channel, instance: "Crane 2")])
+        #expect(told == [.announced(one.channel, instance: "Crane 2 \(tag)")])
         #expect(world.handle(.signal(path, .group(.established, reason: ""))).isEmpty)
         #expect(world.machine.nextDeadline(at: world.now) == nil)
         // The same again is nothing new.
@@ -67,6 +71,7 @@ import Testing
     @Test func aTakenNameGetsANumber() throws {
         var world = World()
         let one = makeAnnouncement()
+        let tag = NearbyAnnouncer.tag(one)
         world.handle(.announce(one, port: 5_000))
         world.answerAll()
         let path = try #require(world.group)
@@ -75,7 +80,7 @@ import Testing
         let ticket = try #require(world.actions.tickets.last)
         world.actions = []
         world.make(.group, ticket)
-        #expect(world.actions.offers.map(\.instance) == ["Crane 2 #2"])
+        #expect(world.actions.offers.map(\.instance) == ["Crane 2 \(tag) #2"])
         // Another program of this machine has the second.
         guard case .register(_, _, let second)? = world.actions.last else {
             Issue.record("nothing registered")
@@ -83,7 +88,7 @@ import Testing
         }
         let again = world.handle(.refused(ticket: second, isCollision: true, reason: "taken"))
         world.make(.group, try #require(again.tickets.last))
-        #expect(world.actions.offers.map(\.instance).last == "Crane 2 #3")
+        #expect(world.actions.offers.map(\.instance).last == "Crane 2 \(tag) #3")
         #expect(world.machine.problem == nil)
     }
 
@@ -108,21 +113,32 @@ import Testing
     }
 
     @Test func namesFitIntoALabel() throws {
+        let (many, accents) = (String(repeating: "x", count: 100), String(repeating: "é", count: 40))
         let cases = [
-            ("x", 1, "x"), ("x", 12, "x #12"),
-            (String(repeating: "x", count: 100), 1, String(repeating: "x", count: 63)),
-            (String(repeating: "x", count: 100), 2, String(repeating: "x", count: 60) + " #2"),
-            (String(repeating: "é", count: 40), 1, String(repeating: "é", count: 31)),
-            (String(repeating: "🏗️", count: 18), 10, String(repeating: "🏗️", count: 8) + " #10"),
+            ("x", 1, "x tag"), ("x", 12, "x tag #12"), (many, 1, String(repeating: "x", count: 59) + " tag"),
+            (many, 2, String(repeating: "x", count: 56) + " tag #2"),
+            (accents, 1, String(repeating: "é", count: 29) + " tag"),
+            (String(repeating: "🏗️", count: 18), 10, String(repeating: "🏗️", count: 7) + " tag #10"),
         ]
         for (name, number, expected) in cases {
-            let instance = NearbyAnnouncer.instance(try #require(DisplayName(name)), number: number)
+            let instance = NearbyAnnouncer.instance(try #require(DisplayName(name)), tag: "tag", number: number)
             #expect(instance == expected)
             #expect(instance.utf8.count <= 63)
         }
         // One character of very many parts.
         let marks = "a" + String(repeating: "\u{301}", count: 60)
-        #expect(NearbyAnnouncer.instance(try #require(DisplayName(marks)), number: 1).utf8.count == 63)
+        #expect(NearbyAnnouncer.instance(try #require(DisplayName(marks)), tag: "tag", number: 1).utf8.count == 63)
+    }
+
+    @Test func aChannelHasANameOfItsOwnOnEachHost() {
+        let one = makeAnnouncement()
+        var other = one
+        other.members = 7
+        #expect(NearbyAnnouncer.tag(one) == NearbyAnnouncer.tag(other))
+        other.pin = makeAnnouncement(key: 2).pin
+        #expect(NearbyAnnouncer.tag(one) != NearbyAnnouncer.tag(other))
+        #expect(NearbyAnnouncer.tag(one) != NearbyAnnouncer.tag(makeAnnouncement()))
+        #expect(NearbyAnnouncer.tag(one).utf8.count == 11)
     }
 
     @Test func whatFailsIsTriedAgainWithPauses() throws {
@@ -181,6 +197,8 @@ import Testing
         #expect(world.handle(.hostNamed("crane.local")).isEmpty)
         let renamed = world.handle(.hostNamed("crane-2.local"))
         #expect(renamed.freed.count == 1 && renamed.tickets.count == 1)
+        world.answerAll()
+        #expect(world.handle(.announce(makeAnnouncement("Gate"), port: 5_000)).tickets.count == 1)
     }
 
     @Test func aWishThatEndsBeforeItsObjectIsThereIsFreed() throws {

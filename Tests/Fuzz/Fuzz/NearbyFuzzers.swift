@@ -38,7 +38,7 @@ let nearbyFuzzers: [Fuzzer] = [
             expect(NearbyAnnouncement.memberCounts.contains(one.members), "members are bounded")
             expect(one.txt.reduce(0) { $0 + $1.count + 1 } <= NearbyAnnouncement.sentByteCountMaximum, "it is short")
             for number in [1, 2, 99_999] {
-                let instance = NearbyAnnouncer.instance(one.name, number: number)
+                let instance = NearbyAnnouncer.instance(one.name, tag: NearbyAnnouncer.tag(one), number: number)
                 expect((1...Avahi.instanceBytesMaximum).contains(instance.utf8.count), "a name fits into a label")
             }
         } catch {
