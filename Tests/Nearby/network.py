@@ -14,7 +14,7 @@ ANNOUNCED_S = 0.3
 APPEARS_S = 2.0
 DISAPPEARS_S = 2.0
 VANISHES_S = 15.0
-CHANGES_S = 2.5
+CHANGES_S = 6.0
 
 
 class Prover(Machine):
