@@ -15,6 +15,8 @@ final class Device {
 
     /// Who is told on a healthy network that another has the floor ends so soon.
     static let overrideLimit = Duration.milliseconds(300)
+    /// Who is sent to another relay on a healthy network is there so soon.
+    static let moveLimit = Duration.milliseconds(1_500)
 
     /// What is on the disk.
     struct Disk {
@@ -203,7 +205,7 @@ final class Device {
         case .garbage: process?.director.bridge?.link.receiveGarbage([0x80, 0x78] + Array(repeating: 7, count: 60))
         case .channel: process?.director.step(.change(n == 0 ? .up : .down, isPress: true))
         case .visit: visit(for: time)
-        case .relaykill, .relayhalt, .renew, .rules: break
+        case .relaykill, .relayhalt, .drain, .renew, .rules: break
         }
     }
 
@@ -274,13 +276,12 @@ final class Device {
     func receive(answer bytes: [UInt8], on connection: Connection) { link?.receive(answer: bytes, on: connection) }
 
     /// The relay has taken the floor from it for somebody more important: on a healthy network it knows that soon.
-    func isOverridden() {
-        guard let process, let connection = link?.connection, let burst = process.channel.machine.transmission else {
-            return
-        }
+    func isOverridden(by relay: SimulatedRelay) {
+        guard let process, let connection = link?.connection, connection.relay === relay,
+            let burst = process.channel.machine.transmission
+        else { return }
         let now = world.now
         world.after(Self.overrideLimit) { [self] in
-            let relay: SimulatedRelay = fleet.relay
             guard self.process === process, link?.connection === connection, connection.isOpenAtRelay,
                 path.troubledUntil < now, relay.haltedUntil < now,
                 process.channel.machine.transmission?.begunAt == burst.begunAt
@@ -292,7 +293,25 @@ final class Device {
     /// The relay closed it.
     func isClosed(_ connection: Connection, code: RelayCloseCode, _ text: String) {
         link?.isLost(connection, code == .replaced ? .replaced : .closedByRelay(text))
+        if code == .goingDown { isSentAway(by: connection.relay) }
     }
+
+    /// Whose relay goes down and has named a successor is there soon, when nothing is in the way.
+    private func isSentAway(by relay: SimulatedRelay) {
+        guard let process, let link, let successor = fleet.relay(named: relay.successor), successor.isServing,
+            link.hasBeenSent(to: successor)
+        else { return }
+        let now = world.now
+        world.after(Self.moveLimit) { [self] in
+            guard self.process === process, self.link === link, successor.troubledUntil < now,
+                path.troubledUntil < now, isOpen, !link.isReady
+            else { return }
+            world.fail("L", "\(name) has no link \(Self.moveLimit) after its relay named a successor")
+        }
+    }
+
+    /// Nothing has come for too long.
+    func isTimedOut(_ connection: Connection) { link?.isLost(connection, .lost("nothing came for too long")) }
 
     /// The relay does not know it any more: it says so to whatever comes, at the latest to the next keep-alive.
     func isReset(_ connection: Connection) {
@@ -303,24 +322,22 @@ final class Device {
 
     /// Either end finds out for itself.
     private func reset(_ connection: Connection) {
-        let relay: SimulatedRelay = fleet.relay
-        world.after(path.milliseconds(0...2_000)) { relay.lose(connection) }
+        world.after(path.milliseconds(0...2_000)) { connection.relay.lose(connection) }
         world.after(path.milliseconds(0...2_000)) { [self] in link?.isLost(connection, .lost("reset")) }
     }
 
     /// Looks after the idle time-outs of a connection that was made.
     func watch(_ connection: Connection) {
         connections.append(connection)
-        let relay: SimulatedRelay = fleet.relay
-        if let owner = process { watchOwner(connection, owner, relay) }
+        if let owner = process { watchOwner(connection, owner) }
     }
 
     /// A pttd that is killed says nothing: the relay waits for the idle time-out.
-    private func watchOwner(_ connection: Connection, _ owner: Process, _ relay: SimulatedRelay) {
+    private func watchOwner(_ connection: Connection, _ owner: Process) {
         world.after(NetworkPath.idleTimeout) { [self] in
             guard connection.isOpenAtRelay else { return }
-            if owner.isAlive, connection.isOpenAtClient { return watchOwner(connection, owner, relay) }
-            relay.lose(connection)
+            if owner.isAlive, connection.isOpenAtClient { return watchOwner(connection, owner) }
+            connection.relay.lose(connection)
         }
     }
 }

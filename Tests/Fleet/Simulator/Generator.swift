@@ -81,11 +81,20 @@ extension Schedule {
             value(10...100)
             time(500...8_000)
         case .deaf, .dumb, .cut: time(random.chance(80) ? 100...5_000 : 5_000...12_000)
-        case .reset, .garbage, .renew: break
+        case .reset, .garbage: break
+        case .renew: action.n = random.chance(25) ? 1 : 0
         case .channel: action.n = Int.random(in: 0...1, using: &random)
         case .visit: time(300...5_000)
-        case .relaykill: time(50...4_000)
-        case .relayhalt: time(50...9_000)
+        case .relaykill:
+            action.n = random.chance(25) ? 1 : 0
+            time(50...4_000)
+        case .relayhalt:
+            action.n = random.chance(25) ? 1 : 0
+            time(50...9_000)
+        case .drain:
+            action.n = random.chance(30) ? 1 : 0
+            value(0...2)
+            time(50...6_000)
         case .rules:
             value(0...(FleetRules.all.count - 1))
             time(1_000...6_000)

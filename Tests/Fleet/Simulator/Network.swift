@@ -1,4 +1,4 @@
-// The network between one device and the relay, and the connections over it. QUIC is modelled: an ordered stream that repeats what
+// The network between one device and the relays, and the connections over it. QUIC is modelled: an ordered stream that repeats what
 // is lost, datagrams that do not, and both ends' time-outs.
 import MonotonicTime
 import RelayServer
@@ -21,8 +21,6 @@ final class NetworkPath {
     /// Until when nothing passes.
     private(set) var upBlocked = Instant.zero
     private(set) var downBlocked = Instant.zero
-    /// Who ends connections over which nothing has come for too long.
-    var idleEnds: (_ isUp: Bool) -> Void = { _ in }
 
     init(_ world: World, device: Int) {
         self.world = world
@@ -97,7 +95,8 @@ final class NetworkPath {
 final class Connection {
     let id: ConnectionID
     let device: Int
-    /// Of the relay that it was made with.
+    /// The other end, and which of its lives.
+    unowned let relay: SimulatedRelay
     let generation: Int
     /// Either end may be gone without the other's knowing.
     var isOpenAtClient = true
@@ -109,10 +108,11 @@ final class Connection {
     var heard: Instant
     var datagrams: UInt64 = 0
 
-    init(id: ConnectionID, device: Int, generation: Int, at now: Instant) {
+    init(id: ConnectionID, device: Int, relay: SimulatedRelay, at now: Instant) {
         self.id = id
         self.device = device
-        self.generation = generation
+        self.relay = relay
+        generation = relay.generation
         heard = now
     }
 }

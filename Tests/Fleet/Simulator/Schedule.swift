@@ -58,19 +58,22 @@ public enum Verb: String, Sendable, CaseIterable {
     case channel
     /// A user joins a channel by its link, and leaves it after a time.
     case visit
-    /// The relay is killed, and is there again after a time.
+    /// Relay `n` is killed, and is there again after a time.
     case relaykill
-    /// The relay is halted for a time; what came meanwhile is handled afterwards.
+    /// Relay `n` is halted for a time; what came meanwhile is handled afterwards.
     case relayhalt
-    /// The relay renews the media key.
+    /// The operator of relay `n` ends it in good order and starts it again after a time. It names nobody (`value` 0), the other one as
+    /// its successor (1), or the other one, which does not answer (2).
+    case drain
+    /// Relay `n` renews the media key.
     case renew
     /// The channel's floor gets other rules: `FleetRules` number `value`, for a time.
     case rules
 
-    /// Whether it happens to the relay, and not to one device.
+    /// Whether it happens to a relay, and not to one device.
     var isOfRelay: Bool {
         switch self {
-        case .relaykill, .relayhalt, .renew, .rules: true
+        case .relaykill, .relayhalt, .drain, .renew, .rules: true
         default: false
         }
     }
@@ -82,9 +85,9 @@ public struct ScheduledAction: Sendable, Hashable {
     public var at: Int
     /// What happens.
     public var verb: Verb
-    /// Which device, from 0; without meaning for the relay.
+    /// Which device, from 0; without meaning for a relay.
     public var device: Int
-    /// Which button, caller or direction.
+    /// Which button, caller, direction or relay.
     public var n: Int
     /// For how long, in milliseconds.
     public var time: Int

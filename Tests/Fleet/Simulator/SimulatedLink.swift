@@ -1,4 +1,4 @@
-// One end's link to the relay: the shipped rules, with what `RelayClient` and `RelayTransport` do around them.
+// One end's link to its relay: the shipped rules, with what `RelayClient` and `RelayTransport` do around them.
 import Cryptography
 import MonotonicTime
 import PushToTalkCore
@@ -29,6 +29,8 @@ final class SimulatedLink {
     private var granted: BurstID?
     /// The identifiers of those on the channel, by what was told of them.
     private(set) var members: Set<String> = []
+    /// Where the relay said last that it is to go on.
+    private var namedPlace: RelayPlace?
     var handler: ((RelayLinkEvent) -> Void)?
 
     init(_ invitation: InvitationLink, device: Device, process: Process) {
@@ -73,6 +75,9 @@ final class SimulatedLink {
         call(.abort)
     }
 
+    /// Whether its relay has named this one as the place to go on.
+    func hasBeenSent(to relay: SimulatedRelay) -> Bool { namedPlace == relay.place }
+
     // MARK: Events in
 
     /// A wish of the user: what comes of it is told after the call.
@@ -115,6 +120,7 @@ final class SimulatedLink {
         guard connection === self.connection else { return }
         connection.heard = world.now
         device.fleet.coverage.record("link.message", state: isReady ? "ready" : "notReady", event: message)
+        if case .successor(let place) = message { namedPlace = place }
         take(.message(message))
     }
 
@@ -188,7 +194,7 @@ final class SimulatedLink {
         guard let parsed = try? ClientMessage(parsing: Array(message.framed().dropFirst(4))) else {
             return world.fail("I7", "\(device.name) sends what cannot be read: \(message)")
         }
-        let relay: SimulatedRelay = device.fleet.relay
+        let relay = connection.relay
         if !connection.isOpenAtRelay, relay.isUp { device.isReset(connection) }
         connection.lastUp = max(connection.lastUp + .nanoseconds(1), device.path.reliable(up: true))
         world.at(connection.lastUp) { [self, device] in
@@ -199,7 +205,7 @@ final class SimulatedLink {
 
     /// The relay's end has it, and says so.
     private func acknowledge(_ connection: Connection, _ device: Device) {
-        guard connection.isOpenAtRelay, world.now >= device.fleet.relay.haltedUntil else { return }
+        guard connection.isOpenAtRelay, world.now >= connection.relay.haltedUntil else { return }
         for time in device.path.datagram(up: false).prefix(1) {
             world.at(time) { [world] in connection.heard = max(connection.heard, world.now) }
         }
@@ -209,7 +215,7 @@ final class SimulatedLink {
         guard let connection, let parsed = try? ClientMessage(parsing: Array(message.framed().dropFirst(4))) else {
             return
         }
-        let relay: SimulatedRelay = device.fleet.relay
+        let relay = connection.relay
         for time in device.path.datagram(up: true) {
             world.at(time) { relay.receive(parsed, on: connection) }
         }
@@ -220,14 +226,14 @@ final class SimulatedLink {
             carryOut(core.handle(.mediaRefused(datagram), at: world.now))
             return
         }
-        if !connection.isOpenAtRelay, device.fleet.relay.isUp, connection.datagrams % 16 == 0 {
+        if !connection.isOpenAtRelay, connection.relay.isUp, connection.datagrams % 16 == 0 {
             device.isReset(connection)
         }
         connection.datagrams += 1
         let number = connection.datagrams
         carryOut(core.handle(.mediaSent(number, datagram), at: world.now))
         let times = device.path.datagram(up: true)
-        let relay: SimulatedRelay = device.fleet.relay
+        let relay = connection.relay
         for time in times { world.at(time) { relay.receive(media: datagram, on: connection) } }
         // What the relay acknowledges waits for a halted one.
         let told = max(times.first.map { $0 + .milliseconds(8) } ?? world.now + .milliseconds(120), relay.haltedUntil)
@@ -244,7 +250,7 @@ final class SimulatedLink {
         guard let connection else { return }
         connection.isOpenAtClient = false
         self.connection = nil
-        let relay: SimulatedRelay = device.fleet.relay
+        let relay = connection.relay
         // A CONNECTION_CLOSE is not repeated.
         for time in device.path.datagram(up: true).prefix(1) {
             world.at(max(time, connection.lastUp)) { relay.lose(connection) }
@@ -254,7 +260,7 @@ final class SimulatedLink {
     private func connect() {
         attempt += 1
         let number = attempt
-        let relay: SimulatedRelay = device.fleet.relay
+        let relay = device.fleet.relay(at: core.relay.place)
         let path = device.path
         world.after(NetworkPath.handshakeTimeout) { [self] in
             guard number == attempt, connection == nil else { return }
@@ -266,7 +272,7 @@ final class SimulatedLink {
             // Probes repeat the first packet while the relay is not there.
             guard relay.isUp else {
                 world.after(path.milliseconds(200...900)) { [self] in
-                    if number == attempt, connection == nil, isAlive { retry(number) }
+                    if number == attempt, connection == nil, isAlive { retry(relay, number) }
                 }
                 return
             }
@@ -274,11 +280,10 @@ final class SimulatedLink {
         }
     }
 
-    private func retry(_ number: UInt64) {
-        let relay: SimulatedRelay = device.fleet.relay
+    private func retry(_ relay: SimulatedRelay, _ number: UInt64) {
         guard relay.isUp else {
             world.after(device.path.milliseconds(200...900)) { [self] in
-                if number == attempt, connection == nil, isAlive { retry(number) }
+                if number == attempt, connection == nil, isAlive { retry(relay, number) }
             }
             return
         }
