@@ -18,17 +18,12 @@ final class Device {
     /// Who is sent to another relay on a healthy network is there so soon.
     static let moveLimit = Duration.milliseconds(1_500)
 
-    /// What is on the disk.
-    struct Disk {
-        var record: RestorationRecord?
-        var chosen: UUID?
-    }
-
     unowned let fleet: Fleet
     let number: Int
     let name: String
     let pin: PublicKeyPin
     let path: NetworkPath
+    private(set) var network: MachineNetwork!
     let buttons: [Button]
     let configured: [ChannelMembership]
     private(set) var bluez: SimulatedBlueZ!
@@ -36,7 +31,7 @@ final class Device {
     /// They are referred to by what is still under way.
     private(set) var processes: [Process] = []
     private var connections: [Connection] = []
-    var disk = Disk()
+    let disk: SimulatedDisk
     /// The hours of push to talk.
     private(set) var isOpen = true
     private(set) var microphoneBrokenUntil = Instant.zero
@@ -58,6 +53,7 @@ final class Device {
         name = "d\(number)"
         pin = PublicKeyPin((0..<PublicKeyPin.byteCount).map { UInt8(truncatingIfNeeded: $0 * 7 + number) })!
         path = NetworkPath(fleet.world, device: number)
+        disk = SimulatedDisk(fleet.world)
         buttons = (0..<2).map { Button(device: number, number: $0, library: fleet.library) }
         configured = fleet.invitations.prefix(2).map { link in
             ChannelMembership(
@@ -65,6 +61,8 @@ final class Device {
                 owner: nil, isConfigured: true, link: link)
         }
         bluez = SimulatedBlueZ(device: self)
+        network = MachineNetwork(device: self)
+        disk.kill = { [unowned self] in kill(for: .milliseconds(300)) }
     }
 
     // MARK: pttd
@@ -201,10 +199,12 @@ final class Device {
         case .deaf: path.block(up: false, down: true, for: time)
         case .dumb: path.block(up: true, down: false, for: time)
         case .cut: path.block(up: true, down: true, for: time)
+        case .move: network.move(action.value % 5, for: time)
         case .reset: if let connection = connections.last { reset(connection) }
         case .garbage: process?.director.bridge?.link.receiveGarbage([0x80, 0x78] + Array(repeating: 7, count: 60))
         case .channel: process?.director.step(.change(n == 0 ? .up : .down, isPress: true))
         case .visit: visit(for: time)
+        case .disk: useDisk(SimulatedDisk.Trouble(rawValue: action.value % 4) ?? .full, isEarly: n == 1, for: time)
         case .relaykill, .relayhalt, .drain, .renew, .rules: break
         }
     }
@@ -256,6 +256,20 @@ final class Device {
         world.after(time) { [self] in process?.director.step(.leave(link.channel.uuid, caller: ":1.9")) }
     }
 
+    /// The disk has a trouble while a channel is joined (early), or changed and left.
+    private func useDisk(_ trouble: SimulatedDisk.Trouble, isEarly: Bool, for time: Duration) {
+        if isEarly { disk.suffer(trouble, for: time) }
+        visit(for: .milliseconds(200) + time / 2)
+        world.after(.milliseconds(100)) { [self] in
+            if !isEarly { disk.suffer(trouble, for: time) }
+            guard let process, let channel = process.channel.machine.channel,
+                channel.uuid == fleet.invitations[2].channel.uuid
+            else { return }
+            let descriptor = PTChannelDescriptor(name: "Visitors \(time)", image: nil)
+            process.channel.request(.setChannelDescriptor(descriptor, channelUUID: channel.uuid)) { _ in }
+        }
+    }
+
     /// All is over: the device is to be on the first configured channel.
     func comeHome() {
         guard let director = process?.director else { return }
@@ -267,7 +281,7 @@ final class Device {
 
     // MARK: The network
 
-    private var link: SimulatedLink? { process?.director.bridge?.link }
+    var link: SimulatedLink? { process?.director.bridge?.link }
 
     func receive(_ message: ServerMessage, on connection: Connection) { link?.receive(message, on: connection) }
 
@@ -283,7 +297,7 @@ final class Device {
         let now = world.now
         world.after(Self.overrideLimit) { [self] in
             guard self.process === process, link?.connection === connection, connection.isOpenAtRelay,
-                path.troubledUntil < now, relay.haltedUntil < now,
+                path.troubledUntil < now, network.isSettled(at: now), relay.haltedUntil < now,
                 process.channel.machine.transmission?.begunAt == burst.begunAt
             else { return }
             world.fail("I2", "\(name) transmits \(Self.overrideLimit) after the relay took its floor")
@@ -303,8 +317,8 @@ final class Device {
         else { return }
         let now = world.now
         world.after(Self.moveLimit) { [self] in
-            guard self.process === process, self.link === link, successor.troubledUntil < now,
-                path.troubledUntil < now, isOpen, !link.isReady
+            guard self.process === process, self.link === link, successor.isUntroubled(since: now),
+                path.troubledUntil < now, network.isSettled(at: now), isOpen, !link.isReady
             else { return }
             world.fail("L", "\(name) has no link \(Self.moveLimit) after its relay named a successor")
         }
@@ -315,13 +329,16 @@ final class Device {
 
     /// The relay does not know it any more: it says so to whatever comes, at the latest to the next keep-alive.
     func isReset(_ connection: Connection) {
-        world.at(max(path.reliable(up: true), path.upBlocked)) { [self] in
-            world.at(path.reliable(up: false)) { [self] in link?.isLost(connection, .lost("stateless reset")) }
+        connection.whenItPasses { [self] in
+            world.at(max(path.reliable(up: true), path.upBlocked)) { [self] in
+                world.at(path.reliable(up: false)) { [self] in link?.isLost(connection, .lost("stateless reset")) }
+            }
         }
     }
 
     /// Either end finds out for itself.
     private func reset(_ connection: Connection) {
+        path.noteTrouble(for: .seconds(4))
         world.after(path.milliseconds(0...2_000)) { connection.relay.lose(connection) }
         world.after(path.milliseconds(0...2_000)) { [self] in link?.isLost(connection, .lost("reset")) }
     }

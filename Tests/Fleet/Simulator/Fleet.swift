@@ -202,6 +202,7 @@ extension Device {
         guard bridge.link.isReady, let connection = bridge.link.connection, connection.isOpenAtRelay else {
             return "\(name): no link"
         }
+        guard !connection.isStalled else { return "\(name): its connection did not move" }
         guard connection.relay === fleet.relay else { return "\(name): with another relay" }
         let machine = process.channel.machine
         guard machine.channel?.serviceStatus == .ready else { return "\(name): \(bridge.machine.serviceDetail)" }
@@ -214,7 +215,7 @@ extension Device {
         guard bridge.link.core.floor?.outlook?.isOpen == true else { return "\(name): takes the floor for taken" }
         let everyone = Set(fleet.devices.map { MemberID($0.pin).description })
         guard bridge.link.members == everyone else { return "\(name): does not know who is on the channel" }
-        guard disk.record == nil else { return "\(name): would restore a channel that was left" }
+        guard disk.expected == nil else { return "\(name): would restore a channel that was left" }
         for button in buttons where !process.accessories.isReady(button) {
             return "\(name): \(process.accessories.report)"
         }

@@ -26,7 +26,11 @@ extension Schedule {
         for index in actions.indices where actions[index].verb != .hold && random.chance(40) {
             guard let press = actions.filter({ $0.verb == .hold }).randomElement(using: &random) else { continue }
             actions[index].at = press.at + Int.random(in: 0...max(1, press.time + 400), using: &random)
-            if !actions[index].verb.isOfRelay, random.chance(60) { actions[index].device = press.device }
+            if actions[index].verb == .emergency {
+                actions[index].device = (press.device + 1) % devices
+            } else if !actions[index].verb.isOfRelay, random.chance(60) {
+                actions[index].device = press.device
+            }
         }
         actions.sort { $0.at < $1.at }
         self.init(seed: seed, devices: devices, rules: rules, actions: actions)
@@ -82,9 +86,16 @@ extension Schedule {
             time(500...8_000)
         case .deaf, .dumb, .cut: time(random.chance(80) ? 100...5_000 : 5_000...12_000)
         case .reset, .garbage: break
+        case .move:
+            value(0...4)
+            time(random.chance(80) ? 50...6_000 : 6_000...40_000)
         case .renew: action.n = random.chance(25) ? 1 : 0
         case .channel: action.n = Int.random(in: 0...1, using: &random)
         case .visit: time(300...5_000)
+        case .disk:
+            action.n = Int.random(in: 0...1, using: &random)
+            value(0...3)
+            time(300...5_000)
         case .relaykill:
             action.n = random.chance(25) ? 1 : 0
             time(50...4_000)

@@ -1,6 +1,7 @@
 // The network between one device and the relays, and the connections over it. QUIC is modelled: an ordered stream that repeats what
 // is lost, datagrams that do not, and both ends' time-outs.
 import MonotonicTime
+import QUIC
 import RelayServer
 import TestSupport
 
@@ -33,6 +34,9 @@ final class NetworkPath {
     private(set) var troubledUntil = Instant.zero
 
     private func trouble(for time: Duration) { troubledUntil = max(troubledUntil, world.now + time) }
+
+    /// Something else than this path keeps packets from passing.
+    func noteTrouble(for time: Duration) { trouble(for: time) }
 
     func lose(_ percent: Int, for time: Duration) {
         lossPercent = percent
@@ -98,6 +102,14 @@ final class Connection {
     /// The other end, and which of its lives.
     unowned let relay: SimulatedRelay
     let generation: Int
+    /// The machine's route that its socket uses.
+    var route: NetworkRoute?
+    /// Nothing passes: the relay does not know the address yet that the client has now.
+    var isStalled = false { didSet { if isStalled != oldValue { stalls += 1 } } }
+    /// Counts beginnings and ends of that.
+    private(set) var stalls = 0
+    /// What is repeated until it passes, in order.
+    private var stalled: [() -> Void] = []
     /// Either end may be gone without the other's knowing.
     var isOpenAtClient = true
     var isOpenAtRelay = true
@@ -114,5 +126,16 @@ final class Connection {
         self.relay = relay
         generation = relay.generation
         heard = now
+    }
+
+    /// Does the work now, or when packets pass again.
+    func whenItPasses(_ work: @escaping () -> Void) { if isStalled { stalled.append(work) } else { work() } }
+
+    /// Packets pass again.
+    func goOn() {
+        isStalled = false
+        let due = stalled
+        stalled = []
+        for work in due { whenItPasses(work) }
     }
 }

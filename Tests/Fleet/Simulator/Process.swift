@@ -39,9 +39,10 @@ final class Process {
     }
 
     func start() {
-        let kept = device.disk.record?.channelUUID
-        director.start()
-        if let kept, device.isOpen, director.machine.active?.uuid != kept {
+        let kept = device.disk.expected
+        let found = director.start()
+        if kept != found { world.fail("L", "\(name) finds another channel to restore than was kept") }
+        if let found, device.isOpen, director.machine.active?.uuid != found.channelUUID {
             world.fail("L", "\(name) does not restore the channel that it was on")
         }
         later { [self] in device.bluez.clientCame() }

@@ -18,7 +18,7 @@ final class ProcessDirector {
     private let channel: ProcessChannel
     private(set) var bridge: ProcessBridge?
     private var isClosing = false
-    private var saveIsDue = false
+    private var upkeep = RecordUpkeep()
     private var wake: Instant?
 
     init(process: Process, channel: ProcessChannel) {
@@ -28,9 +28,14 @@ final class ProcessDirector {
             channels: process.device.configured, relayCarriesPushes: false, isOpen: process.device.isOpen)
     }
 
-    func start() {
+    /// - Returns: What the disk had to restore.
+    func start() -> RestorationRecord? {
         channel.observers.append { [unowned self] event in observed(event) }
-        step(.started(restoring: device.disk.record.map { ChannelMembership($0) }, chosen: device.disk.chosen))
+        let kept = device.disk.record.load()
+        if let problem = kept.problem { world.note(process.name, "\(problem)") }
+        let chosen = device.disk.choice.load().record?.channelUUID
+        step(.started(restoring: kept.record.map { ChannelMembership($0) }, chosen: chosen))
+        return kept.record
     }
 
     @discardableResult
@@ -52,11 +57,14 @@ final class ProcessDirector {
     }
 
     private func arm() {
-        guard let due = machine.nextDeadline, due < wake ?? Instant(nanoseconds: .max) else { return }
+        guard let due = [machine.nextDeadline, upkeep.nextDeadline].compactMap({ $0 }).min(),
+            due < wake ?? Instant(nanoseconds: .max)
+        else { return }
         wake = due
         world.at(due) { [self] in
             guard process.isAlive else { return }
             wake = nil
+            keepRecord()
             step(.deadlineReached)
         }
     }
@@ -67,9 +75,9 @@ final class ProcessDirector {
         case .close(let uuid, let reason): close(uuid, reason)
         case .remember: remember()
         case .forget:
-            saveIsDue = false
-            device.disk.record = nil
-        case .choose(let uuid): device.disk.chosen = uuid
+            upkeep.want(.remove)
+            keepRecord()
+        case .choose(let uuid): choose(uuid)
         case .announce(let position, _): channel.handle(.signal(.channel(position: position)))
         case .restorationFailed(let why): world.note(process.name, "not restored: \(why)")
         case .startProgram, .hand, .orphan, .release, .refuse: break
@@ -113,22 +121,53 @@ final class ProcessDirector {
         case .callback(.didLeaveChannel(let uuid, _)):
             guard !isClosing else { return }
             process.later { [self] in step(.left(uuid)) }
+        case .notice(.channelDescriptorChanged): remember()
         case .notice(.transmissionAudioFinished), .notice(.activeRemoteParticipantChanged(nil)):
-            if saveIsDue { process.later { [self] in remember() } }
+            if upkeep.isPending { process.later { [self] in keepRecord() } }
         case .notice, .callback, .remoteParticipantsChanged, .soundProblemsChanged: break
         }
     }
 
+    // MARK: The disk
+
     private func remember() {
+        guard let active = machine.active, !active.isConfigured else { return }
+        upkeep.want(.save)
+        keepRecord()
+    }
+
+    private func keepRecord() {
+        let rules = channel.machine
+        let isTalking = rules.transmission != nil || rules.activeRemoteParticipant != nil || rules.isCapturing
+        guard process.isAlive, let step = upkeep.due(isTalking: isTalking, at: world.now) else { return }
+        let disk = device.disk
+        let record = step == .save ? recordOfNow : nil
+        do throws(RestorationStoreError) {
+            switch step {
+            case .save: if let record { try disk.record.save(record) }
+            case .remove: try disk.record.remove()
+            }
+            if step == .remove || record != nil { disk.kept(record) }
+            upkeep.did(isOver: true, at: world.now)
+        } catch {
+            world.note(process.name, "the record is not kept: \(error)")
+            upkeep.did(isOver: error.isFinal, at: world.now)
+            arm()
+        }
+    }
+
+    private var recordOfNow: RestorationRecord? {
         guard let active = machine.active, !active.isConfigured, let joined = channel.machine.channel,
             joined.uuid == active.uuid
-        else { return }
-        saveIsDue =
-            channel.machine.transmission != nil || channel.machine.activeRemoteParticipant != nil
-            || channel.machine.isCapturing
-        guard !saveIsDue else { return }
-        device.disk.record = RestorationRecord(
-            channel: joined, token: nil, application: "", invitation: active.link?.text)
+        else { return nil }
+        return RestorationRecord(channel: joined, token: nil, application: "", invitation: active.link?.text)
+    }
+
+    private func choose(_ uuid: UUID) {
+        guard let channel = machine.channels.first(where: { $0.uuid == uuid }) else { return }
+        do throws(RestorationStoreError) {
+            try device.disk.choice.save(RestorationRecord(channelUUID: uuid, descriptor: channel.descriptor))
+        } catch { world.note(process.name, "the choice is not kept: \(error)") }
     }
 }
 

@@ -50,6 +50,9 @@ public enum Verb: String, Sendable, CaseIterable {
     case dumb
     /// Nothing passes either way for a time.
     case cut
+    /// The machine moves to another network: at once (`value` 0), after a time on none (1), or after one that carries nothing for a
+    /// time (2); or it is on none for a time, and then on the same one (3). With 4 it is on none for 45 s more.
+    case move
     /// The connection to the relay is reset.
     case reset
     /// A datagram that is none of the protocol's comes from the relay's address.
@@ -58,6 +61,9 @@ public enum Verb: String, Sendable, CaseIterable {
     case channel
     /// A user joins a channel by its link, and leaves it after a time.
     case visit
+    /// The disk is full (`value` 0), read-only (1), keeps half of what is written when pttd is killed meanwhile (2), or loses a bit (3)
+    /// for a time, while a user joins a channel (`n` 1), or renames and leaves it.
+    case disk
     /// Relay `n` is killed, and is there again after a time.
     case relaykill
     /// Relay `n` is halted for a time; what came meanwhile is handled afterwards.
@@ -100,6 +106,16 @@ public struct ScheduledAction: Sendable, Hashable {
     }
 
     var duration: Duration { .milliseconds(time) }
+
+    /// When it is over, in milliseconds.
+    var end: Int {
+        switch verb {
+        case .away: at + time + value
+        case .move where value == 4: at + time + 45_000
+        case .drain: at + time + Int(SimulatedRelay.drainTime.milliseconds) + 1_000
+        default: at + time
+        }
+    }
 }
 
 /// The rules that the channel's floor may have, by number.
@@ -127,7 +143,7 @@ public struct Schedule: Sendable, Hashable {
     }
 
     /// When the last action is over, in milliseconds.
-    var end: Int { actions.map { $0.at + $0.time + ($0.verb == .away ? $0.value : 0) }.max() ?? 0 }
+    var end: Int { actions.map(\.end).max() ?? 0 }
 }
 
 // MARK: Text

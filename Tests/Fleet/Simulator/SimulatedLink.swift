@@ -2,6 +2,7 @@
 import Cryptography
 import MonotonicTime
 import PushToTalkCore
+import QUIC
 import RelayProtocol
 
 @testable import Bridge
@@ -16,6 +17,8 @@ final class SimulatedLink {
     private(set) var core: RelayClientCore
     private(set) var connection: Connection?
     private var attempt: UInt64 = 0
+    private var path: LinkPath?
+    private var known = KnownAddresses()
     private var doubt = AnswerDoubt()
     private var outbox = Outbox<RelayLinkEvent>()
     private var isDeliveryScheduled = false
@@ -42,7 +45,7 @@ final class SimulatedLink {
             random: device.world.random("link \(device.number) \(process.life) \(process.linksMade)"))
     }
 
-    private var isAlive: Bool { process.isAlive }
+    var isAlive: Bool { process.isAlive }
 
     // MARK: RelayLink
 
@@ -165,6 +168,7 @@ final class SimulatedLink {
         world.note(device.name, "link: \(error)")
         connection.isOpenAtClient = false
         self.connection = nil
+        leavePath()
         attempt += 1
         take(.connectionEnded(error))
         if let granted { world.fail("I2", "\(device.name): \(granted) goes on over a connection that is lost") }
@@ -196,25 +200,27 @@ final class SimulatedLink {
         }
         let relay = connection.relay
         if !connection.isOpenAtRelay, relay.isUp { device.isReset(connection) }
-        connection.lastUp = max(connection.lastUp + .nanoseconds(1), device.path.reliable(up: true))
-        world.at(connection.lastUp) { [self, device] in
-            relay.receive(parsed, on: connection)
-            acknowledge(connection, device)
+        connection.whenItPasses { [self, device] in
+            connection.lastUp = max(connection.lastUp + .nanoseconds(1), device.path.reliable(up: true))
+            device.world.at(connection.lastUp) { [self] in
+                relay.receive(parsed, on: connection)
+                acknowledge(connection, device)
+            }
         }
     }
 
     /// The relay's end has it, and says so.
     private func acknowledge(_ connection: Connection, _ device: Device) {
-        guard connection.isOpenAtRelay, world.now >= connection.relay.haltedUntil else { return }
+        guard connection.isOpenAtRelay, !connection.isStalled, world.now >= connection.relay.haltedUntil else { return }
         for time in device.path.datagram(up: false).prefix(1) {
             world.at(time) { [world] in connection.heard = max(connection.heard, world.now) }
         }
     }
 
     private func sendLoosely(_ message: ClientMessage) {
-        guard let connection, let parsed = try? ClientMessage(parsing: Array(message.framed().dropFirst(4))) else {
-            return
-        }
+        guard let connection, !connection.isStalled,
+            let parsed = try? ClientMessage(parsing: Array(message.framed().dropFirst(4)))
+        else { return }
         let relay = connection.relay
         for time in device.path.datagram(up: true) {
             world.at(time) { relay.receive(parsed, on: connection) }
@@ -232,7 +238,7 @@ final class SimulatedLink {
         connection.datagrams += 1
         let number = connection.datagrams
         carryOut(core.handle(.mediaSent(number, datagram), at: world.now))
-        let times = device.path.datagram(up: true)
+        let times = connection.isStalled ? [] : device.path.datagram(up: true)
         let relay = connection.relay
         for time in times { world.at(time) { relay.receive(media: datagram, on: connection) } }
         // What the relay acknowledges waits for a halted one.
@@ -247,11 +253,13 @@ final class SimulatedLink {
 
     private func close() {
         attempt += 1
+        leavePath()
         guard let connection else { return }
         connection.isOpenAtClient = false
         self.connection = nil
         let relay = connection.relay
         // A CONNECTION_CLOSE is not repeated.
+        guard !connection.isStalled else { return }
         for time in device.path.datagram(up: true).prefix(1) {
             world.at(max(time, connection.lastUp)) { relay.lose(connection) }
         }
@@ -260,52 +268,83 @@ final class SimulatedLink {
     private func connect() {
         attempt += 1
         let number = attempt
+        let route = device.network.route
+        guard route != nil else {
+            // No name can be looked up.
+            return process.later { [self] in
+                if number == attempt { take(.connectionEnded(.unreachable("the name is not found"))) }
+            }
+        }
+        known.know([Self.address]) { _ in route }
+        path = LinkPath(link: self, device: device)
         let relay = device.fleet.relay(at: core.relay.place)
         let path = device.path
         world.after(NetworkPath.handshakeTimeout) { [self] in
             guard number == attempt, connection == nil else { return }
             attempt += 1
+            leavePath()
             take(.connectionEnded(.unreachable("no answer")))
         }
         world.at(path.reliable(up: true)) { [self] in
             guard number == attempt, isAlive else { return }
             // Probes repeat the first packet while the relay is not there.
-            guard relay.isUp else {
-                world.after(path.milliseconds(200...900)) { [self] in
-                    if number == attempt, connection == nil, isAlive { retry(relay, number) }
-                }
-                return
-            }
-            reach(relay, number)
+            reach(relay, by: route, number)
         }
     }
 
-    private func retry(_ relay: SimulatedRelay, _ number: UInt64) {
-        guard relay.isUp else {
-            world.after(device.path.milliseconds(200...900)) { [self] in
-                if number == attempt, connection == nil, isAlive { retry(relay, number) }
+    private func retry(_ relay: SimulatedRelay, by route: NetworkRoute?, _ number: UInt64) {
+        world.after(device.path.milliseconds(200...900)) { [self] in
+            guard number == attempt, connection == nil, isAlive else { return }
+            guard relay.isUp, device.network.carries(route) else { return retry(relay, by: route, number) }
+            world.at(device.path.reliable(up: true)) { [self] in
+                if number == attempt, isAlive { reach(relay, by: route, number) }
             }
-            return
-        }
-        world.at(device.path.reliable(up: true)) { [self] in
-            if number == attempt, isAlive { reach(relay, number) }
         }
     }
 
-    private func reach(_ relay: SimulatedRelay, _ number: UInt64) {
+    private func reach(_ relay: SimulatedRelay, by route: NetworkRoute?, _ number: UInt64) {
+        guard relay.isUp, device.network.carries(route) else { return retry(relay, by: route, number) }
         relay.accept(device: device.number, pin: device.pin) { [self] made in
             world.at(device.path.reliable(up: false)) { [self] in
-                guard number == attempt, isAlive, connection == nil else {
+                guard number == attempt, isAlive, connection == nil, device.network.carries(route) else {
                     // It gave up meanwhile; the relay hears of it when nothing comes.
                     world.after(NetworkPath.idleTimeout) { relay.lose(made) }
+                    if number == attempt, isAlive, connection == nil { retry(relay, by: route, number) }
                     return
                 }
+                made.route = route
                 connection = made
                 made.heard = world.now
                 device.watch(made)
                 take(.connected)
             }
         }
+    }
+
+    private func leavePath() {
+        path?.isOver = true
+        path = nil
+    }
+
+    // MARK: This machine's network
+
+    private static let address = SocketAddress("192.0.2.1", port: 1)!
+
+    func networkHas(_ news: NetworkChanges.News) {
+        guard isAlive else { return }
+        let route = device.network.route
+        let isWorthAnAttempt = known.noteChange(news, isNumeric: false) { _ in route }
+        if let path { return path.networkHas(news, at: Self.address, among: known.addresses) }
+        if isWorthAnAttempt { take(.networkChanged) }
+    }
+
+    /// The attempt, or the connection, leads nowhere any more.
+    func gaveUp(_ why: String, triesAgain: Bool = false) {
+        if let connection { return isLost(connection, .lost(why)) }
+        leavePath()
+        attempt += 1
+        take(.connectionEnded(.lost(why)))
+        if triesAgain { take(.networkChanged) }
     }
 
     private func arm() {

@@ -47,8 +47,13 @@ final class SimulatedRelay {
     /// Whether it takes members now.
     var isServing: Bool { isUp && !core.isDraining && world.now >= haltedUntil }
 
-    /// Until when anything went wrong with it, by what has happened so far.
-    private(set) var troubledUntil = Instant.zero
+    /// Until when anything went wrong with it, by what has happened so far; nil: nothing did.
+    private(set) var troubledUntil: Instant?
+
+    /// Whether it has served for all of the time since then.
+    func isUntroubled(since time: Instant) -> Bool { isServing && (troubledUntil.map { $0 < time } ?? true) }
+
+    private func trouble(for time: Duration) { troubledUntil = max(troubledUntil ?? .zero, world.now + time) }
 
     // MARK: Trouble
 
@@ -59,7 +64,7 @@ final class SimulatedRelay {
     }
 
     private func goDown(for time: Duration) {
-        troubledUntil = max(troubledUntil, world.now + time)
+        trouble(for: time)
         isUp = false
         quietSince = nil
         generation += 1
@@ -93,7 +98,7 @@ final class SimulatedRelay {
     /// Everything waits until then, in order.
     func halt(for time: Duration) {
         world.note(name, "halted")
-        troubledUntil = max(troubledUntil, world.now + time)
+        trouble(for: time)
         haltedUntil = max(haltedUntil, world.now + time)
     }
 
@@ -125,7 +130,7 @@ final class SimulatedRelay {
         guard isUp, !core.isDraining else { return }
         world.note(name, "drains to \(successor.map { "\($0)" } ?? "nowhere")")
         self.successor = successor
-        troubledUntil = max(troubledUntil, world.now + Self.drainTime + time)
+        trouble(for: Self.drainTime + time)
         let generation = generation
         world.after(Self.drainTime) { [self] in
             // Halted, it ends when it goes on.
@@ -191,6 +196,9 @@ final class SimulatedRelay {
             handle(.message(connection.id, message))
         }
     }
+
+    /// A client asks whether it is heard by its new path.
+    func challenged(_ answered: @escaping () -> Void) { act(answered) }
 
     func receiveGarbage(on connection: Connection) {
         act { [self] in
@@ -266,9 +274,11 @@ final class SimulatedRelay {
             if code == .protocolViolation, text != "no join in time" {
                 world.fail("I7", "the relay finds that device \(connection.device) breaks the protocol: \(text)")
             }
-            let path = fleet.devices[connection.device].path
-            world.at(max(connection.lastDown, path.reliable(up: false))) { [fleet] in
-                fleet.devices[connection.device].isClosed(connection, code: code, text)
+            let device = fleet.devices[connection.device]
+            connection.whenItPasses { [world] in
+                world.at(max(connection.lastDown, device.path.reliable(up: false))) {
+                    device.isClosed(connection, code: code, text)
+                }
             }
         case .startMedia(let id, let channel, let key, _):
             if sealers[id] == nil { sealers[id] = try? DownlinkSealer(key: key) }
@@ -323,13 +333,16 @@ final class SimulatedRelay {
             return world.fail("I7", "the relay's message cannot be read: \(message)")
         }
         let device = fleet.devices[connection.device]
-        connection.lastDown = max(connection.lastDown + .nanoseconds(1), device.path.reliable(up: false))
-        world.at(connection.lastDown) { device.receive(parsed, on: connection) }
+        connection.whenItPasses { [world] in
+            connection.lastDown = max(connection.lastDown + .nanoseconds(1), device.path.reliable(up: false))
+            world.at(connection.lastDown) { device.receive(parsed, on: connection) }
+        }
     }
 
     private func forward(_ datagram: [UInt8], channel: Int, except talker: ConnectionID) {
         for id in listeners[channel] ?? [] where id != talker {
-            guard let connection = connections[id], let packet = try? sealers[id]?.seal(datagram) else { continue }
+            guard let connection = connections[id], !connection.isStalled, let packet = try? sealers[id]?.seal(datagram)
+            else { continue }
             let device = fleet.devices[connection.device]
             for time in device.path.datagram(up: false) {
                 world.at(time) { device.receive(datagram: packet, on: connection) }
@@ -341,6 +354,8 @@ final class SimulatedRelay {
     private func answer(_ bytes: [UInt8], to id: ConnectionID) {
         guard let connection = connections[id] else { return }
         let device = fleet.devices[connection.device]
-        world.at(device.path.reliable(up: false)) { device.receive(answer: bytes, on: connection) }
+        connection.whenItPasses { [world] in
+            world.at(device.path.reliable(up: false)) { device.receive(answer: bytes, on: connection) }
+        }
     }
 }
