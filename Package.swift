@@ -282,7 +282,8 @@ let package = Package(
         .target(
             name: "FleetSimulator",
             dependencies: [
-                "Accessories", "BlueZ", "Bridge", "ChannelService", "Audio", "Files", "PushToTalkCore", "RelayClient",
+                "Accessories", "LinuxInput", "BlueZ", "Bridge", "ChannelService", "Audio", "Files", "PushToTalkCore",
+                "RelayClient",
                 "RelayServer", "RelayProtocol", "QUIC", "Cryptography", "MonotonicTime", "TestSupport",
             ], path: "Tests/Fleet/Simulator", swiftSettings: swiftSettings),
         .executableTarget(

@@ -26,11 +26,13 @@ final class Device {
     private(set) var network: MachineNetwork!
     let buttons: [Button]
     let configured: [ChannelMembership]
+    private(set) var programs: [ProgramOnBus] = []
+    private(set) var locals: [LocalDevice] = []
     private(set) var bluez: SimulatedBlueZ!
     private(set) var process: Process?
     /// They are referred to by what is still under way.
     private(set) var processes: [Process] = []
-    private var connections: [Connection] = []
+    var connections: [Connection] = []
     let disk: SimulatedDisk
     /// The hours of push to talk.
     private(set) var isOpen = true
@@ -62,6 +64,8 @@ final class Device {
         }
         bluez = SimulatedBlueZ(device: self)
         network = MachineNetwork(device: self)
+        programs = (0..<2).map { ProgramOnBus(device: self, number: $0) }
+        locals = (0..<2).map { LocalDevice(device: self, number: $0) }
         disk.kill = { [unowned self] in kill(for: .milliseconds(300)) }
     }
 
@@ -94,7 +98,13 @@ final class Device {
 
     var isEmergencyDown: Bool { buttons.contains { $0.isDown(.emergency) } }
 
-    private var isAnythingDown: Bool { buttons.contains(where: \.isDown) || callers.values.contains { $0 > 0 } }
+    private var isAnythingDown: Bool {
+        buttons.contains(where: \.isDown) || callers.values.contains { $0 > 0 }
+            || programs.contains(where: \.isTransmitting) || locals.contains(where: \.isDown)
+    }
+
+    /// Something that was held is let go.
+    func wentUp() { lastUp = world.now }
 
     /// Since when it is certain that nobody holds anything, and pttd can know it.
     var releasedSince: Instant? {
@@ -171,6 +181,8 @@ final class Device {
         switch action.verb {
         case .hold: hold(n, .talk, for: time)
         case .emergency: hold(1, .emergency, for: time)
+        case .key: locals[n].hold(for: time)
+        case .pull: locals[n].pull(for: time)
         case .mute: buttons[n].mutedUntil = max(buttons[n].mutedUntil, world.now + time)
         case .beat: beat(buttons[n], until: world.now + time)
         // While it is held, a value that means nothing may count as its end.
@@ -204,6 +216,7 @@ final class Device {
         case .garbage: process?.director.bridge?.link.receiveGarbage([0x80, 0x78] + Array(repeating: 7, count: 60))
         case .channel: process?.director.step(.change(n == 0 ? .up : .down, isPress: true))
         case .visit: visit(for: time)
+        case .program: use(programs[n], how: action.value % 4, for: time)
         case .disk: useDisk(SimulatedDisk.Trouble(rawValue: action.value % 4) ?? .full, isEarly: n == 1, for: time)
         case .relaykill, .relayhalt, .drain, .renew, .rules: break
         }
@@ -219,7 +232,9 @@ final class Device {
         world.after(time) { [self] in
             sleeps -= 1
             noteSuspension()
-            if sleeps == 0 { process?.channel.handle(.audioSessionInterruptionEnded) }
+            guard sleeps == 0 else { return }
+            process?.channel.handle(.audioSessionInterruptionEnded)
+            network.woke()
         }
     }
 
@@ -277,84 +292,5 @@ final class Device {
             director.step(.leave(active.uuid, caller: ":1.9"))
         }
         director.step(.change(.name(configured[0].descriptor.name), isPress: false))
-    }
-
-    // MARK: The network
-
-    var link: SimulatedLink? { process?.director.bridge?.link }
-
-    func receive(_ message: ServerMessage, on connection: Connection) { link?.receive(message, on: connection) }
-
-    func receive(datagram: [UInt8], on connection: Connection) { link?.receive(datagram: datagram, on: connection) }
-
-    func receive(answer bytes: [UInt8], on connection: Connection) { link?.receive(answer: bytes, on: connection) }
-
-    /// The relay has taken the floor from it for somebody more important: on a healthy network it knows that soon.
-    func isOverridden(by relay: SimulatedRelay) {
-        guard let process, let connection = link?.connection, connection.relay === relay,
-            let burst = process.channel.machine.transmission
-        else { return }
-        let now = world.now
-        world.after(Self.overrideLimit) { [self] in
-            guard self.process === process, link?.connection === connection, connection.isOpenAtRelay,
-                path.troubledUntil < now, network.isSettled(at: now), relay.haltedUntil < now,
-                process.channel.machine.transmission?.begunAt == burst.begunAt
-            else { return }
-            world.fail("I2", "\(name) transmits \(Self.overrideLimit) after the relay took its floor")
-        }
-    }
-
-    /// The relay closed it.
-    func isClosed(_ connection: Connection, code: RelayCloseCode, _ text: String) {
-        link?.isLost(connection, code == .replaced ? .replaced : .closedByRelay(text))
-        if code == .goingDown { isSentAway(by: connection.relay) }
-    }
-
-    /// Whose relay goes down and has named a successor is there soon, when nothing is in the way.
-    private func isSentAway(by relay: SimulatedRelay) {
-        guard let process, let link, let successor = fleet.relay(named: relay.successor), successor.isServing,
-            link.hasBeenSent(to: successor)
-        else { return }
-        let now = world.now
-        world.after(Self.moveLimit) { [self] in
-            guard self.process === process, self.link === link, successor.isUntroubled(since: now),
-                path.troubledUntil < now, network.isSettled(at: now), isOpen, !link.isReady
-            else { return }
-            world.fail("L", "\(name) has no link \(Self.moveLimit) after its relay named a successor")
-        }
-    }
-
-    /// Nothing has come for too long.
-    func isTimedOut(_ connection: Connection) { link?.isLost(connection, .lost("nothing came for too long")) }
-
-    /// The relay does not know it any more: it says so to whatever comes, at the latest to the next keep-alive.
-    func isReset(_ connection: Connection) {
-        connection.whenItPasses { [self] in
-            world.at(max(path.reliable(up: true), path.upBlocked)) { [self] in
-                world.at(path.reliable(up: false)) { [self] in link?.isLost(connection, .lost("stateless reset")) }
-            }
-        }
-    }
-
-    /// Either end finds out for itself.
-    private func reset(_ connection: Connection) {
-        path.noteTrouble(for: .seconds(4))
-        world.after(path.milliseconds(0...2_000)) { connection.relay.lose(connection) }
-        world.after(path.milliseconds(0...2_000)) { [self] in link?.isLost(connection, .lost("reset")) }
-    }
-
-    /// Looks after the idle time-outs of a connection that was made.
-    func watch(_ connection: Connection) {
-        connections.append(connection)
-        if let owner = process { watchOwner(connection, owner) }
-    }
-
-    /// A pttd that is killed says nothing: the relay waits for the idle time-out.
-    private func watchOwner(_ connection: Connection, _ owner: Process) {
-        world.after(NetworkPath.idleTimeout) { [self] in
-            guard connection.isOpenAtRelay else { return }
-            if owner.isAlive, connection.isOpenAtClient { return watchOwner(connection, owner) }
-            connection.relay.lose(connection)
-        }
     }
 }

@@ -215,6 +215,7 @@ extension Device {
         guard bridge.link.core.floor?.outlook?.isOpen == true else { return "\(name): takes the floor for taken" }
         let everyone = Set(fleet.devices.map { MemberID($0.pin).description })
         guard bridge.link.members == everyone else { return "\(name): does not know who is on the channel" }
+        guard process.pushes.isEmpty else { return "\(name): pushes without an end" }
         guard disk.expected == nil else { return "\(name): would restore a channel that was left" }
         for button in buttons where !process.accessories.isReady(button) {
             return "\(name): \(process.accessories.report)"

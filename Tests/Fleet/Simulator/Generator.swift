@@ -10,11 +10,11 @@ extension Schedule {
         // The plain channel most often: that is what most have.
         let rules = random.chance(50) ? 0 : Int.random(in: 0..<FleetRules.all.count, using: &random)
         let length = Int.random(in: 4_000...16_000, using: &random)
-        let trouble = Verb.allCases.filter { $0 != .hold && $0 != .talk }.shuffled(using: &random)
+        let trouble = Verb.allCases.filter { $0 != .hold && $0 != .talk && $0 != .key }.shuffled(using: &random)
             .prefix(Int.random(in: 0...6, using: &random))
         var actions: [ScheduledAction] = []
         for _ in 0..<Int.random(in: 1...8, using: &random) {
-            let verb: Verb = random.chance(80) ? .hold : .talk
+            let verb: Verb = random.chance(75) ? .hold : random.chance(70) ? .talk : .key
             actions.append(Self.action(verb, devices: devices, within: length, &random))
         }
         for verb in trouble {
@@ -22,8 +22,15 @@ extension Schedule {
                 actions.append(Self.action(verb, devices: devices, within: length, &random))
             }
         }
+        // Whatever is pulled is held, most often.
+        for pull in actions where pull.verb == .pull && random.chance(70) {
+            actions.append(
+                ScheduledAction(
+                    at: pull.at - Int.random(in: 50...800, using: &random), .key, device: pull.device, n: pull.n,
+                    for: pull.time + 1_000))
+        }
         // Trouble in the middle of a press finds more than trouble in between.
-        for index in actions.indices where actions[index].verb != .hold && random.chance(40) {
+        for index in actions.indices where actions[index].verb.isTrouble && random.chance(40) {
             guard let press = actions.filter({ $0.verb == .hold }).randomElement(using: &random) else { continue }
             actions[index].at = press.at + Int.random(in: 0...max(1, press.time + 400), using: &random)
             if actions[index].verb == .emergency {
@@ -53,6 +60,12 @@ extension Schedule {
         case .emergency:
             action.n = 1
             time(300...5_000)
+        case .key:
+            action.n = Int.random(in: 0...1, using: &random)
+            time(200...5_000)
+        case .pull:
+            action.n = Int.random(in: 0...1, using: &random)
+            time(50...3_000)
         case .mute:
             action.n = Int.random(in: 0...1, using: &random)
             time(50...1_500)
@@ -92,6 +105,10 @@ extension Schedule {
         case .renew: action.n = random.chance(25) ? 1 : 0
         case .channel: action.n = Int.random(in: 0...1, using: &random)
         case .visit: time(300...5_000)
+        case .program:
+            action.n = Int.random(in: 0...1, using: &random)
+            value(0...3)
+            time(300...5_000)
         case .disk:
             action.n = Int.random(in: 0...1, using: &random)
             value(0...3)

@@ -65,12 +65,19 @@ final class MachineNetwork {
         world.note(device.name, new.map { "the network is \($0)" } ?? "no network")
         let isAtOnce = wasAtOnce && !isBlack && route != nil
         (route, isBlack) = (new, false)
+        if let connection = device.link?.connection, connection.route != new { stall(connection) }
+        tell(.changed, isAtOnce: isAtOnce)
+    }
+
+    /// The machine slept: what routers knew of the connection may be over.
+    func woke() { tell(.woke, isAtOnce: !isBlack && route != nil) }
+
+    private func tell(_ news: NetworkChanges.News, isAtOnce: Bool) {
         changes += 1
         changedAt = world.now
-        if let connection = device.link?.connection, connection.route != new { stall(connection) }
         let (link, connection) = (device.link, device.link?.connection)
-        link?.networkHas(.changed)
-        guard new != nil, let link else { return }
+        link?.networkHas(news)
+        guard route != nil, !isBlack, let link else { return }
         expect(link, keeps: isAtOnce && link.isReady ? connection : nil)
     }
 

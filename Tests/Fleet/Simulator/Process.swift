@@ -21,6 +21,9 @@ final class Process {
     private var freshEdges: Set<Instant> = []
     private var usedEdges: Set<Instant> = []
     var talker = TalkerWatch()
+    /// Pushes that have come, and of which it has not been told what became.
+    var pushes: Set<String> = []
+    var pushesMade = 0
     private(set) var begins = 0
     /// Links that were made: each has random numbers of its own.
     var linksMade = 0
@@ -46,6 +49,8 @@ final class Process {
             world.fail("L", "\(name) does not restore the channel that it was on")
         }
         later { [self] in device.bluez.clientCame() }
+        for program in device.programs { program.daemonCame() }
+        for local in device.locals { local.daemonCame() }
     }
 
     /// SIGKILL: nothing more happens.

@@ -18,6 +18,8 @@ final class ProcessDirector {
     private let channel: ProcessChannel
     private(set) var bridge: ProcessBridge?
     private var isClosing = false
+    /// The program behind the channel that is open.
+    private var seatOwner: BusProgram?
     private var upkeep = RecordUpkeep()
     private var wake: Instant?
 
@@ -80,7 +82,15 @@ final class ProcessDirector {
         case .choose(let uuid): choose(uuid)
         case .announce(let position, _): channel.handle(.signal(.channel(position: position)))
         case .restorationFailed(let why): world.note(process.name, "not restored: \(why)")
-        case .startProgram, .hand, .orphan, .release, .refuse: break
+        case .startProgram(let name): startProgram(name)
+        case .hand(let program):
+            seatOwner = program
+            channel.handle(.push(.programCame))
+        case .orphan:
+            seatOwner = nil
+            channel.handle(.push(.programLeft))
+        case .release(let busName): bridge?.release(.program(busName))
+        case .refuse: break
         }
     }
 
@@ -88,6 +98,7 @@ final class ProcessDirector {
         guard let invitation = machine.link(of: membership) else { return }
         world.note(process.name, "opens \(membership.descriptor.name)")
         process.ledger.joined()
+        seatOwner = machine.owner
         let link = SimulatedLink(invitation, device: device, process: process)
         let made = ProcessBridge(process: process, uuid: membership.uuid, channel: channel, link: link)
         bridge = made
@@ -104,6 +115,7 @@ final class ProcessDirector {
         bridge.close(reason)
         isClosing = false
         self.bridge = nil
+        seatOwner = nil
     }
 
     // MARK: What others want
@@ -118,13 +130,48 @@ final class ProcessDirector {
 
     private func observed(_ event: ChannelServiceEvent) {
         switch event {
-        case .callback(.didLeaveChannel(let uuid, _)):
-            guard !isClosing else { return }
+        case .callback(let callback):
+            tellProgram(callback)
+            guard case .didLeaveChannel(let uuid, _) = callback, !isClosing else { return }
             process.later { [self] in step(.left(uuid)) }
+        case .notice(.programWanted): if let name = machine.active?.owner?.name { startProgram(name) }
+        case .notice(.pushSettled(let push, _)):
+            if process.pushes.remove(push.identifier) == nil {
+                world.fail("I5", "\(process.name): it is told twice what became of a push")
+            }
         case .notice(.channelDescriptorChanged): remember()
         case .notice(.transmissionAudioFinished), .notice(.activeRemoteParticipantChanged(nil)):
             if upkeep.isPending { process.later { [self] in keepRecord() } }
-        case .notice, .callback, .remoteParticipantsChanged, .soundProblemsChanged: break
+        case .notice, .remoteParticipantsChanged, .soundProblemsChanged: break
+        }
+    }
+
+    // MARK: Programs
+
+    private func startProgram(_ name: String) {
+        for program in device.programs where program.name == name { program.startByName() }
+    }
+
+    /// To the delegate of the program behind the channel.
+    private func tellProgram(_ callback: DelegateCallback) {
+        if let seatOwner, let program = device.programs.first(where: { $0.busName == seatOwner.busName }) {
+            return program.told(callback)
+        }
+        switch callback {
+        case .incomingPush(_, let delivery), .incomingServiceUpdatePush(_, let delivery, _, _):
+            let gone = ChannelManagerStateMachine.PushEvent.notAnswered(
+                delivery.identifier, reason: "the program is gone")
+            channel.handle(.push(gone))
+        default: break
+        }
+    }
+
+    /// The program says that whom it named speaks no longer.
+    func heardEnough() {
+        guard let uuid = channel.machine.channel?.uuid else { return }
+        world.after(.milliseconds(300)) { [self] in
+            guard process.isAlive, bridge?.uuid == uuid, bridge?.machine.speakers.isEmpty == true else { return }
+            channel.request(.setActiveRemoteParticipant(nil, channelUUID: uuid)) { _ in }
         }
     }
 
@@ -160,7 +207,9 @@ final class ProcessDirector {
         guard let active = machine.active, !active.isConfigured, let joined = channel.machine.channel,
             joined.uuid == active.uuid
         else { return nil }
-        return RestorationRecord(channel: joined, token: nil, application: "", invitation: active.link?.text)
+        return RestorationRecord(
+            channel: joined, token: channel.machine.pushes.token, application: active.owner?.recordName ?? "",
+            invitation: active.link?.text)
     }
 
     private func choose(_ uuid: UUID) {
@@ -173,24 +222,4 @@ final class ProcessDirector {
 
 extension AccessoryIntent {
     var isEnd: Bool { if case .transmitEnded = self { true } else { false } }
-}
-
-extension ChannelMembership {
-    /// The membership that a record keeps.
-    init(_ record: RestorationRecord) {
-        self.init(
-            uuid: record.channelUUID, descriptor: record.descriptor, owner: nil,
-            link: record.invitation.flatMap { try? InvitationLink($0) })
-        mode = record.mode
-        accessoryButtonEventsEnabled = record.accessoryButtonEventsEnabled
-    }
-
-    /// The join of it with the channel service.
-    func joining(_ reason: PTChannelJoinReason) -> ChannelJoining {
-        ChannelJoining(
-            descriptor: descriptor, reason: reason, mode: mode,
-            options: .init(
-                media: .daemon, accessoryButtonEventsEnabled: accessoryButtonEventsEnabled,
-                talkTimeLimit: talkTimeLimit))
-    }
 }

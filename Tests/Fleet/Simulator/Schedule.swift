@@ -8,6 +8,10 @@ public enum Verb: String, Sendable, CaseIterable {
     case hold
     /// A finger holds the emergency control of button `n` for a time.
     case emergency
+    /// A finger holds a pedal (`n` 0), or a button on a serial port (1), for a time.
+    case key
+    /// The pedal or the port is pulled for a time.
+    case pull
     /// Notifications of button `n` are lost for a time.
     case mute
     /// Button `n` repeats its state every 200 ms for a time, as some do while they are held.
@@ -61,6 +65,9 @@ public enum Verb: String, Sendable, CaseIterable {
     case channel
     /// A user joins a channel by its link, and leaves it after a time.
     case visit
+    /// Program `n` joins a channel with `import PushToTalk`, and leaves it after a time. It transmits (`value` 0), dies while it does (1), is
+    /// asked about pushes (2), or dies, is started for pushes, and transmits then (3).
+    case program
     /// The disk is full (`value` 0), read-only (1), keeps half of what is written when pttd is killed meanwhile (2), or loses a bit (3)
     /// for a time, while a user joins a channel (`n` 1), or renames and leaves it.
     case disk
@@ -75,6 +82,14 @@ public enum Verb: String, Sendable, CaseIterable {
     case renew
     /// The channel's floor gets other rules: `FleetRules` number `value`, for a time.
     case rules
+
+    /// Whether it is anything else than a press of a button that is wired or worn.
+    var isTrouble: Bool {
+        switch self {
+        case .hold, .key, .pull: false
+        default: true
+        }
+    }
 
     /// Whether it happens to a relay, and not to one device.
     var isOfRelay: Bool {
@@ -113,6 +128,7 @@ public struct ScheduledAction: Sendable, Hashable {
         case .away: at + time + value
         case .move where value == 4: at + time + 45_000
         case .drain: at + time + Int(SimulatedRelay.drainTime.milliseconds) + 1_000
+        case .program: at + time + 500
         default: at + time
         }
     }
