@@ -277,7 +277,7 @@ public struct PushStateMachine: Sendable {
     }
 
     private mutating func forget(_ reason: PushDropReason) {
-        if seededFault("a-push-has-no-end") { waiting = [] }
+        if seededFault("a-push-has-no-end") { (waiting, asked, updating) = ([], nil, nil) }
         for outstanding in [asked, updating].compactMap({ $0 }) { drop(outstanding.delivery.push, reason) }
         asked = nil
         updating = nil

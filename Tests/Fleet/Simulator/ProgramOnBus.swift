@@ -186,6 +186,7 @@ extension Device {
             }
             world.after(soon + time * 3 / 4) { program.begin() }
         }
+        if how >= 2 { world.after(soon + time - .milliseconds(30)) { [self] in push(3) } }
         world.after(soon + time) { program.leave() }
     }
 
