@@ -293,8 +293,9 @@ let package = Package(
         .target(
             name: "FleetSimulator",
             dependencies: [
-                "Accessories", "BlueZ", "Bridge", "ChannelService", "Audio", "PushToTalkCore", "RelayClient",
-                "RelayServer", "RelayProtocol", "Cryptography", "MonotonicTime", "TestSupport",
+                "Accessories", "LinuxInput", "BlueZ", "Bridge", "ChannelService", "Audio", "Files", "PushToTalkCore",
+                "RelayClient",
+                "RelayServer", "RelayProtocol", "QUIC", "Cryptography", "MonotonicTime", "TestSupport",
             ], path: "Tests/Fleet/Simulator", swiftSettings: swiftSettings),
         .executableTarget(
             name: "fleet", dependencies: ["FleetSimulator", arguments], path: "Tests/Fleet/Command",

@@ -317,6 +317,7 @@ public struct ChannelDirectorStateMachine: Sendable {
 
     private mutating func gone(_ busName: String, at now: Instant) {
         guard programs.removeValue(forKey: busName) != nil else { return }
+        if seededFault("a-program-that-is-gone-talks-on") { return }
         actions.append(.release(busName: busName))
         guard active?.owner?.busName == busName else { return }
         active?.owner?.busName = nil

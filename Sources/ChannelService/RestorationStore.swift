@@ -1,6 +1,7 @@
 // The file that keeps the active channel over restarts: whole or not at all, whatever happens while it is written.
 
 import Files
+import MonotonicTime
 import PushToTalkCore
 
 /// The restoration record of this machine, in a file.
@@ -81,6 +82,7 @@ public struct RestorationStore: Sendable {
     public func save(_ record: RestorationRecord) throws(RestorationStoreError) {
         let bytes = Array(record.text.utf8)
         guard bytes.count <= RestorationRecord.byteCountMax else { throw .tooLarge(byteCount: bytes.count) }
+        if seededFault("a-record-is-written-in-place") { return try files.write(bytes, to: path) }
         try files.write(bytes, to: temporary)
         try files.rename(temporary, to: path)
         try files.synchronize(directory: directory)
@@ -101,6 +103,14 @@ public enum RestorationStoreError: Error, Hashable, Sendable, CustomStringConver
     case file(FileError)
     /// The record is longer than `RestorationRecord.byteCountMax`.
     case tooLarge(byteCount: Int)
+
+    /// Whether another attempt comes to the same.
+    public var isFinal: Bool {
+        switch self {
+        case .file: false
+        case .tooLarge: true
+        }
+    }
 
     /// What happened and what to do about it.
     public var description: String {

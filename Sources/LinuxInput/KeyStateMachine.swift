@@ -41,6 +41,8 @@ public struct KeyStateMachine: Sendable {
         switch event {
         case .key(let code, 1) where code < Self.codesCount:
             return held.insert(code).inserted ? [KeyEdge(code: code, isDown: true, time: now)] : []
+        case .key(let code, 2) where seededFault("a-repeated-key-is-a-press"):
+            return handle(.key(code: code, value: 1), at: now)
         case .key(_, 1), .key(_, 2):
             return []
         // 0, and what no kernel sends: that releases as well, for nothing must stick.

@@ -212,7 +212,7 @@ public struct PushStateMachine: Sendable {
 
     private mutating func deliver(at now: Instant) {
         guard program == .present else { return }
-        if asked == nil, let push = takeFirst(.speaker) {
+        if asked == nil || seededFault("a-push-is-asked-about-meanwhile"), let push = takeFirst(.speaker) {
             let delivery = next(push)
             asked = Outstanding(delivery: delivery, until: now + configuration.answerLimit)
             actions.append(.ask(delivery))
@@ -277,6 +277,7 @@ public struct PushStateMachine: Sendable {
     }
 
     private mutating func forget(_ reason: PushDropReason) {
+        if seededFault("a-push-has-no-end") { (waiting, asked, updating) = ([], nil, nil) }
         for outstanding in [asked, updating].compactMap({ $0 }) { drop(outstanding.delivery.push, reason) }
         asked = nil
         updating = nil

@@ -28,8 +28,8 @@ extension RelayClient {
             case .success(let addresses):
                 know(addresses)
                 // Those without a way would only use up an attempt's time; a way may come while one is made, though.
-                let reachable = knownAddresses.filter { route($0) != nil }
-                guard let address = addressTurns.next(of: reachable.isEmpty ? knownAddresses : reachable) else {
+                let reachable = known.addresses.filter { route($0) != nil }
+                guard let address = addressTurns.next(of: reachable.isEmpty ? known.addresses : reachable) else {
                     return take(.connectionEnded(.unreachable("'\(host)' has no address")))
                 }
                 connect(to: address)

@@ -26,29 +26,17 @@ extension RelayClient {
     }
 
     func networkHas(_ news: NetworkChanges.News) {
+        let isWorthAnAttempt = known.noteChange(news, isNumeric: isNumeric, route: route)
         if let transport { return transport.networkChanged(news) }
         // Not connected: another way to the relay is worth an attempt at once, other changes are not.
-        guard !knownAddresses.isEmpty else { return take(.networkChanged) }
-        let before = knownRoutes
-        noteRoutes()
-        let isReachable = knownRoutes.contains { $0 != nil }
-        // Where none of the addresses can be reached, the name may have others by now.
-        let isWorthIt = isReachable || !isNumeric
-        if isWorthIt, knownRoutes != before || news == .woke { take(.networkChanged) }
+        if isWorthAnAttempt { take(.networkChanged) }
     }
 
     /// These are the relay's addresses.
-    func know(_ addresses: [SocketAddress]) {
-        knownAddresses = Array(addresses.prefix(Self.knownAddressesMaximum))
-        noteRoutes()
-    }
+    func know(_ addresses: [SocketAddress]) { known.know(addresses, route: route) }
 
     /// The relay's place is an address instead of a name.
     private var isNumeric: Bool { SocketAddress(core.relay.host, port: core.relay.port) != nil }
-
-    private func noteRoutes() { knownRoutes = knownAddresses.map { route($0) } }
-
-    private static let knownAddressesMaximum = 16
 
     /// Looks up the relay's name for a connection that cannot reach it any more; what is found is a change of the network for it.
     func lookUpAgain() {

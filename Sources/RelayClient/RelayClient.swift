@@ -47,10 +47,8 @@ public actor RelayClient: RelayLink, PushLink {
     var answerDoubt = AnswerDoubt()
     /// Of the connection before, for a first guess.
     var lastRoundTrip: Duration?
-    /// The relay's addresses, as looked up last; at most `knownAddressesMaximum`.
-    var knownAddresses: [SocketAddress] = []
-    /// The ways to them, when the newest attempt began or the network changed after it.
-    var knownRoutes: [NetworkRoute?] = []
+    /// The relay's addresses, as looked up last, and the ways to them when the newest attempt began or the network changed after it.
+    var known = KnownAddresses()
     var isLookingUp = false
     var networkChanges: NetworkChanges?
     private var lastBurst: UInt32 = 0

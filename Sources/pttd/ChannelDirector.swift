@@ -67,7 +67,7 @@ actor ChannelDirector {
     private var openError: PTChannelError?
     private var isBusReady = false
     private var programsToStart: [String] = []
-    private var saveIsDue = false
+    private var upkeep = RecordUpkeep()
     var calls = CallHolders()
     /// Joins whose channel is not on the bus yet: callbacks wait for that.
     var joinsUnderWay = 0
@@ -152,12 +152,21 @@ actor ChannelDirector {
         for action in machine.handle(event, at: .now) {
             if case .refuse(let error) = action { refusal = error } else { perform(action) }
         }
-        timer?.cancel()
-        timer = machine.nextDeadline.map { deadline in
-            loop.schedule(at: deadline) { [weak self] in self?.assumeIsolated { _ = $0.step(.deadlineReached) } }
-        }
+        arm()
         surroundings?.handler(.changed)
         return refusal
+    }
+
+    private func arm() {
+        timer?.cancel()
+        timer = [machine.nextDeadline, upkeep.nextDeadline].compactMap(\.self).min().map { deadline in
+            loop.schedule(at: deadline) { [weak self] in
+                self?.assumeIsolated { director in
+                    director.keepRecord()
+                    _ = director.step(.deadlineReached)
+                }
+            }
+        }
     }
 
     /// Joins, and tells why it did not work.
@@ -177,7 +186,9 @@ actor ChannelDirector {
         case .open(let membership, let reason): open(membership, reason)
         case .close(let uuid, let reason): close(uuid, reason)
         case .remember: remember()
-        case .forget: forget()
+        case .forget:
+            upkeep.want(.remove)
+            keepRecord()
         case .startProgram(let name):
             if isBusReady { startProgram(name) } else { programsToStart.append(name) }
         case .hand(let program): hand(to: program)
@@ -288,22 +299,49 @@ actor ChannelDirector {
     /// Keeps what restores the channel: at once, or when nobody talks any more, for the disk may take its time.
     func remember() {
         guard let active = machine.active, !active.isConfigured else { return }
-        let snapshot = channel.assumeIsolated { $0.snapshot }
-        guard let joined = snapshot.channel, joined.uuid == active.uuid else { return }
-        saveIsDue = snapshot.transmission != nil || snapshot.activeRemoteParticipant != nil || snapshot.isCapturing
-        guard !saveIsDue else { return }
-        let record = RestorationRecord(
-            channel: joined, token: snapshot.pushToken, application: active.owner?.recordName ?? "",
-            invitation: active.link?.text)
-        do throws(RestorationStoreError) {
-            try store.save(record)
-        } catch {
-            logger.error("the channel will not be there after a restart", metadata: ["why": "\(error)"])
-        }
+        upkeep.want(.save)
+        keepRecord()
     }
 
     /// Somebody stopped talking.
-    func rememberIfDue() { if saveIsDue { later { $0.remember() } } }
+    func rememberIfDue() { if upkeep.isPending { later { $0.keepRecord() } } }
+
+    /// Does with the record what is to be done now.
+    private func keepRecord() {
+        let snapshot = channel.assumeIsolated { $0.snapshot }
+        let isTalking =
+            snapshot.transmission != nil || snapshot.activeRemoteParticipant != nil || snapshot.isCapturing
+        guard let step = upkeep.due(isTalking: isTalking, at: .now) else { return }
+        do throws(RestorationStoreError) {
+            switch step {
+            case .save: try save(snapshot)
+            case .remove: try store.remove()
+            }
+            upkeep.did(isOver: true, at: .now)
+        } catch {
+            let what =
+                switch step {
+                case .save: "the channel will not be there after a restart"
+                case .remove: "a channel that was left may be there after a restart"
+                }
+            // Once is enough to be told of a disk that goes on refusing.
+            logger.log(
+                level: upkeep.nextDeadline == nil ? .error : .debug, "\(what)", metadata: ["why": "\(error)"])
+            upkeep.did(isOver: error.isFinal, at: .now)
+            arm()
+        }
+    }
+
+    private func save(_ snapshot: ChannelServiceSnapshot) throws(RestorationStoreError) {
+        // A channel that was not opened, or is none of those that are kept, leaves nothing to do.
+        guard let active = machine.active, !active.isConfigured, let joined = snapshot.channel,
+            joined.uuid == active.uuid
+        else { return }
+        try store.save(
+            RestorationRecord(
+                channel: joined, token: snapshot.pushToken, application: active.owner?.recordName ?? "",
+                invitation: active.link?.text))
+    }
 
     private func keepChoice(_ uuid: UUID) {
         guard let channel = machine.channels.first(where: { $0.uuid == uuid }) else { return }
@@ -311,15 +349,6 @@ actor ChannelDirector {
             try choices.save(RestorationRecord(channelUUID: uuid, descriptor: channel.descriptor))
         } catch {
             logger.error("after a restart another channel may be the active one", metadata: ["why": "\(error)"])
-        }
-    }
-
-    private func forget() {
-        saveIsDue = false
-        do throws(RestorationStoreError) {
-            try store.remove()
-        } catch {
-            logger.error("a channel that was left may be there after a restart", metadata: ["why": "\(error)"])
         }
     }
 }

@@ -88,6 +88,7 @@ extension AccessoriesStateMachine {
         let isSerialPort = localDevices.removeValue(forKey: device)?.isSerialPort ?? false
         localProblems[device] = nil
         guard let id = localOwners.removeValue(forKey: device), let accessory = accessories[id] else { return [] }
+        if seededFault("a-device-that-is-gone-releases-nothing") { return [] }
         // Which of its ports told what is not kept: with one of them everything comes up.
         var actions = isSerialPort ? release(id, .unplugged, at: now) : []
         for (code, holders) in accessory.heldKeys.sorted(by: { $0.key < $1.key }) where holders == [device] {

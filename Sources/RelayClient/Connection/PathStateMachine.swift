@@ -182,7 +182,7 @@ struct PathStateMachine: Sendable {
 
     private mutating func changed(to new: NetworkRoute?, _ elsewhere: Elsewhere, at now: Instant) -> [Action] {
         guard let new else { return leave(for: elsewhere, at: now) }
-        guard new != route || isOffline else { return [] }
+        guard new != route || isOffline, !seededFault("a-new-address-is-not-noticed") else { return [] }
         route = new
         changedAt = now
         attempts = 0
@@ -201,6 +201,7 @@ struct PathStateMachine: Sendable {
     }
 
     private mutating func tryAgain(at now: Instant, after pause: Duration) -> [Action] {
+        if seededFault("a-move-that-nobody-answers-is-not-tried-again") { return [] }
         attempts += 1
         guard attempts < Self.attemptsMaximum else {
             state = .over

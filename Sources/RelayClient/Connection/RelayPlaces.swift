@@ -1,4 +1,5 @@
 // Where a client looks for its relay: where the invitation says, or where the relay itself has sent it. Pure.
+import MonotonicTime
 import RelayProtocol
 
 /// A relay that goes down may name another place, where a relay of the same key is. It is tried first, then the invitation's place, in
@@ -17,6 +18,7 @@ struct RelayPlaces: Sendable {
 
     /// The relay goes down, and says where to go on.
     mutating func move(to place: RelayPlace) {
+        if seededFault("a-successor-is-forgotten") { return }
         successor = place == home ? nil : place
         isHomesTurn = false
     }
@@ -28,7 +30,7 @@ struct RelayPlaces: Sendable {
             return
         }
         current = isHomesTurn ? home : successor
-        isHomesTurn.toggle()
+        if !seededFault("only-the-successor-is-looked-for") { isHomesTurn.toggle() }
     }
 
     /// Whether the relay is looked for elsewhere than where the invitation says.

@@ -28,7 +28,7 @@ extension RelayTransport {
     func networkChanged(_ news: NetworkChanges.News) {
         guard let address = path?.address else { return }
         let route = route(address)
-        let known = client?.assumeIsolated { $0.knownAddresses } ?? []
+        let known = client?.assumeIsolated { $0.known.addresses } ?? []
         let elsewhere = PathStateMachine.Elsewhere(than: address, among: known, route: self.route)
         switch news {
         case .changed: pathHandles(.changed(route, elsewhere: elsewhere))

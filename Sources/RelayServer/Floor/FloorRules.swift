@@ -1,4 +1,5 @@
 // Who may talk beside whom, and who before whom: the rules of one channel's floor.
+import MonotonicTime
 
 /// What a channel's operator chooses about its floor. The defaults are those of a plain radio channel.
 public struct FloorRules: Sendable, Hashable {
@@ -48,7 +49,7 @@ public struct FloorRules: Sendable, Hashable {
     func preempts(_ newer: UInt8, _ older: UInt8) -> Bool {
         if mode == .cutIn { return newer == Self.emergency || older != Self.emergency }
         if older == Self.emergency { return false }
-        if newer == Self.emergency { return true }
+        if newer == Self.emergency { return !seededFault("an-emergency-overrides-nobody") }
         guard let preemptionStep else { return false }
         return Int(newer) >= Int(older) + max(1, Int(preemptionStep))
     }

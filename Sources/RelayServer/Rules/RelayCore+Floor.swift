@@ -38,7 +38,7 @@ extension RelayCore {
         member.lastAnswer = []
         member.nextReminder = now + Self.reminderInterval
         channels[number].members[id] = member
-        guard !isDraining || wish.isEmergency else {
+        guard !isDraining || wish.isEmergency || seededFault("a-relay-that-drains-grants-the-floor") else {
             return deny(wish, .noResources, Self.goingDown, channel: number)
         }
         guard !channels[number].onlyListens(member) else {

@@ -15,26 +15,25 @@ final class Device {
 
     /// Who is told on a healthy network that another has the floor ends so soon.
     static let overrideLimit = Duration.milliseconds(300)
-
-    /// What is on the disk.
-    struct Disk {
-        var record: RestorationRecord?
-        var chosen: UUID?
-    }
+    /// Who is sent to another relay on a healthy network is there so soon.
+    static let moveLimit = Duration.milliseconds(1_500)
 
     unowned let fleet: Fleet
     let number: Int
     let name: String
     let pin: PublicKeyPin
     let path: NetworkPath
+    private(set) var network: MachineNetwork!
     let buttons: [Button]
     let configured: [ChannelMembership]
+    private(set) var programs: [ProgramOnBus] = []
+    private(set) var locals: [LocalDevice] = []
     private(set) var bluez: SimulatedBlueZ!
     private(set) var process: Process?
     /// They are referred to by what is still under way.
     private(set) var processes: [Process] = []
-    private var connections: [Connection] = []
-    var disk = Disk()
+    var connections: [Connection] = []
+    let disk: SimulatedDisk
     /// The hours of push to talk.
     private(set) var isOpen = true
     private(set) var microphoneBrokenUntil = Instant.zero
@@ -56,6 +55,7 @@ final class Device {
         name = "d\(number)"
         pin = PublicKeyPin((0..<PublicKeyPin.byteCount).map { UInt8(truncatingIfNeeded: $0 * 7 + number) })!
         path = NetworkPath(fleet.world, device: number)
+        disk = SimulatedDisk(fleet.world)
         buttons = (0..<2).map { Button(device: number, number: $0, library: fleet.library) }
         configured = fleet.invitations.prefix(2).map { link in
             ChannelMembership(
@@ -63,6 +63,10 @@ final class Device {
                 owner: nil, isConfigured: true, link: link)
         }
         bluez = SimulatedBlueZ(device: self)
+        network = MachineNetwork(device: self)
+        programs = (0..<2).map { ProgramOnBus(device: self, number: $0) }
+        locals = (0..<2).map { LocalDevice(device: self, number: $0) }
+        disk.kill = { [unowned self] in kill(for: .milliseconds(300)) }
     }
 
     // MARK: pttd
@@ -94,7 +98,13 @@ final class Device {
 
     var isEmergencyDown: Bool { buttons.contains { $0.isDown(.emergency) } }
 
-    private var isAnythingDown: Bool { buttons.contains(where: \.isDown) || callers.values.contains { $0 > 0 } }
+    private var isAnythingDown: Bool {
+        buttons.contains(where: \.isDown) || callers.values.contains { $0 > 0 }
+            || programs.contains(where: \.isTransmitting) || locals.contains(where: \.isDown)
+    }
+
+    /// Something that was held is let go.
+    func wentUp() { lastUp = world.now }
 
     /// Since when it is certain that nobody holds anything, and pttd can know it.
     var releasedSince: Instant? {
@@ -171,6 +181,8 @@ final class Device {
         switch action.verb {
         case .hold: hold(n, .talk, for: time)
         case .emergency: hold(1, .emergency, for: time)
+        case .key: locals[n].hold(for: time)
+        case .pull: locals[n].pull(for: time)
         case .mute: buttons[n].mutedUntil = max(buttons[n].mutedUntil, world.now + time)
         case .beat: beat(buttons[n], until: world.now + time)
         // While it is held, a value that means nothing may count as its end.
@@ -199,11 +211,14 @@ final class Device {
         case .deaf: path.block(up: false, down: true, for: time)
         case .dumb: path.block(up: true, down: false, for: time)
         case .cut: path.block(up: true, down: true, for: time)
+        case .move: network.move(action.value % 5, for: time)
         case .reset: if let connection = connections.last { reset(connection) }
         case .garbage: process?.director.bridge?.link.receiveGarbage([0x80, 0x78] + Array(repeating: 7, count: 60))
         case .channel: process?.director.step(.change(n == 0 ? .up : .down, isPress: true))
         case .visit: visit(for: time)
-        case .relaykill, .relayhalt, .renew, .rules: break
+        case .program: use(programs[n], how: action.value % 4, for: time)
+        case .disk: useDisk(SimulatedDisk.Trouble(rawValue: action.value % 4) ?? .full, isEarly: n == 1, for: time)
+        case .relaykill, .relayhalt, .drain, .renew, .rules: break
         }
     }
 
@@ -217,7 +232,9 @@ final class Device {
         world.after(time) { [self] in
             sleeps -= 1
             noteSuspension()
-            if sleeps == 0 { process?.channel.handle(.audioSessionInterruptionEnded) }
+            guard sleeps == 0 else { return }
+            process?.channel.handle(.audioSessionInterruptionEnded)
+            network.woke()
         }
     }
 
@@ -254,6 +271,20 @@ final class Device {
         world.after(time) { [self] in process?.director.step(.leave(link.channel.uuid, caller: ":1.9")) }
     }
 
+    /// The disk has a trouble while a channel is joined (early), or changed and left.
+    private func useDisk(_ trouble: SimulatedDisk.Trouble, isEarly: Bool, for time: Duration) {
+        if isEarly { disk.suffer(trouble, for: time) }
+        visit(for: .milliseconds(200) + time / 2)
+        world.after(.milliseconds(100)) { [self] in
+            if !isEarly { disk.suffer(trouble, for: time) }
+            guard let process, let channel = process.channel.machine.channel,
+                channel.uuid == fleet.invitations[2].channel.uuid
+            else { return }
+            let descriptor = PTChannelDescriptor(name: "Visitors \(time)", image: nil)
+            process.channel.request(.setChannelDescriptor(descriptor, channelUUID: channel.uuid)) { _ in }
+        }
+    }
+
     /// All is over: the device is to be on the first configured channel.
     func comeHome() {
         guard let director = process?.director else { return }
@@ -261,67 +292,5 @@ final class Device {
             director.step(.leave(active.uuid, caller: ":1.9"))
         }
         director.step(.change(.name(configured[0].descriptor.name), isPress: false))
-    }
-
-    // MARK: The network
-
-    private var link: SimulatedLink? { process?.director.bridge?.link }
-
-    func receive(_ message: ServerMessage, on connection: Connection) { link?.receive(message, on: connection) }
-
-    func receive(datagram: [UInt8], on connection: Connection) { link?.receive(datagram: datagram, on: connection) }
-
-    func receive(answer bytes: [UInt8], on connection: Connection) { link?.receive(answer: bytes, on: connection) }
-
-    /// The relay has taken the floor from it for somebody more important: on a healthy network it knows that soon.
-    func isOverridden(_ request: FloorRequestID) {
-        guard let process, let connection = link?.connection, let burst = process.channel.machine.transmission,
-            // A burst that waited in the network may be over at its talker.
-            link?.lastRequest == request
-        else { return }
-        let now = world.now
-        world.after(Self.overrideLimit) { [self] in
-            let relay: SimulatedRelay = fleet.relay
-            guard self.process === process, link?.connection === connection, connection.isOpenAtRelay,
-                path.troubledUntil < now, relay.haltedUntil < now,
-                process.channel.machine.transmission?.begunAt == burst.begunAt
-            else { return }
-            world.fail("I2", "\(name) transmits \(Self.overrideLimit) after the relay took its floor")
-        }
-    }
-
-    /// The relay closed it.
-    func isClosed(_ connection: Connection, code: RelayCloseCode, _ text: String) {
-        link?.isLost(connection, code == .replaced ? .replaced : .closedByRelay(text))
-    }
-
-    /// The relay does not know it any more: it says so to whatever comes, at the latest to the next keep-alive.
-    func isReset(_ connection: Connection) {
-        world.at(max(path.reliable(up: true), path.upBlocked)) { [self] in
-            world.at(path.reliable(up: false)) { [self] in link?.isLost(connection, .lost("stateless reset")) }
-        }
-    }
-
-    /// Either end finds out for itself.
-    private func reset(_ connection: Connection) {
-        let relay: SimulatedRelay = fleet.relay
-        world.after(path.milliseconds(0...2_000)) { relay.lose(connection) }
-        world.after(path.milliseconds(0...2_000)) { [self] in link?.isLost(connection, .lost("reset")) }
-    }
-
-    /// Looks after the idle time-outs of a connection that was made.
-    func watch(_ connection: Connection) {
-        connections.append(connection)
-        let relay: SimulatedRelay = fleet.relay
-        if let owner = process { watchOwner(connection, owner, relay) }
-    }
-
-    /// A pttd that is killed says nothing: the relay waits for the idle time-out.
-    private func watchOwner(_ connection: Connection, _ owner: Process, _ relay: SimulatedRelay) {
-        world.after(NetworkPath.idleTimeout) { [self] in
-            guard connection.isOpenAtRelay else { return }
-            if owner.isAlive, connection.isOpenAtClient { return watchOwner(connection, owner, relay) }
-            relay.lose(connection)
-        }
     }
 }

@@ -23,7 +23,7 @@ public struct Outcome: Sendable {
     public var transmissions: Int
 }
 
-/// Devices and a relay, and the world that they are in.
+/// Devices and relays, and the world that they are in.
 public final class Fleet {
     /// One transmission may last this long, which is less than in life: there is less to simulate.
     static let talkTimeLimit = Duration.seconds(10)
@@ -35,7 +35,8 @@ public final class Fleet {
     let coverage: Coverage
     /// Of the two configured channels, and of one to visit.
     let invitations: [InvitationLink]
-    private(set) var relay: SimulatedRelay!
+    /// Where the invitations lead, and another one with the same key and channels.
+    private(set) var relays: [SimulatedRelay] = []
     private(set) var devices: [Device] = []
     private let schedule: Schedule
 
@@ -59,10 +60,22 @@ public final class Fleet {
                 host: "relay", port: 1, channelName: channel.name, channel: channel.id, token: channel.token,
                 pin: PublicKeyPin((0..<PublicKeyPin.byteCount).map { UInt8(truncatingIfNeeded: $0) })!)
         }
-        relay = SimulatedRelay(world, fleet: self, channels: channels)
+        relays = (0..<2).map { SimulatedRelay(world, fleet: self, number: $0, channels: channels) }
         devices = (0..<schedule.devices).map { Device(fleet: self, number: $0) }
-        world.checks = { [unowned self] in for device in devices { device.process?.check() } }
+        world.checks = { [unowned self] in
+            for device in devices { device.process?.check() }
+            for relay in relays { relay.check() }
+        }
     }
+
+    /// The relay that the invitations lead to.
+    var relay: SimulatedRelay { relays[0] }
+
+    /// The relay that a client finds there.
+    func relay(at place: RelayPlace) -> SimulatedRelay { relays.first { $0.place == place } ?? relay }
+
+    /// The same of a place that a relay named, if it did.
+    func relay(named place: RelayPlace?) -> SimulatedRelay? { place.map(relay(at:)) }
 
     /// Runs a schedule to its end, or to the first violation.
     public static func run(
@@ -91,14 +104,22 @@ public final class Fleet {
     private func carryOut(_ action: ScheduledAction) {
         world.note("-----", "\(action)")
         switch action.verb {
-        case .relaykill: relay.kill(for: action.duration)
-        case .relayhalt: relay.halt(for: action.duration)
-        case .renew: relay.renewKeys()
+        case .relaykill: relays[action.n % 2].kill(for: action.duration)
+        case .relayhalt: relays[action.n % 2].halt(for: action.duration)
+        case .drain: drain(relays[action.n % 2], for: action.duration, how: action.value)
+        case .renew: relays[action.n % 2].renewKeys()
         case .rules:
-            relay.setRules(action.value % FleetRules.all.count)
-            world.after(action.duration) { [self] in relay.setRules(schedule.rules) }
+            for relay in relays { relay.setRules(action.value % FleetRules.all.count) }
+            world.after(action.duration) { [self] in for relay in relays { relay.setRules(schedule.rules) } }
         default: devices[action.device].carryOut(action)
         }
+    }
+
+    private func drain(_ relay: SimulatedRelay, for time: Duration, how: Int) {
+        let successor = relays[1 - relay.number]
+        // One that is named and does not answer is gone for as long as the other one is.
+        if how == 2 { successor.kill(for: time + SimulatedRelay.drainTime + .seconds(5)) }
+        relay.drain(to: how == 0 ? nil : successor.place, for: time)
     }
 
     // MARK: Liveness
@@ -108,6 +129,7 @@ public final class Fleet {
         guard world.violation == nil else { return }
         world.note("-----", "the trouble is over")
         for device in devices { device.comeHome() }
+        relays[1].retire(to: relay.place)
         let end = world.now + Self.recoveryLimit
         while world.violation == nil {
             for device in devices { for button in device.buttons { device.bluez.advertise(button) } }
@@ -177,7 +199,11 @@ extension Device {
         guard let process else { return "\(name): pttd does not run" }
         guard let bridge = process.director.bridge else { return "\(name): no channel" }
         guard bridge.uuid == configured[0].uuid else { return "\(name): another channel" }
-        guard bridge.link.isReady, bridge.link.connection?.isOpenAtRelay == true else { return "\(name): no link" }
+        guard bridge.link.isReady, let connection = bridge.link.connection, connection.isOpenAtRelay else {
+            return "\(name): no link"
+        }
+        guard !connection.isStalled else { return "\(name): its connection did not move" }
+        guard connection.relay === fleet.relay else { return "\(name): with another relay" }
         let machine = process.channel.machine
         guard machine.channel?.serviceStatus == .ready else { return "\(name): \(bridge.machine.serviceDetail)" }
         guard machine.transmission == nil, machine.waiting == nil else { return "\(name): transmits" }
@@ -189,7 +215,8 @@ extension Device {
         guard bridge.link.core.floor?.outlook?.isOpen == true else { return "\(name): takes the floor for taken" }
         let everyone = Set(fleet.devices.map { MemberID($0.pin).description })
         guard bridge.link.members == everyone else { return "\(name): does not know who is on the channel" }
-        guard disk.record == nil else { return "\(name): would restore a channel that was left" }
+        guard process.pushes.isEmpty else { return "\(name): pushes without an end" }
+        guard disk.expected == nil else { return "\(name): would restore a channel that was left" }
         for button in buttons where !process.accessories.isReady(button) {
             return "\(name): \(process.accessories.report)"
         }

@@ -11,24 +11,50 @@ struct FloorWatch {
     private var talking: [String: Set<SSRC>] = [:]
     /// Sequence numbers that were forwarded of the burst that each source talks in.
     private var forwarded: [SSRC: Set<UInt16>] = [:]
+    /// Those who asked for the floor because of an emergency, with the last such request, until it is over.
+    private var emergencies: [MemberID: FloorRequestID] = [:]
+    /// Nobody but an emergency is granted the floor any more.
+    var isDraining = false
     /// How often the floor was taken from somebody.
     private(set) var floorsTaken = 0
 
     init(_ world: World) { self.world = world }
 
+    /// A member asks for the floor.
+    mutating func asked(_ request: ClientMessage.FloorRequest, by member: MemberID) {
+        emergencies[member] = request.priority == FloorRules.emergency ? request.requestID : nil
+    }
+
     /// - Parameter talkersMaximum: How many may talk at once on the channel of that name.
     mutating func noted(_ milestone: RelayMilestone, talkersMaximum: (String) -> Int) {
         switch milestone {
-        case .memberJoined(let channel, let member, _, let ssrc, _): sources[channel.text, default: [:]][member] = ssrc
-        case .floorGranted(let channel, let member, _):
+        case .memberJoined(let channel, let member, _, let ssrc, _):
+            sources[channel.text, default: [:]][member] = ssrc
+            emergencies[member] = nil
+        case .memberLeft(_, let member): emergencies[member] = nil
+        case .floorDenied(let channel, let member, let requestID, let cause):
+            guard emergencies[member] == requestID else { return }
+            emergencies[member] = nil
+            // Another emergency may have it; whether on this channel is not looked at.
+            guard emergencies.isEmpty, cause != .receiveOnly, cause != .other else { return }
+            world.fail("I4", "an emergency is denied the floor of \(channel): \(cause)")
+        case .floorGranted(let channel, let member, let requestID):
             guard let ssrc = sources[channel.text]?[member] else {
                 return world.fail("I4", "the floor of \(channel) is granted to somebody who has not joined")
             }
-            if talking[channel.text, default: []].insert(ssrc).inserted { forwarded[ssrc] = [] }
+            if talking[channel.text, default: []].insert(ssrc).inserted {
+                forwarded[ssrc] = []
+                if isDraining, emergencies[member] != requestID {
+                    return world.fail("I4", "a relay that drains grants the floor of \(channel)")
+                }
+            }
             let count = talking[channel.text]?.count ?? 0
             let most = talkersMaximum(channel.text)
             if count > most { world.fail("I4", "\(count) have the floor of \(channel), where \(most) may") }
         case .burstEnded(let channel, let burst):
+            if let member = sources[channel.text]?.first(where: { $0.value == burst.ssrc })?.key {
+                emergencies[member] = nil
+            }
             if talking[channel.text]?.remove(burst.ssrc) == nil {
                 world.fail("I4", "a burst ends on \(channel) that was not granted")
             }

@@ -10,11 +10,11 @@ extension Schedule {
         // The plain channel most often: that is what most have.
         let rules = random.chance(50) ? 0 : Int.random(in: 0..<FleetRules.all.count, using: &random)
         let length = Int.random(in: 4_000...16_000, using: &random)
-        let trouble = Verb.allCases.filter { $0 != .hold && $0 != .talk }.shuffled(using: &random)
+        let trouble = Verb.allCases.filter { $0 != .hold && $0 != .talk && $0 != .key }.shuffled(using: &random)
             .prefix(Int.random(in: 0...6, using: &random))
         var actions: [ScheduledAction] = []
         for _ in 0..<Int.random(in: 1...8, using: &random) {
-            let verb: Verb = random.chance(80) ? .hold : .talk
+            let verb: Verb = random.chance(75) ? .hold : random.chance(70) ? .talk : .key
             actions.append(Self.action(verb, devices: devices, within: length, &random))
         }
         for verb in trouble {
@@ -22,11 +22,22 @@ extension Schedule {
                 actions.append(Self.action(verb, devices: devices, within: length, &random))
             }
         }
+        // Whatever is pulled is held, most often.
+        for pull in actions where pull.verb == .pull && random.chance(70) {
+            actions.append(
+                ScheduledAction(
+                    at: pull.at - Int.random(in: 50...800, using: &random), .key, device: pull.device, n: pull.n,
+                    for: pull.time + 1_000))
+        }
         // Trouble in the middle of a press finds more than trouble in between.
-        for index in actions.indices where actions[index].verb != .hold && random.chance(40) {
+        for index in actions.indices where actions[index].verb.isTrouble && random.chance(40) {
             guard let press = actions.filter({ $0.verb == .hold }).randomElement(using: &random) else { continue }
             actions[index].at = press.at + Int.random(in: 0...max(1, press.time + 400), using: &random)
-            if !actions[index].verb.isOfRelay, random.chance(60) { actions[index].device = press.device }
+            if actions[index].verb == .emergency {
+                actions[index].device = (press.device + 1) % devices
+            } else if !actions[index].verb.isOfRelay, random.chance(60) {
+                actions[index].device = press.device
+            }
         }
         actions.sort { $0.at < $1.at }
         self.init(seed: seed, devices: devices, rules: rules, actions: actions)
@@ -49,6 +60,12 @@ extension Schedule {
         case .emergency:
             action.n = 1
             time(300...5_000)
+        case .key:
+            action.n = Int.random(in: 0...1, using: &random)
+            time(200...5_000)
+        case .pull:
+            action.n = Int.random(in: 0...1, using: &random)
+            time(50...3_000)
         case .mute:
             action.n = Int.random(in: 0...1, using: &random)
             time(50...1_500)
@@ -81,11 +98,31 @@ extension Schedule {
             value(10...100)
             time(500...8_000)
         case .deaf, .dumb, .cut: time(random.chance(80) ? 100...5_000 : 5_000...12_000)
-        case .reset, .garbage, .renew: break
+        case .reset, .garbage: break
+        case .move:
+            value(0...4)
+            time(random.chance(80) ? 50...6_000 : 6_000...40_000)
+        case .renew: action.n = random.chance(25) ? 1 : 0
         case .channel: action.n = Int.random(in: 0...1, using: &random)
         case .visit: time(300...5_000)
-        case .relaykill: time(50...4_000)
-        case .relayhalt: time(50...9_000)
+        case .program:
+            action.n = Int.random(in: 0...1, using: &random)
+            value(0...3)
+            time(300...5_000)
+        case .disk:
+            action.n = Int.random(in: 0...1, using: &random)
+            value(0...3)
+            time(300...5_000)
+        case .relaykill:
+            action.n = random.chance(25) ? 1 : 0
+            time(50...4_000)
+        case .relayhalt:
+            action.n = random.chance(25) ? 1 : 0
+            time(50...9_000)
+        case .drain:
+            action.n = random.chance(30) ? 1 : 0
+            value(0...2)
+            time(50...6_000)
         case .rules:
             value(0...(FleetRules.all.count - 1))
             time(1_000...6_000)

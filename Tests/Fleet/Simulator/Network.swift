@@ -1,6 +1,7 @@
-// The network between one device and the relay, and the connections over it. QUIC is modelled: an ordered stream that repeats what
+// The network between one device and the relays, and the connections over it. QUIC is modelled: an ordered stream that repeats what
 // is lost, datagrams that do not, and both ends' time-outs.
 import MonotonicTime
+import QUIC
 import RelayServer
 import TestSupport
 
@@ -21,8 +22,6 @@ final class NetworkPath {
     /// Until when nothing passes.
     private(set) var upBlocked = Instant.zero
     private(set) var downBlocked = Instant.zero
-    /// Who ends connections over which nothing has come for too long.
-    var idleEnds: (_ isUp: Bool) -> Void = { _ in }
 
     init(_ world: World, device: Int) {
         self.world = world
@@ -35,6 +34,9 @@ final class NetworkPath {
     private(set) var troubledUntil = Instant.zero
 
     private func trouble(for time: Duration) { troubledUntil = max(troubledUntil, world.now + time) }
+
+    /// Something else than this path keeps packets from passing.
+    func noteTrouble(for time: Duration) { trouble(for: time) }
 
     func lose(_ percent: Int, for time: Duration) {
         lossPercent = percent
@@ -97,8 +99,17 @@ final class NetworkPath {
 final class Connection {
     let id: ConnectionID
     let device: Int
-    /// Of the relay that it was made with.
+    /// The other end, and which of its lives.
+    unowned let relay: SimulatedRelay
     let generation: Int
+    /// The machine's route that its socket uses.
+    var route: NetworkRoute?
+    /// Nothing passes: the relay does not know the address yet that the client has now.
+    var isStalled = false { didSet { if isStalled != oldValue { stalls += 1 } } }
+    /// Counts beginnings and ends of that.
+    private(set) var stalls = 0
+    /// What is repeated until it passes, in order.
+    private var stalled: [() -> Void] = []
     /// Either end may be gone without the other's knowing.
     var isOpenAtClient = true
     var isOpenAtRelay = true
@@ -109,10 +120,22 @@ final class Connection {
     var heard: Instant
     var datagrams: UInt64 = 0
 
-    init(id: ConnectionID, device: Int, generation: Int, at now: Instant) {
+    init(id: ConnectionID, device: Int, relay: SimulatedRelay, at now: Instant) {
         self.id = id
         self.device = device
-        self.generation = generation
+        self.relay = relay
+        generation = relay.generation
         heard = now
+    }
+
+    /// Does the work now, or when packets pass again.
+    func whenItPasses(_ work: @escaping () -> Void) { if isStalled { stalled.append(work) } else { work() } }
+
+    /// Packets pass again.
+    func goOn() {
+        isStalled = false
+        let due = stalled
+        stalled = []
+        for work in due { whenItPasses(work) }
     }
 }

@@ -23,6 +23,9 @@ final class Process {
     /// When it read of a press that was made before the button was connected.
     private var readAt: [Instant: Instant] = [:]
     var talker = TalkerWatch()
+    /// Pushes that have come, and of which it has not been told what became.
+    var pushes: Set<String> = []
+    var pushesMade = 0
     private(set) var begins = 0
     /// Links that were made: each has random numbers of its own.
     var linksMade = 0
@@ -41,12 +44,15 @@ final class Process {
     }
 
     func start() {
-        let kept = device.disk.record?.channelUUID
-        director.start()
-        if let kept, device.isOpen, director.machine.active?.uuid != kept {
+        let kept = device.disk.expected
+        let found = director.start()
+        if kept != found { world.fail("L", "\(name) finds another channel to restore than was kept") }
+        if let found, device.isOpen, director.machine.active?.uuid != found.channelUUID {
             world.fail("L", "\(name) does not restore the channel that it was on")
         }
         later { [self] in device.bluez.clientCame() }
+        for program in device.programs { program.daemonCame() }
+        for local in device.locals { local.daemonCame() }
     }
 
     /// SIGKILL: nothing more happens.

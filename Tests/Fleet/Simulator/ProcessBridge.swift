@@ -60,6 +60,13 @@ final class ProcessBridge {
         handle(.pressed(holder, urgency))
     }
 
+    func requestBegin(program: String, completion: @escaping Answer) {
+        begins[.program(program)] = completion
+        handle(.requestedBegin(program: program))
+    }
+
+    func requestStop() { handle(.requestedStop(.developerRequest)) }
+
     func release(_ holder: TalkKey.Holder) { handle(.released(holder)) }
 
     func accessoryWants(_ intent: AccessoryIntent) {
@@ -123,7 +130,7 @@ final class ProcessBridge {
     private func perform(_ action: BridgeStateMachine.Action) {
         switch action {
         case .beginTransmitting(let source, let floor): begin(source, floor)
-        case .refuseBegin: break  // No program stands behind a channel here.
+        case .refuseBegin(let holder): refuseBegin(holder)
         case .answer(let holder, let error): begins.removeValue(forKey: holder)?(error)
         case .stopTransmitting(let source):
             channel.request(.stopTransmitting(channelUUID: uuid, source: source)) { _ in }
@@ -154,6 +161,15 @@ final class ProcessBridge {
         channel.request(begin) { [weak self] error in
             if let error { self?.handle(.beginRefused(error)) }
             for answer in waiting.values { answer(error) }
+        }
+    }
+
+    private func refuseBegin(_ holder: TalkKey.Holder) {
+        let answer = begins.removeValue(forKey: holder)
+        let begin = ChannelManagerStateMachine.Request.beginTransmitting(channelUUID: uuid, source: holder.source)
+        channel.request(begin) { [weak self] error in
+            if error == nil { self?.handle(.beganAfterAll(holder)) }
+            answer?(error)
         }
     }
 

@@ -18,7 +18,9 @@ final class ProcessDirector {
     private let channel: ProcessChannel
     private(set) var bridge: ProcessBridge?
     private var isClosing = false
-    private var saveIsDue = false
+    /// The program behind the channel that is open.
+    private var seatOwner: BusProgram?
+    private var upkeep = RecordUpkeep()
     private var wake: Instant?
 
     init(process: Process, channel: ProcessChannel) {
@@ -28,9 +30,14 @@ final class ProcessDirector {
             channels: process.device.configured, relayCarriesPushes: false, isOpen: process.device.isOpen)
     }
 
-    func start() {
+    /// - Returns: What the disk had to restore.
+    func start() -> RestorationRecord? {
         channel.observers.append { [unowned self] event in observed(event) }
-        step(.started(restoring: device.disk.record.map { ChannelMembership($0) }, chosen: device.disk.chosen))
+        let kept = device.disk.record.load()
+        if let problem = kept.problem { world.note(process.name, "\(problem)") }
+        let chosen = device.disk.choice.load().record?.channelUUID
+        step(.started(restoring: kept.record.map { ChannelMembership($0) }, chosen: chosen))
+        return kept.record
     }
 
     @discardableResult
@@ -52,11 +59,14 @@ final class ProcessDirector {
     }
 
     private func arm() {
-        guard let due = machine.nextDeadline, due < wake ?? Instant(nanoseconds: .max) else { return }
+        guard let due = [machine.nextDeadline, upkeep.nextDeadline].compactMap({ $0 }).min(),
+            due < wake ?? Instant(nanoseconds: .max)
+        else { return }
         wake = due
         world.at(due) { [self] in
             guard process.isAlive else { return }
             wake = nil
+            keepRecord()
             step(.deadlineReached)
         }
     }
@@ -67,12 +77,20 @@ final class ProcessDirector {
         case .close(let uuid, let reason): close(uuid, reason)
         case .remember: remember()
         case .forget:
-            saveIsDue = false
-            device.disk.record = nil
-        case .choose(let uuid): device.disk.chosen = uuid
+            upkeep.want(.remove)
+            keepRecord()
+        case .choose(let uuid): choose(uuid)
         case .announce(let position, _): channel.handle(.signal(.channel(position: position)))
         case .restorationFailed(let why): world.note(process.name, "not restored: \(why)")
-        case .startProgram, .hand, .orphan, .release, .refuse: break
+        case .startProgram(let name): startProgram(name)
+        case .hand(let program):
+            seatOwner = program
+            channel.handle(.push(.programCame))
+        case .orphan:
+            seatOwner = nil
+            channel.handle(.push(.programLeft))
+        case .release(let busName): bridge?.release(.program(busName))
+        case .refuse: break
         }
     }
 
@@ -80,6 +98,7 @@ final class ProcessDirector {
         guard let invitation = machine.link(of: membership) else { return }
         world.note(process.name, "opens \(membership.descriptor.name)")
         process.ledger.joined()
+        seatOwner = machine.owner
         let link = SimulatedLink(invitation, device: device, process: process)
         let made = ProcessBridge(process: process, uuid: membership.uuid, channel: channel, link: link)
         bridge = made
@@ -96,6 +115,7 @@ final class ProcessDirector {
         bridge.close(reason)
         isClosing = false
         self.bridge = nil
+        seatOwner = nil
     }
 
     // MARK: What others want
@@ -116,48 +136,96 @@ final class ProcessDirector {
 
     private func observed(_ event: ChannelServiceEvent) {
         switch event {
-        case .callback(.didLeaveChannel(let uuid, _)):
-            guard !isClosing else { return }
+        case .callback(let callback):
+            tellProgram(callback)
+            guard case .didLeaveChannel(let uuid, _) = callback, !isClosing else { return }
             process.later { [self] in step(.left(uuid)) }
+        case .notice(.programWanted): if let name = machine.active?.owner?.name { startProgram(name) }
+        case .notice(.pushSettled(let push, _)):
+            if process.pushes.remove(push.identifier) == nil {
+                world.fail("I5", "\(process.name): it is told twice what became of a push")
+            }
+        case .notice(.channelDescriptorChanged): remember()
         case .notice(.transmissionAudioFinished), .notice(.activeRemoteParticipantChanged(nil)):
-            if saveIsDue { process.later { [self] in remember() } }
-        case .notice, .callback, .remoteParticipantsChanged, .soundProblemsChanged: break
+            if upkeep.isPending { process.later { [self] in keepRecord() } }
+        case .notice, .remoteParticipantsChanged, .soundProblemsChanged: break
         }
     }
 
+    // MARK: Programs
+
+    private func startProgram(_ name: String) {
+        for program in device.programs where program.name == name { program.startByName() }
+    }
+
+    /// To the delegate of the program behind the channel.
+    private func tellProgram(_ callback: DelegateCallback) {
+        if let seatOwner, let program = device.programs.first(where: { $0.busName == seatOwner.busName }) {
+            return program.told(callback)
+        }
+        switch callback {
+        case .incomingPush(_, let delivery), .incomingServiceUpdatePush(_, let delivery, _, _):
+            let gone = ChannelManagerStateMachine.PushEvent.notAnswered(
+                delivery.identifier, reason: "the program is gone")
+            channel.handle(.push(gone))
+        default: break
+        }
+    }
+
+    /// The program says that whom it named speaks no longer.
+    func heardEnough() {
+        guard let uuid = channel.machine.channel?.uuid else { return }
+        world.after(.milliseconds(300)) { [self] in
+            guard process.isAlive, bridge?.uuid == uuid, bridge?.machine.speakers.isEmpty == true else { return }
+            channel.request(.setActiveRemoteParticipant(nil, channelUUID: uuid)) { _ in }
+        }
+    }
+
+    // MARK: The disk
+
     private func remember() {
+        guard let active = machine.active, !active.isConfigured else { return }
+        upkeep.want(.save)
+        keepRecord()
+    }
+
+    private func keepRecord() {
+        let rules = channel.machine
+        let isTalking = rules.transmission != nil || rules.activeRemoteParticipant != nil || rules.isCapturing
+        guard process.isAlive, let step = upkeep.due(isTalking: isTalking, at: world.now) else { return }
+        let disk = device.disk
+        let record = step == .save ? recordOfNow : nil
+        do throws(RestorationStoreError) {
+            switch step {
+            case .save: if let record { try disk.record.save(record) }
+            case .remove: try disk.record.remove()
+            }
+            if step == .remove || record != nil { disk.kept(record) }
+            upkeep.did(isOver: true, at: world.now)
+        } catch {
+            world.note(process.name, "the record is not kept: \(error)")
+            upkeep.did(isOver: error.isFinal, at: world.now)
+            arm()
+        }
+    }
+
+    private var recordOfNow: RestorationRecord? {
         guard let active = machine.active, !active.isConfigured, let joined = channel.machine.channel,
             joined.uuid == active.uuid
-        else { return }
-        saveIsDue =
-            channel.machine.transmission != nil || channel.machine.activeRemoteParticipant != nil
-            || channel.machine.isCapturing
-        guard !saveIsDue else { return }
-        device.disk.record = RestorationRecord(
-            channel: joined, token: nil, application: "", invitation: active.link?.text)
+        else { return nil }
+        return RestorationRecord(
+            channel: joined, token: channel.machine.pushes.token, application: active.owner?.recordName ?? "",
+            invitation: active.link?.text)
+    }
+
+    private func choose(_ uuid: UUID) {
+        guard let channel = machine.channels.first(where: { $0.uuid == uuid }) else { return }
+        do throws(RestorationStoreError) {
+            try device.disk.choice.save(RestorationRecord(channelUUID: uuid, descriptor: channel.descriptor))
+        } catch { world.note(process.name, "the choice is not kept: \(error)") }
     }
 }
 
 extension AccessoryIntent {
     var isEnd: Bool { if case .transmitEnded = self { true } else { false } }
-}
-
-extension ChannelMembership {
-    /// The membership that a record keeps.
-    init(_ record: RestorationRecord) {
-        self.init(
-            uuid: record.channelUUID, descriptor: record.descriptor, owner: nil,
-            link: record.invitation.flatMap { try? InvitationLink($0) })
-        mode = record.mode
-        accessoryButtonEventsEnabled = record.accessoryButtonEventsEnabled
-    }
-
-    /// The join of it with the channel service.
-    func joining(_ reason: PTChannelJoinReason) -> ChannelJoining {
-        ChannelJoining(
-            descriptor: descriptor, reason: reason, mode: mode,
-            options: .init(
-                media: .daemon, accessoryButtonEventsEnabled: accessoryButtonEventsEnabled,
-                talkTimeLimit: talkTimeLimit))
-    }
 }

@@ -8,6 +8,10 @@ public enum Verb: String, Sendable, CaseIterable {
     case hold
     /// A finger holds the emergency control of button `n` for a time.
     case emergency
+    /// A finger holds a pedal (`n` 0), or a button on a serial port (1), for a time.
+    case key
+    /// The pedal or the port is pulled for a time.
+    case pull
     /// Notifications of button `n` are lost for a time.
     case mute
     /// Button `n` repeats its state every 200 ms for a time, as some do while they are held.
@@ -50,6 +54,9 @@ public enum Verb: String, Sendable, CaseIterable {
     case dumb
     /// Nothing passes either way for a time.
     case cut
+    /// The machine moves to another network: at once (`value` 0), after a time on none (1), or after one that carries nothing for a
+    /// time (2); or it is on none for a time, and then on the same one (3). With 4 it is on none for 45 s more.
+    case move
     /// The connection to the relay is reset.
     case reset
     /// A datagram that is none of the protocol's comes from the relay's address.
@@ -58,19 +65,36 @@ public enum Verb: String, Sendable, CaseIterable {
     case channel
     /// A user joins a channel by its link, and leaves it after a time.
     case visit
-    /// The relay is killed, and is there again after a time.
+    /// Program `n` joins a channel with `import PushToTalk`, and leaves it after a time. It transmits (`value` 0), dies while it does (1), is
+    /// asked about pushes (2), or dies, is started for pushes, and transmits then (3).
+    case program
+    /// The disk is full (`value` 0), read-only (1), keeps half of what is written when pttd is killed meanwhile (2), or loses a bit (3)
+    /// for a time, while a user joins a channel (`n` 1), or renames and leaves it.
+    case disk
+    /// Relay `n` is killed, and is there again after a time.
     case relaykill
-    /// The relay is halted for a time; what came meanwhile is handled afterwards.
+    /// Relay `n` is halted for a time; what came meanwhile is handled afterwards.
     case relayhalt
-    /// The relay renews the media key.
+    /// The operator of relay `n` ends it in good order and starts it again after a time. It names nobody (`value` 0), the other one as
+    /// its successor (1), or the other one, which does not answer (2).
+    case drain
+    /// Relay `n` renews the media key.
     case renew
     /// The channel's floor gets other rules: `FleetRules` number `value`, for a time.
     case rules
 
-    /// Whether it happens to the relay, and not to one device.
+    /// Whether it is anything else than a press of a button that is wired or worn.
+    var isTrouble: Bool {
+        switch self {
+        case .hold, .key, .pull: false
+        default: true
+        }
+    }
+
+    /// Whether it happens to a relay, and not to one device.
     var isOfRelay: Bool {
         switch self {
-        case .relaykill, .relayhalt, .renew, .rules: true
+        case .relaykill, .relayhalt, .drain, .renew, .rules: true
         default: false
         }
     }
@@ -82,9 +106,9 @@ public struct ScheduledAction: Sendable, Hashable {
     public var at: Int
     /// What happens.
     public var verb: Verb
-    /// Which device, from 0; without meaning for the relay.
+    /// Which device, from 0; without meaning for a relay.
     public var device: Int
-    /// Which button, caller or direction.
+    /// Which button, caller, direction or relay.
     public var n: Int
     /// For how long, in milliseconds.
     public var time: Int
@@ -97,6 +121,17 @@ public struct ScheduledAction: Sendable, Hashable {
     }
 
     var duration: Duration { .milliseconds(time) }
+
+    /// When it is over, in milliseconds.
+    var end: Int {
+        switch verb {
+        case .away: at + time + value
+        case .move where value == 4: at + time + 45_000
+        case .drain: at + time + Int(SimulatedRelay.drainTime.milliseconds) + 1_000
+        case .program: at + time + 500
+        default: at + time
+        }
+    }
 }
 
 /// The rules that the channel's floor may have, by number.
@@ -124,7 +159,7 @@ public struct Schedule: Sendable, Hashable {
     }
 
     /// When the last action is over, in milliseconds.
-    var end: Int { actions.map { $0.at + $0.time + ($0.verb == .away ? $0.value : 0) }.max() ?? 0 }
+    var end: Int { actions.map(\.end).max() ?? 0 }
 }
 
 // MARK: Text

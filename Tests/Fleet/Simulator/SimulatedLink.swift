@@ -1,7 +1,8 @@
-// One end's link to the relay: the shipped rules, with what `RelayClient` and `RelayTransport` do around them.
+// One end's link to its relay: the shipped rules, with what `RelayClient` and `RelayTransport` do around them.
 import Cryptography
 import MonotonicTime
 import PushToTalkCore
+import QUIC
 import RelayProtocol
 
 @testable import Bridge
@@ -9,15 +10,17 @@ import RelayProtocol
 
 /// The link of one channel that a pttd has joined.
 final class SimulatedLink {
-    private unowned let device: Device
+    unowned let device: Device
     /// The pttd that it belongs to: nothing happens when that is gone.
-    private unowned let process: Process
-    private var world: World { device.world }
+    unowned let process: Process
+    var world: World { device.world }
     private(set) var core: RelayClientCore
-    private(set) var connection: Connection?
+    var connection: Connection?
+    var attempt: UInt64 = 0
+    var path: LinkPath?
+    var known = KnownAddresses()
     /// The request for the floor that it made last.
     private(set) var lastRequest: FloorRequestID?
-    private var attempt: UInt64 = 0
     private var doubt = AnswerDoubt()
     private var outbox = Outbox<RelayLinkEvent>()
     private var isDeliveryScheduled = false
@@ -31,6 +34,8 @@ final class SimulatedLink {
     private var granted: BurstID?
     /// The identifiers of those on the channel, by what was told of them.
     private(set) var members: Set<String> = []
+    /// Where the relay said last that it is to go on.
+    private var namedPlace: RelayPlace?
     var handler: ((RelayLinkEvent) -> Void)?
 
     init(_ invitation: InvitationLink, device: Device, process: Process) {
@@ -42,7 +47,7 @@ final class SimulatedLink {
             random: device.world.random("link \(device.number) \(process.life) \(process.linksMade)"))
     }
 
-    private var isAlive: Bool { process.isAlive }
+    var isAlive: Bool { process.isAlive }
 
     // MARK: RelayLink
 
@@ -75,6 +80,9 @@ final class SimulatedLink {
         call(.abort)
     }
 
+    /// Whether its relay has named this one as the place to go on.
+    func hasBeenSent(to relay: SimulatedRelay) -> Bool { namedPlace == relay.place }
+
     // MARK: Events in
 
     /// A wish of the user: what comes of it is told after the call.
@@ -91,7 +99,7 @@ final class SimulatedLink {
     }
 
     /// Something came from the relay or the clock: the user is told at once.
-    private func take(_ event: RelayClientCore.Event) {
+    func take(_ event: RelayClientCore.Event) {
         guard isAlive else { return }
         carryOut(handle(event))
         arm()
@@ -117,6 +125,7 @@ final class SimulatedLink {
         guard connection === self.connection else { return }
         connection.heard = world.now
         device.fleet.coverage.record("link.message", state: isReady ? "ready" : "notReady", event: message)
+        if case .successor(let place) = message { namedPlace = place }
         take(.message(message))
     }
 
@@ -161,6 +170,7 @@ final class SimulatedLink {
         world.note(device.name, "link: \(error)")
         connection.isOpenAtClient = false
         self.connection = nil
+        leavePath()
         attempt += 1
         take(.connectionEnded(error))
         if let granted { world.fail("I2", "\(device.name): \(granted) goes on over a connection that is lost") }
@@ -191,28 +201,33 @@ final class SimulatedLink {
         guard let parsed = try? ClientMessage(parsing: Array(message.framed().dropFirst(4))) else {
             return world.fail("I7", "\(device.name) sends what cannot be read: \(message)")
         }
-        let relay: SimulatedRelay = device.fleet.relay
+        let relay = connection.relay
         if !connection.isOpenAtRelay, relay.isUp { device.isReset(connection) }
-        connection.lastUp = max(connection.lastUp + .nanoseconds(1), device.path.reliable(up: true))
-        world.at(connection.lastUp) { [self, device] in
-            relay.receive(parsed, on: connection)
-            acknowledge(connection, device)
+        connection.whenItPasses { [self, device, process] in
+            let sentAt = device.world.now
+            connection.lastUp = max(connection.lastUp + .nanoseconds(1), device.path.reliable(up: true))
+            device.world.at(connection.lastUp) { [self] in
+                // Nobody repeats what a pttd had not got through when it was killed.
+                guard process.isAlive || device.world.now < sentAt + .seconds(1) else { return }
+                relay.receive(parsed, on: connection)
+                acknowledge(connection, device)
+            }
         }
     }
 
     /// The relay's end has it, and says so.
     private func acknowledge(_ connection: Connection, _ device: Device) {
-        guard connection.isOpenAtRelay, world.now >= device.fleet.relay.haltedUntil else { return }
+        guard connection.isOpenAtRelay, !connection.isStalled, world.now >= connection.relay.haltedUntil else { return }
         for time in device.path.datagram(up: false).prefix(1) {
             world.at(time) { [world] in connection.heard = max(connection.heard, world.now) }
         }
     }
 
     private func sendLoosely(_ message: ClientMessage) {
-        guard let connection, let parsed = try? ClientMessage(parsing: Array(message.framed().dropFirst(4))) else {
-            return
-        }
-        let relay: SimulatedRelay = device.fleet.relay
+        guard let connection, !connection.isStalled,
+            let parsed = try? ClientMessage(parsing: Array(message.framed().dropFirst(4)))
+        else { return }
+        let relay = connection.relay
         for time in device.path.datagram(up: true) {
             world.at(time) { relay.receive(parsed, on: connection) }
         }
@@ -223,14 +238,14 @@ final class SimulatedLink {
             carryOut(core.handle(.mediaRefused(datagram), at: world.now))
             return
         }
-        if !connection.isOpenAtRelay, device.fleet.relay.isUp, connection.datagrams % 16 == 0 {
+        if !connection.isOpenAtRelay, connection.relay.isUp, connection.datagrams % 16 == 0 {
             device.isReset(connection)
         }
         connection.datagrams += 1
         let number = connection.datagrams
         carryOut(core.handle(.mediaSent(number, datagram), at: world.now))
-        let times = device.path.datagram(up: true)
-        let relay: SimulatedRelay = device.fleet.relay
+        let times = connection.isStalled ? [] : device.path.datagram(up: true)
+        let relay = connection.relay
         for time in times { world.at(time) { relay.receive(media: datagram, on: connection) } }
         // What the relay acknowledges waits for a halted one.
         let told = max(times.first.map { $0 + .milliseconds(8) } ?? world.now + .milliseconds(120), relay.haltedUntil)
@@ -239,70 +254,6 @@ final class SimulatedLink {
             carryOut(core.handle(times.isEmpty ? .mediaLost(number) : .mediaAcknowledged(number), at: world.now))
             arm()
             deliver()
-        }
-    }
-
-    private func close() {
-        attempt += 1
-        guard let connection else { return }
-        connection.isOpenAtClient = false
-        self.connection = nil
-        let relay: SimulatedRelay = device.fleet.relay
-        // A CONNECTION_CLOSE is not repeated.
-        for time in device.path.datagram(up: true).prefix(1) {
-            world.at(max(time, connection.lastUp)) { relay.lose(connection) }
-        }
-    }
-
-    private func connect() {
-        attempt += 1
-        let number = attempt
-        let relay: SimulatedRelay = device.fleet.relay
-        let path = device.path
-        world.after(NetworkPath.handshakeTimeout) { [self] in
-            guard number == attempt, connection == nil else { return }
-            attempt += 1
-            take(.connectionEnded(.unreachable("no answer")))
-        }
-        world.at(path.reliable(up: true)) { [self] in
-            guard number == attempt, isAlive else { return }
-            // Probes repeat the first packet while the relay is not there.
-            guard relay.isUp else {
-                world.after(path.milliseconds(200...900)) { [self] in
-                    if number == attempt, connection == nil, isAlive { retry(number) }
-                }
-                return
-            }
-            reach(relay, number)
-        }
-    }
-
-    private func retry(_ number: UInt64) {
-        let relay: SimulatedRelay = device.fleet.relay
-        guard relay.isUp else {
-            world.after(device.path.milliseconds(200...900)) { [self] in
-                if number == attempt, connection == nil, isAlive { retry(number) }
-            }
-            return
-        }
-        world.at(device.path.reliable(up: true)) { [self] in
-            if number == attempt, isAlive { reach(relay, number) }
-        }
-    }
-
-    private func reach(_ relay: SimulatedRelay, _ number: UInt64) {
-        relay.accept(device: device.number, pin: device.pin) { [self] made in
-            world.at(device.path.reliable(up: false)) { [self] in
-                guard number == attempt, isAlive, connection == nil else {
-                    // It gave up meanwhile; the relay hears of it when nothing comes.
-                    world.after(NetworkPath.idleTimeout) { relay.lose(made) }
-                    return
-                }
-                connection = made
-                made.heard = world.now
-                device.watch(made)
-                take(.connected)
-            }
         }
     }
 

@@ -1,18 +1,25 @@
-// The relay: its shipped rules, with what `RelayEngine` and `RelayWorker` do around them.
+// A relay: its shipped rules, with what `RelayEngine` and `RelayWorker` do around them.
 import Cryptography
 import MonotonicTime
 import RelayProtocol
 
 @testable import RelayServer
 
-/// A relay with two channels. Killed, it is there again with the same channels and new keys.
+/// A relay with three channels. Killed, or drained by its operator, it is there again with the same channels and new keys.
 final class SimulatedRelay {
     private unowned let world: World
     private unowned let fleet: Fleet
+    /// From 0; the invitations lead to the first one.
+    let number: Int
     let channels: [RelayChannelConfiguration]
     private(set) var core: RelayCore
     private(set) var generation = 0
     private(set) var isUp = true
+    /// It is not needed any more: once down, it stays so.
+    private(set) var isRetired = false
+    /// Whom it named when it was drained last.
+    private(set) var successor: RelayPlace?
+    private var quietSince: Instant?
     private(set) var haltedUntil = Instant.zero
     private var wake: Instant?
     /// What came while it was halted, in order.
@@ -23,20 +30,43 @@ final class SimulatedRelay {
     private var sealers: [ConnectionID: DownlinkSealer] = [:]
     private(set) var watch: FloorWatch
 
-    init(_ world: World, fleet: Fleet, channels: [RelayChannelConfiguration]) {
+    init(_ world: World, fleet: Fleet, number: Int, channels: [RelayChannelConfiguration]) {
         self.world = world
         self.fleet = fleet
+        self.number = number
         self.channels = channels
-        core = RelayCore(channels: channels, random: world.random("relay 0"))
+        core = RelayCore(channels: channels, random: world.random("relay \(number == 0 ? "" : "1/")0"))
         watch = FloorWatch(world)
     }
+
+    private var name: String { number == 0 ? "relay" : "relay\(number)" }
+
+    /// Where it is.
+    var place: RelayPlace { RelayPlace(host: "relay", port: UInt16(1 + number))! }
+
+    /// Whether it takes members now.
+    var isServing: Bool { isUp && !core.isDraining && world.now >= haltedUntil }
+
+    /// Until when anything went wrong with it, by what has happened so far; nil: nothing did.
+    private(set) var troubledUntil: Instant?
+
+    /// Whether it has served for all of the time since then.
+    func isUntroubled(since time: Instant) -> Bool { isServing && (troubledUntil.map { $0 < time } ?? true) }
+
+    private func trouble(for time: Duration) { troubledUntil = max(troubledUntil ?? .zero, world.now + time) }
 
     // MARK: Trouble
 
     func kill(for time: Duration) {
         guard isUp else { return }
-        world.note("relay", "killed")
+        world.note(name, "killed")
+        goDown(for: time)
+    }
+
+    private func goDown(for time: Duration) {
+        trouble(for: time)
         isUp = false
+        quietSince = nil
         generation += 1
         wake = nil
         haltedUntil = .zero
@@ -44,10 +74,18 @@ final class SimulatedRelay {
         let lost = connections.values.sorted { $0.id < $1.id }
         (connections, listeners, sealers) = ([:], [:], [:])
         watch = FloorWatch(world)
-        for connection in lost { connection.isOpenAtRelay = false }
+        for connection in lost {
+            connection.isOpenAtRelay = false
+            // Where nobody answers to keep-alives any more.
+            world.after(NetworkPath.idleTimeout + .seconds(5)) { [fleet] in
+                fleet.devices[connection.device].isTimedOut(connection)
+            }
+        }
         world.after(time) { [self] in
-            world.note("relay", "is there again")
-            core = RelayCore(channels: channels, random: world.random("relay \(generation)"))
+            guard !isRetired else { return }
+            world.note(name, "is there again")
+            let life = "\(number == 0 ? "" : "\(number)/")\(generation)"
+            core = RelayCore(channels: channels, random: world.random("relay \(life)"))
             isUp = true
             for connection in lost {
                 // Told when something comes from there, at the latest by a keep-alive.
@@ -59,9 +97,14 @@ final class SimulatedRelay {
 
     /// Everything waits until then, in order.
     func halt(for time: Duration) {
-        world.note("relay", "halted")
+        world.note(name, "halted")
+        trouble(for: time)
         haltedUntil = max(haltedUntil, world.now + time)
     }
+
+    /// A relay that drains ends after this time, whoever talks.
+    static let drainTime = Duration.seconds(4)
+    private var downTime = Duration.zero
 
     /// Runs work of this relay: later, when it is halted; never, when it is killed.
     private func act(_ work: @escaping () -> Void) {
@@ -82,6 +125,48 @@ final class SimulatedRelay {
         }
     }
 
+    /// Its operator ends it in good order, as `RelayServer.drain` does, and starts it again after a time.
+    func drain(to successor: RelayPlace?, for time: Duration) {
+        guard isUp, !core.isDraining else { return }
+        world.note(name, "drains to \(successor.map { "\($0)" } ?? "nowhere")")
+        self.successor = successor
+        trouble(for: Self.drainTime + time)
+        let generation = generation
+        world.after(Self.drainTime) { [self] in
+            // Halted, it ends when it goes on.
+            act { if generation == self.generation { self.shutDown(for: time) } }
+        }
+        act { [self] in
+            downTime = time
+            watch.isDraining = true
+            handle(.drain(to: successor))
+        }
+    }
+
+    /// It sends everybody to the other one, and does not come back.
+    func retire(to successor: RelayPlace) {
+        isRetired = true
+        drain(to: successor, for: .zero)
+    }
+
+    private func shutDown(for time: Duration) {
+        guard isUp else { return }
+        world.note(name, "goes down")
+        for action in core.handle(.shutDown, at: world.now) { carryOut(action) }
+        goDown(for: time)
+    }
+
+    /// What must hold after every step: nobody is kept where nobody talks any more.
+    func check() {
+        guard isUp, core.isDraining else { return }
+        guard watch.isIdle, world.now >= haltedUntil, waiting.isEmpty, !core.isDrained else { return quietSince = nil }
+        let since = quietSince ?? world.now
+        quietSince = since
+        if world.now > since + RelayCore.farewellTime + .milliseconds(5) {
+            world.fail("L", "a relay that drains keeps its members, and nobody talks")
+        }
+    }
+
     func setRules(_ number: Int) {
         act { [self] in for channel in channels { handle(.setRules(FleetRules.all[number], of: channel.id)) } }
     }
@@ -94,7 +179,7 @@ final class SimulatedRelay {
     func accept(device: Int, pin: PublicKeyPin, answered: @escaping (Connection) -> Void) {
         act { [self] in
             let connection = Connection(
-                id: ConnectionID(number: nextConnection), device: device, generation: generation, at: world.now)
+                id: ConnectionID(number: nextConnection), device: device, relay: self, at: world.now)
             nextConnection += 1
             connections[connection.id] = connection
             handle(.connected(connection.id, pin))
@@ -105,9 +190,15 @@ final class SimulatedRelay {
     func receive(_ message: ClientMessage, on connection: Connection) {
         act { [self] in
             guard connections[connection.id] === connection else { return }
+            if case .floorRequest(let request) = message {
+                watch.asked(request, by: MemberID(fleet.devices[connection.device].pin))
+            }
             handle(.message(connection.id, message))
         }
     }
+
+    /// A client asks whether it is heard by its new path.
+    func challenged(_ answered: @escaping () -> Void) { act(answered) }
 
     func receiveGarbage(on connection: Connection) {
         act { [self] in
@@ -156,10 +247,12 @@ final class SimulatedRelay {
         let actions = core.handle(event, at: world.now)
         fleet.coverage.record("relay", state: stateName, event: event)
         for action in actions { carryOut(action) }
+        guard !core.isDrained else { return shutDown(for: downTime) }
         arm()
     }
 
     private var stateName: String {
+        if core.isDraining { return "draining" }
         guard let channel = core.channels.first else { return "none" }
         if channel.floor.holders.isEmpty { return "idle" }
         if !channel.floor.waiting.isEmpty { return "takenWaiting" }
@@ -176,14 +269,16 @@ final class SimulatedRelay {
         case .close(let id, let code, let text):
             guard let connection = connections[id] else { return }
             forget(connection)
-            world.note("relay", "closes connection \(id) of device \(connection.device): \(text)")
+            world.note(name, "closes connection \(id) of device \(connection.device): \(text)")
             // A handshake that its client gave up meanwhile ends so.
             if code == .protocolViolation, text != "no join in time" {
                 world.fail("I7", "the relay finds that device \(connection.device) breaks the protocol: \(text)")
             }
-            let path = fleet.devices[connection.device].path
-            world.at(max(connection.lastDown, path.reliable(up: false))) { [fleet] in
-                fleet.devices[connection.device].isClosed(connection, code: code, text)
+            let device = fleet.devices[connection.device]
+            connection.whenItPasses { [world] in
+                world.at(max(connection.lastDown, device.path.reliable(up: false))) {
+                    device.isClosed(connection, code: code, text)
+                }
             }
         case .startMedia(let id, let channel, let key, _):
             if sealers[id] == nil { sealers[id] = try? DownlinkSealer(key: key) }
@@ -197,9 +292,9 @@ final class SimulatedRelay {
                 core.channels.first { $0.name.text == name }?.floor.rules.talkersMaximum ?? 0
             }
             if case .floorRevoked(_, let member, let request, .preempted) = milestone {
-                fleet.devices.first { MemberID($0.pin) == member }?.isOverridden(request)
+                fleet.devices.first { MemberID($0.pin) == member }?.isOverridden(request, by: self)
             }
-            world.note("relay", "\(milestone)")
+            world.note(name, "\(milestone)")
         }
     }
 
@@ -238,13 +333,16 @@ final class SimulatedRelay {
             return world.fail("I7", "the relay's message cannot be read: \(message)")
         }
         let device = fleet.devices[connection.device]
-        connection.lastDown = max(connection.lastDown + .nanoseconds(1), device.path.reliable(up: false))
-        world.at(connection.lastDown) { device.receive(parsed, on: connection) }
+        connection.whenItPasses { [world] in
+            connection.lastDown = max(connection.lastDown + .nanoseconds(1), device.path.reliable(up: false))
+            world.at(connection.lastDown) { device.receive(parsed, on: connection) }
+        }
     }
 
     private func forward(_ datagram: [UInt8], channel: Int, except talker: ConnectionID) {
         for id in listeners[channel] ?? [] where id != talker {
-            guard let connection = connections[id], let packet = try? sealers[id]?.seal(datagram) else { continue }
+            guard let connection = connections[id], !connection.isStalled, let packet = try? sealers[id]?.seal(datagram)
+            else { continue }
             let device = fleet.devices[connection.device]
             for time in device.path.datagram(up: false) {
                 world.at(time) { device.receive(datagram: packet, on: connection) }
@@ -256,6 +354,8 @@ final class SimulatedRelay {
     private func answer(_ bytes: [UInt8], to id: ConnectionID) {
         guard let connection = connections[id] else { return }
         let device = fleet.devices[connection.device]
-        world.at(device.path.reliable(up: false)) { device.receive(answer: bytes, on: connection) }
+        connection.whenItPasses { [world] in
+            world.at(device.path.reliable(up: false)) { device.receive(answer: bytes, on: connection) }
+        }
     }
 }

@@ -1,0 +1,88 @@
+// What a device hears of its relays, and how its connections end.
+import MonotonicTime
+import PushToTalkCore
+import RelayProtocol
+
+@testable import Bridge
+@testable import RelayClient
+
+extension Device {
+    var link: SimulatedLink? { process?.director.bridge?.link }
+
+    func receive(_ message: ServerMessage, on connection: Connection) { link?.receive(message, on: connection) }
+
+    func receive(datagram: [UInt8], on connection: Connection) { link?.receive(datagram: datagram, on: connection) }
+
+    func receive(answer bytes: [UInt8], on connection: Connection) { link?.receive(answer: bytes, on: connection) }
+
+    /// The relay has taken the floor from it for somebody more important: on a healthy network it knows that soon.
+    func isOverridden(_ request: FloorRequestID, by relay: SimulatedRelay) {
+        guard let process, let connection = link?.connection, connection.relay === relay,
+            let burst = process.channel.machine.transmission,
+            // A burst that waited in the network may be over at its talker.
+            link?.lastRequest == request
+        else { return }
+        let now = world.now
+        world.after(Self.overrideLimit) { [self] in
+            guard self.process === process, link?.connection === connection, connection.isOpenAtRelay,
+                path.troubledUntil < now, network.isSettled(at: now), relay.haltedUntil < now,
+                process.channel.machine.transmission?.begunAt == burst.begunAt
+            else { return }
+            world.fail("I2", "\(name) transmits \(Self.overrideLimit) after the relay took its floor")
+        }
+    }
+
+    /// The relay closed it.
+    func isClosed(_ connection: Connection, code: RelayCloseCode, _ text: String) {
+        link?.isLost(connection, code == .replaced ? .replaced : .closedByRelay(text))
+        if code == .goingDown { isSentAway(by: connection.relay) }
+    }
+
+    /// Whose relay goes down and has named a successor is there soon, when nothing is in the way.
+    private func isSentAway(by relay: SimulatedRelay) {
+        guard let process, let link, let successor = fleet.relay(named: relay.successor), successor.isServing,
+            link.hasBeenSent(to: successor)
+        else { return }
+        let now = world.now
+        world.after(Self.moveLimit) { [self] in
+            guard self.process === process, self.link === link, successor.isUntroubled(since: now),
+                path.troubledUntil < now, network.isSettled(at: now), isOpen, !link.isReady
+            else { return }
+            world.fail("L", "\(name) has no link \(Self.moveLimit) after its relay named a successor")
+        }
+    }
+
+    /// Nothing has come for too long.
+    func isTimedOut(_ connection: Connection) { link?.isLost(connection, .lost("nothing came for too long")) }
+
+    /// The relay does not know it any more: it says so to whatever comes, at the latest to the next keep-alive.
+    func isReset(_ connection: Connection) {
+        connection.whenItPasses { [self] in
+            world.at(max(path.reliable(up: true), path.upBlocked)) { [self] in
+                world.at(path.reliable(up: false)) { [self] in link?.isLost(connection, .lost("stateless reset")) }
+            }
+        }
+    }
+
+    /// Either end finds out for itself.
+    func reset(_ connection: Connection) {
+        path.noteTrouble(for: .seconds(4))
+        world.after(path.milliseconds(0...2_000)) { connection.relay.lose(connection) }
+        world.after(path.milliseconds(0...2_000)) { [self] in link?.isLost(connection, .lost("reset")) }
+    }
+
+    /// Looks after the idle time-outs of a connection that was made.
+    func watch(_ connection: Connection) {
+        connections.append(connection)
+        if let owner = process { watchOwner(connection, owner) }
+    }
+
+    /// A pttd that is killed says nothing: the relay waits for the idle time-out.
+    private func watchOwner(_ connection: Connection, _ owner: Process) {
+        world.after(NetworkPath.idleTimeout) { [self] in
+            guard connection.isOpenAtRelay else { return }
+            if owner.isAlive, connection.isOpenAtClient { return watchOwner(connection, owner) }
+            connection.relay.lose(connection)
+        }
+    }
+}
