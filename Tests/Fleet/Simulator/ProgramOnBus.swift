@@ -100,7 +100,7 @@ final class ProgramOnBus {
     }
 
     func begin() {
-        guard let busName, let process = device.process, let bridge = process.director.bridge,
+        guard !isTransmitting, let busName, let process = device.process, let bridge = process.director.bridge,
             bridge.uuid == device.fleet.invitations[2].channel.uuid
         else { return }
         note("asks to transmit")
@@ -124,12 +124,24 @@ final class ProgramOnBus {
         device.wentUp()
     }
 
+    /// Its transmission has ended: but it may be the floor that is waited for.
+    private func ended() {
+        guard isTransmitting else { return }
+        guard let process = device.process, process.channel.machine.waiting != nil else { return stopped() }
+        let life = lives
+        world.after(.milliseconds(100)) { [self] in
+            let machine = process.channel.machine
+            guard life == lives, process.isAlive, machine.transmission == nil else { return }
+            ended()
+        }
+    }
+
     // MARK: What it is told
 
     /// pttd tells its delegate, when it runs as the one that is told.
     func told(_ callback: DelegateCallback) {
         switch callback {
-        case .didEndTransmitting: stopped()
+        case .didEndTransmitting: ended()
         case .didJoinChannel, .didLeaveChannel: asked = nil
         case .incomingPush(_, let delivery):
             if asked != nil {

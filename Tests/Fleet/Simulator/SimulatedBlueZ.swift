@@ -113,7 +113,8 @@ final class SimulatedBlueZ {
         isAdapterOn = false
         for button in device.buttons { unlink(button.id, tells: isServiceUp) }
         if isServiceUp { report(.radio(.off)) }
-        world.after(time) { [self] in
+        // It is bluetoothd that powers it on again.
+        whenAwake(world.now + time) { [self] in
             world.note(device.name, "the adapter is on")
             isAdapterOn = true
             guard isServiceUp else { return }

@@ -74,7 +74,9 @@ struct TalkerWatch {
         let bridge = director.bridge
         let key = bridge?.machine.key.holders ?? []
         let isActive = director.machine.active != nil
-        let isHung = device.bluez.isHung && key == [.accessories] && process.channel.microphone.isRunning
+        let isWired = device.locals.contains(where: \.isDown)
+        let isHung =
+            device.bluez.isHung && key == [.accessories] && !isWired && process.channel.microphone.isRunning
         let isReady = machine.channel?.serviceStatus == .ready && bridge?.machine.burst == nil
         let fault =
             lasts(.noChannel, device.isOpen && !isActive, at: now)
