@@ -220,6 +220,14 @@ def main():
     except (Missed, RuntimeError, OSError) as problem:
         report.failed = True
         print(f"FAIL {problem}")
+    finally:
+        end(report, machines)
+        shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(1 if report.failed else 0)
+
+
+def end(report, machines):
+    """Shows what the programs said, if anything has failed, and ends them."""
     if report.failed:
         for machine in machines:
             for log in sorted(machine.folder.glob("*.log")):
@@ -228,8 +236,6 @@ def main():
         for one in (machine.prove, machine.avahi, machine.bus):
             if one is not None and one.process.poll() is None:
                 one.end(kill=True)
-    shutil.rmtree(folder)
-    sys.exit(1 if report.failed else 0)
 
 
 main()

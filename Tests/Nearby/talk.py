@@ -189,6 +189,14 @@ def main():
     except (Missed, RuntimeError, OSError, subprocess.TimeoutExpired) as problem:
         report.failed = True
         print(f"FAIL {problem}")
+    finally:
+        end(report, stations)
+        shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(1 if report.failed else 0)
+
+
+def end(report, stations):
+    """Shows what the programs said, if anything has failed, and ends them."""
     if report.failed:
         for station in stations:
             for log in sorted(station.folder.glob("*.log")):
@@ -197,8 +205,6 @@ def main():
         for one in (station.pttd, station.avahi, station.bus):
             if one is not None and one.process.poll() is None:
                 one.end(kill=True)
-    shutil.rmtree(folder, ignore_errors=True)
-    sys.exit(1 if report.failed else 0)
 
 
 main()
