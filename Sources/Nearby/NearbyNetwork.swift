@@ -32,6 +32,8 @@ public actor NearbyNetwork {
 
     /// How long Avahi may take to answer. The retries are the state machine's.
     private static let answerTimeout = Duration.seconds(5)
+    /// The same at the end.
+    private static let farewellTimeout = Duration.seconds(1)
 
     /// A network on which nothing is announced or looked for before `start()`.
     ///
@@ -108,12 +110,13 @@ public actor NearbyNetwork {
     public func stop() async {
         guard isStarted else { return }
         browse(false)
-        for channel in machine.announced { withdraw(channel) }
-        if let owner {
-            // Whatever Avahi answers, it has read what was sent before.
+        let withdrawn = machine.announced
+        for channel in withdrawn { withdraw(channel) }
+        if let owner, !withdrawn.isEmpty {
+            // Whatever Avahi answers, it has read what was sent before. One that hangs keeps nobody from ending.
             _ = try? await bus.call(
                 destination: owner, path: Avahi.serverPath, interface: Avahi.serverInterface, method: "GetState",
-                timeout: Self.answerTimeout, startsService: false)
+                timeout: Self.farewellTimeout, startsService: false)
         }
         isStarted = false
         if let watch { await bus.unwatchName(watch) }

@@ -189,14 +189,15 @@ extension Daemon {
         /// Ends everything. The channel is not left: the next start restores it.
         func stop() async {
             await clock.stop()
-            await nearby.stop()
             await setup.stop()
             await accessories.stop()
             await surroundings.commands?.stop()
             await calls.stop()
             await foreground.stop()
-            if systemBus !== bus { await systemBus.close() }
             await director.stop()
+            // The last words of this machine go through the relay of a channel that it hosts.
+            await nearby.stop()
+            if systemBus !== bus { await systemBus.close() }
             await recorder?.close()
             await desktop?.stop()
             await api.stop()

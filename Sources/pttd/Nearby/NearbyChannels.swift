@@ -151,9 +151,7 @@ actor NearbyChannels: NearbyControls {
     }
 
     func joinChannel(_ id: String, by caller: BusCaller) async throws(PTChannelError) -> UUID {
-        if let host = hosts.values.first(where: {
-            NearbyChannelDescription.id($0.channel.id, $0.channel.identity.pin) == id
-        }) {
+        if let host = host(of: id) {
             let link: InvitationLink
             do throws(InvitationLinkError) { link = try host.channel.link() } catch {
                 throw PTChannelError(.unknown, explanation: "\(error)")
@@ -179,11 +177,7 @@ actor NearbyChannels: NearbyControls {
     }
 
     func deleteChannel(_ id: String, by caller: BusCaller) async throws(PTChannelError) {
-        guard
-            let host = hosts.values.first(where: {
-                NearbyChannelDescription.id($0.channel.id, $0.channel.identity.pin) == id
-            })
-        else {
+        guard let host = host(of: id) else {
             throw PTChannelError(
                 .channelNotFound,
                 explanation:
@@ -200,6 +194,11 @@ actor NearbyChannels: NearbyControls {
     }
 
     // MARK: Parts of these
+
+    /// The host of the channel that a request names.
+    private func host(of id: String) -> NearbyHost? {
+        hosts.values.first { NearbyChannelDescription.id($0.channel.id, $0.channel.identity.pin) == id }
+    }
 
     private func serve(_ channel: HostedChannel) async throws -> NearbyHost {
         let id = channel.id
