@@ -38,7 +38,7 @@ public final class Fleet {
     /// Where the invitations lead, and another one with the same key and channels.
     private(set) var relays: [SimulatedRelay] = []
     private(set) var devices: [Device] = []
-    private let schedule: Schedule
+    let schedule: Schedule
 
     /// The shipped profiles, read once.
     private static let library = ProfileLibrary.load(directory: nil).library

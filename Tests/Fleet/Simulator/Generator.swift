@@ -11,7 +11,7 @@ extension Schedule {
         let rules = random.chance(50) ? 0 : Int.random(in: 0..<FleetRules.all.count, using: &random)
         let length = Int.random(in: 4_000...16_000, using: &random)
         let trouble = Verb.allCases.filter { $0 != .hold && $0 != .talk && $0 != .key }.shuffled(using: &random)
-            .prefix(Int.random(in: 0...6, using: &random))
+            .prefix(Int.random(in: 0...8, using: &random))
         var actions: [ScheduledAction] = []
         for _ in 0..<Int.random(in: 1...8, using: &random) {
             let verb: Verb = random.chance(75) ? .hold : random.chance(70) ? .talk : .key
@@ -29,8 +29,17 @@ extension Schedule {
                     at: pull.at - Int.random(in: 50...800, using: &random), .key, device: pull.device, n: pull.n,
                     for: pull.time + 1_000))
         }
+        actions += Self.conflicts(among: actions, devices: devices, &random)
+        if random.chance(12) { actions.append(Self.action(.move, devices: devices, within: length, &random)) }
+        // On some new networks nobody answers at first.
+        for move in actions where move.verb == .move && random.chance(30) {
+            let arrival = move.value == 0 ? move.at : move.end
+            let time = Int.random(in: 1_200...2_500, using: &random)
+            actions.append(ScheduledAction(at: arrival - 20, .cut, device: move.device, for: time))
+        }
         // Trouble in the middle of a press finds more than trouble in between.
-        for index in actions.indices where actions[index].verb.isTrouble && random.chance(40) {
+        for index in actions.indices
+        where actions[index].verb.isTrouble && random.chance(actions[index].verb == .emergency ? 80 : 40) {
             guard let press = actions.filter({ $0.verb == .hold }).randomElement(using: &random) else { continue }
             actions[index].at = press.at + Int.random(in: 0...max(1, press.time + 400), using: &random)
             if actions[index].verb == .emergency {
@@ -41,6 +50,22 @@ extension Schedule {
         }
         actions.sort { $0.at < $1.at }
         self.init(seed: seed, devices: devices, rules: rules, actions: actions)
+    }
+
+    /// Presses, some of them of emergencies, in the middle of presses of others: whoever has the floor then.
+    private static func conflicts(
+        among actions: [ScheduledAction], devices: Int, _ random: inout SeededGenerator
+    ) -> [ScheduledAction] {
+        var made: [ScheduledAction] = []
+        for press in actions where press.verb == .hold && press.time > 600 && random.chance(20) {
+            let isUrgent = random.chance(40)
+            made.append(
+                ScheduledAction(
+                    at: press.at + Int.random(in: 200...(press.time - 200), using: &random),
+                    isUrgent ? .emergency : .hold, device: (press.device + 1) % devices, n: isUrgent ? 1 : 0,
+                    for: Int.random(in: 500...4_000, using: &random)))
+        }
+        return made
     }
 
     private static func action(
@@ -100,7 +125,8 @@ extension Schedule {
         case .deaf, .dumb, .cut: time(random.chance(80) ? 100...5_000 : 5_000...12_000)
         case .reset, .garbage: break
         case .move:
-            value(0...4)
+            value(0...5)
+            if action.value == 5 { action.value = 4 }
             time(random.chance(80) ? 50...6_000 : 6_000...40_000)
         case .renew: action.n = random.chance(25) ? 1 : 0
         case .channel: action.n = Int.random(in: 0...1, using: &random)

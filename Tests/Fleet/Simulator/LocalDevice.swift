@@ -18,12 +18,17 @@ final class LocalDevice {
     private var keys = KeyStateMachine()
     private var fingers = 0
     private var pulls = 0
-    private var isPlugged: Bool { pulls == 0 }
+    private var isPlugged: Bool { pulls == 0 && isUsed }
+    /// The machine has one: an accessory that nobody touches only takes time.
+    private let isUsed: Bool
     /// pttd has been told that it is down, and can be told when it comes up.
     private(set) var isDown = false
 
     init(device: Device, number: Int) {
         self.device = device
+        isUsed = device.fleet.schedule.actions.contains { action in
+            (action.verb == .key || action.verb == .pull) && action.device == device.number && action.n % 2 == number
+        }
         facts = LocalDeviceFacts(
             id: LocalDeviceID(number == 0 ? "/dev/input/event7" : "/dev/ttyUSB0"), name: number == 0 ? "Pedal" : "Port",
             address: nil, device: nil, accessoryName: number == 0 ? "pedal" : "port",

@@ -176,9 +176,9 @@ final class LinkPath {
         connection.isStalled = true
         var isAnswered = false
         world.at(path.reliable(up: true)) { [self] in
-            guard number == moves, !isOver, device.network.carries(route) else { return }
+            guard number == moves, !isOver, !isAnswered, device.network.carries(route) else { return }
             connection.relay.challenged { [self] in
-                guard number == moves, !isOver, device.network.carries(route) else { return }
+                guard number == moves, !isOver, !isAnswered, device.network.carries(route) else { return }
                 // It sends by the new path from now on, or knows nothing of the connection.
                 connection.goOn()
                 guard connection.isOpenAtRelay else { return device.isReset(connection) }
