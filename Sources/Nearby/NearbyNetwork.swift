@@ -41,6 +41,7 @@ public actor NearbyNetwork {
     ///   - bus: A connection to the system bus; connected or not yet.
     ///   - handler: Called on the loop whenever the list of channels changed, with the whole list, sorted by name and then by id.
     ///     The list is empty while nobody browses.
+    @_semantics("optimize.no.crossmodule")  // Swift 6.3: "circular reference" where an importer inlines this.
     public init(bus: DBusConnection, logger: Logger, handler: @escaping @Sendable ([NearbyChannel]) -> Void) {
         self.bus = bus
         loop = bus.loop
