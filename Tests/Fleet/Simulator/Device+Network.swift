@@ -34,8 +34,10 @@ extension Device {
 
     /// The relay closed it.
     func isClosed(_ connection: Connection, code: RelayCloseCode, _ text: String) {
+        // An attempt that the relay has not answered ends by its own time-out, whatever a successor's place is known from.
+        let wasMember = link?.connection === connection && link?.isReady == true
         link?.isLost(connection, code == .replaced ? .replaced : .closedByRelay(text))
-        if code == .goingDown { isSentAway(by: connection.relay) }
+        if code == .goingDown, wasMember { isSentAway(by: connection.relay) }
     }
 
     /// Whose relay goes down and has named a successor is there soon, when nothing is in the way.
