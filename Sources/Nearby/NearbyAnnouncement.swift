@@ -42,11 +42,13 @@ public struct NearbyAnnouncement: Hashable, Sendable {
     public var admission: Admission
     /// How many hosts the channel has had before this one.
     public var generation: UInt32
+    /// Tells this host of the channel from others.
+    public var host: HostID
 
     /// An announcement. `members` is brought into `memberCounts`.
     public init(
         channel: ChannelID, name: DisplayName, creator: DisplayName, version: UInt32 = versionCurrent,
-        pin: PublicKeyPin, members: Int, admission: Admission, generation: UInt32 = 0
+        pin: PublicKeyPin, members: Int, admission: Admission, generation: UInt32 = 0, host: HostID
     ) {
         self.channel = channel
         self.name = name
@@ -56,6 +58,7 @@ public struct NearbyAnnouncement: Hashable, Sendable {
         self.members = Self.bounded(members)
         self.admission = admission
         self.generation = generation
+        self.host = host
     }
 
     private static func bounded(_ members: Int) -> Int {
@@ -77,6 +80,7 @@ public struct NearbyAnnouncement: Hashable, Sendable {
         case .members: "\(members)"
         case .admission: admission.rawValue
         case .generation: "\(generation)"
+        case .host: "\(host)"
         }
     }
 
@@ -100,6 +104,7 @@ public struct NearbyAnnouncement: Hashable, Sendable {
         }
         admission = try values.read(.admission, "is none of open, code and ask") { Admission(rawValue: $0) }
         generation = try values.read(.generation, "is not a number from 0 to 4294967295") { decimal($0) }
+        host = try values.read(.host, "is not \(HostID.byteCount) bytes of base64url") { HostID($0) }
     }
 
     /// The keys of the record, in the order in which they are sent.
@@ -112,6 +117,7 @@ public struct NearbyAnnouncement: Hashable, Sendable {
         case members = "n"
         case admission = "adm"
         case generation = "gen"
+        case host
     }
 }
 

@@ -51,7 +51,8 @@ struct NearbyAnnouncer {
     var announced: [NearbyAnnouncement] { channels.values.map(\.wanted) }
 
     func announces(_ announcement: NearbyAnnouncement) -> Bool {
-        channels[announcement.channel]?.wanted.pin == announcement.pin
+        channels[announcement.channel].map { $0.wanted.pin == announcement.pin && $0.wanted.host == announcement.host }
+            ?? false
     }
 
     var isOpening: Bool {
@@ -84,7 +85,8 @@ struct NearbyAnnouncer {
             return true
         }
         let isAnother =
-            channel.wanted.name != announcement.name || channel.wanted.pin != announcement.pin || channel.port != port
+            channel.wanted.name != announcement.name || channel.wanted.pin != announcement.pin
+            || channel.wanted.host != announcement.host || channel.port != port
         channel.wanted = announcement
         channel.port = port
         if isAnother { channel.number = 1 }
@@ -269,9 +271,14 @@ struct NearbyAnnouncer {
         if let pause = channels[id]?.failures.next() { channels[id]?.state = .waiting(now + pause) }
     }
 
+    /// What stands for a channel in the name of an instance, whoever hosts it.
+    static func tag(_ channel: ChannelID, _ pin: PublicKeyPin) -> String {
+        Base64URL.encode(sha256(channel.bytes + pin.bytes).prefix(6))
+    }
+
     /// What stands for a channel and its host in the name of an instance. Two machines have different ones.
     static func tag(_ announcement: NearbyAnnouncement) -> String {
-        Base64URL.encode(sha256(announcement.channel.bytes + announcement.pin.bytes).prefix(8))
+        tag(announcement.channel, announcement.pin) + "\(announcement.host)"
     }
 
     /// The name of the instance on the network: the channel's, cut so that it fits with the tag and the number.

@@ -1,4 +1,5 @@
 // What is found, and why nothing is.
+import Cryptography
 import RelayProtocol
 
 /// A channel nearby, as its host tells of it, with the places where the host was found.
@@ -21,6 +22,40 @@ public struct NearbyChannel: Hashable, Sendable {
         self.announcement = announcement
         self.places = places
         self.isOwn = isOwn
+    }
+}
+
+/// A channel whose hosts are followed.
+public struct FollowedChannel: Hashable, Sendable {
+    /// The channel.
+    public var channel: ChannelID
+    /// The key that all its hosts have.
+    public var pin: PublicKeyPin
+
+    /// The channel whose hosts have that key.
+    public init(channel: ChannelID, pin: PublicKeyPin) {
+        self.channel = channel
+        self.pin = pin
+    }
+}
+
+/// A machine that announces that it hosts a followed channel. Only its key, which the channel's members have, proves it.
+public struct NearbyHostSighting: Hashable, Sendable {
+    /// The most hosts of one channel that are told at a time.
+    public static let hostsMaximum = 8
+
+    /// Which host it is.
+    public var host: HostID
+    /// How many hosts the channel has had before it.
+    public var generation: UInt32
+    /// Where its relay is, the best place first; 1 to 8.
+    public var places: [RelayPlace]
+
+    /// A host that is announced.
+    public init(host: HostID, generation: UInt32, places: [RelayPlace]) {
+        self.host = host
+        self.generation = generation
+        self.places = places
     }
 }
 

@@ -45,6 +45,8 @@ struct NearbyFinder {
         var finding: Finding?
     }
 
+    /// What the names of the services that are followed contain; nil: all are followed.
+    private var only: Set<String>?
     private var browser = Browser.none
     private var browserFailures = RetryPause()
     private var browserBegan = Instant.zero
@@ -94,8 +96,21 @@ struct NearbyFinder {
 
     // MARK: Begin and end
 
-    mutating func begin(at now: Instant, _ tickets: inout Tickets, _ actions: inout [Action]) {
-        guard case .none = browser else { return }
+    /// - Parameter only: What the names of the services that are followed contain; nil: all are followed. What is followed already stays
+    ///   known when that changes.
+    mutating func begin(
+        only: Set<String>?, at now: Instant, _ tickets: inout Tickets, _ actions: inout [Action]
+    ) {
+        let isNew = if case .none = browser { true } else { false }
+        guard isNew || only != self.only else { return }
+        self.only = only
+        for service in services.keys.filter({ !isWanted($0) }) { remove(service, &actions) }
+        switch browser {
+        case .none: break
+        // It opens with the new names in mind.
+        case .opening, .waiting: return
+        case .open(let path): actions.append(.free(.browser, path))
+        }
         bucket = bucket ?? TokenBucket(depth: Self.resolversAtOnce, perSecond: Self.resolversPerSecond, at: now)
         open(at: now, &tickets, &actions)
     }
@@ -122,6 +137,10 @@ struct NearbyFinder {
 
     /// Whether services were left out, and there is room for them now.
     private var hasRoomAgain: Bool { leftOut > 0 && services.count <= Self.servicesMaximum / 2 }
+
+    private func isWanted(_ service: AvahiService) -> Bool {
+        only.map { $0.contains { service.name.contains($0) } } ?? true
+    }
 
     // MARK: What Avahi does
 
@@ -212,7 +231,7 @@ struct NearbyFinder {
         _ service: AvahiService, at now: Instant, _ tickets: inout Tickets, _ actions: inout [Action]
     ) {
         unconfirmed.remove(service)
-        guard services[service] == nil else { return }
+        guard services[service] == nil, isWanted(service) else { return }
         guard services.count < Self.servicesMaximum else {
             leftOut += 1
             return
@@ -226,7 +245,7 @@ struct NearbyFinder {
     private mutating func remove(_ service: AvahiService, _ actions: inout [Action]) {
         unconfirmed.remove(service)
         guard let removed = services.removeValue(forKey: service) else {
-            leftOut = max(0, leftOut - 1)
+            if isWanted(service) { leftOut = max(0, leftOut - 1) }
             return
         }
         if removed.finding != nil { changes += 1 }

@@ -20,6 +20,7 @@ public actor NearbyNetwork {
     private let logger: Logger
     private let handler: @Sendable ([NearbyChannel]) -> Void
     private var problemHandler: (@Sendable (NearbyProblem?) -> Void)?
+    private var hostsHandler: (@Sendable ([FollowedChannel: [NearbyHostSighting]]) -> Void)?
     private var announcedHandler: (@Sendable (ChannelID) -> Void)?
     private var machine = NearbyStateMachine()
     private var owner: String?
@@ -98,6 +99,15 @@ public actor NearbyNetwork {
     /// Looks for channels, or ends that. Hosts are asked for a sign of life while it looks, and at no other time.
     public func browse(_ isWanted: Bool) { carryOut(machine.handle(.browse(isWanted), at: .now)) }
 
+    /// Follows who hosts these channels, also while nobody browses; of other channels nothing is asked then. The handler is called on the
+    /// loop whenever that changed, with all hosts but this machine.
+    public func follow(_ channels: Set<FollowedChannel>) { carryOut(machine.handle(.follow(channels), at: .now)) }
+
+    /// Has `handler` called on the loop whenever the hosts of followed channels changed.
+    public func onHosts(_ handler: (@Sendable ([FollowedChannel: [NearbyHostSighting]]) -> Void)?) {
+        hostsHandler = handler
+    }
+
     /// Announces a channel that this machine hosts at `port`, or tells what has changed of it. What has changed is sent at most once a
     /// second. No effect when nothing has.
     public func announce(_ announcement: NearbyAnnouncement, port: UInt16) {
@@ -111,6 +121,7 @@ public actor NearbyNetwork {
     public func stop() async {
         guard isStarted else { return }
         browse(false)
+        follow([])
         let withdrawn = machine.announced
         for channel in withdrawn { withdraw(channel) }
         if let owner, !withdrawn.isEmpty {
@@ -214,6 +225,7 @@ public actor NearbyNetwork {
         case .askHostName: askHostName()
         case .startDaemon: Task { [weak self] in await self?.startDaemon() }
         case .report(let channels): handler(channels)
+        case .hosts(let hosts): hostsHandler?(hosts)
         case .problem(let problem):
             if let problem { logger.warning("no channels nearby", metadata: ["why": "\(problem)"]) }
             problemHandler?(problem)

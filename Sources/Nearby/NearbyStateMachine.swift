@@ -18,6 +18,8 @@ struct NearbyStateMachine {
         case hostNamed(String)
         /// Somebody looks at the list, or nobody does any more.
         case browse(Bool)
+        /// The hosts of these channels are wanted to be known, whether somebody looks at the list or not.
+        case follow(Set<FollowedChannel>)
         /// This machine hosts the channel.
         case announce(NearbyAnnouncement, port: UInt16)
         /// It does no more.
@@ -57,6 +59,8 @@ struct NearbyStateMachine {
         case endProbing
         /// The list has changed.
         case report([NearbyChannel])
+        /// The hosts of the followed channels have changed, this machine's not among them.
+        case hosts([FollowedChannel: [NearbyHostSighting]])
         /// Why nothing is found or announced has changed.
         case problem(NearbyProblem?)
         /// The network knows the channel by this name.
@@ -77,6 +81,8 @@ struct NearbyStateMachine {
     private var early: [(path: DBusObjectPath, signal: AvahiSignal)] = []
     private var isThere = false
     private var isBrowsing = false
+    private var followed: Set<FollowedChannel> = []
+    private var hosts: [FollowedChannel: [NearbyHostSighting]] = [:]
     private var hasAskedForDaemon = false
     private var absence: NearbyProblem?
     private var hasTooMany = false
@@ -117,7 +123,7 @@ struct NearbyStateMachine {
             absence = nil
             actions.append(.askHostName)
             announcer.daemonCame(&tickets, &actions)
-            if isBrowsing { finder.begin(at: now, &tickets, &actions) }
+            look(at: now, &actions)
         case .daemonLeft(let problem):
             if isThere { hasAskedForDaemon = false }
             isThere = false
@@ -129,6 +135,10 @@ struct NearbyStateMachine {
         case .serverChanged(let state): if isThere, state == .running { actions.append(.askHostName) }
         case .hostNamed(let name): announcer.hostNamed(name, &tickets, &actions)
         case .browse(let isWanted): browse(isWanted, at: now, &actions)
+        case .follow(let channels):
+            followed = channels
+            look(at: now, &actions)
+            listMayHaveChanged(at: now)
         case .announce(let announcement, let port):
             hasTooMany = !announcer.announce(announcement, port: port, at: now, &tickets, &actions)
             listMayHaveChanged(at: now)
@@ -162,16 +172,25 @@ struct NearbyStateMachine {
     private mutating func browse(_ isWanted: Bool, at now: Instant, _ actions: inout [Action]) {
         guard isWanted != isBrowsing else { return }
         isBrowsing = isWanted
-        if isWanted {
-            if isThere { finder.begin(at: now, &tickets, &actions) }
-        } else {
-            finder.end(isGone: false, &actions)
-            // The end is told at once.
-            reportedAt = nil
-        }
+        look(at: now, &actions)
+        // The end is told at once.
+        if !isWanted { reportedAt = nil }
         isReportDue = true
         listMayHaveChanged(at: now)
         if !isWanted { actions.append(.endProbing) }
+    }
+
+    /// Looks for what is wanted now.
+    private mutating func look(at now: Instant, _ actions: inout [Action]) {
+        guard isThere else { return }
+        if isBrowsing {
+            finder.begin(only: nil, at: now, &tickets, &actions)
+        } else if !followed.isEmpty {
+            let tags = Set(followed.map { NearbyAnnouncer.tag($0.channel, $0.pin) })
+            finder.begin(only: tags, at: now, &tickets, &actions)
+        } else {
+            finder.end(isGone: false, &actions)
+        }
     }
 
     private mutating func opened(
@@ -209,10 +228,16 @@ struct NearbyStateMachine {
         watched = (finder.changes, announcer.changes)
         isReportDue = true
         let foreign = finder.findings.filter { !announcer.announces($0.announcement) }
-        places.watch(Set(foreign.map(\.place.place)), at: now)
+        // Without a list nobody asks for signs of life.
+        places.watch(isBrowsing ? Set(foreign.map(\.place.place)) : [], at: now)
     }
 
     private mutating func finish(at now: Instant, _ actions: inout [Action]) {
+        let newHosts = hostsNow()
+        if newHosts != hosts {
+            hosts = newHosts
+            actions.append(.hosts(newHosts))
+        }
         if !early.isEmpty, !announcer.isOpening, !finder.isOpening { early = [] }
         if isReportDue, reportedAt.map({ $0 + Self.reportPause <= now }) ?? true {
             isReportDue = false
@@ -223,7 +248,7 @@ struct NearbyStateMachine {
                 actions.append(.report(new))
             }
         }
-        let isWanted = isBrowsing || !announcer.isEmpty
+        let isWanted = isBrowsing || !followed.isEmpty || !announcer.isEmpty
         if isWanted, !isThere, absence != nil, absence != .noBus, !hasAskedForDaemon {
             hasAskedForDaemon = true
             actions.append(.startDaemon)
@@ -241,6 +266,33 @@ struct NearbyStateMachine {
         if let refusal = announcer.refusal ?? finder.refusal { return .refused(refusal) }
         return hasTooMany
             ? .refused("one machine announces no more than \(NearbyAnnouncer.channelsMaximum) channels") : nil
+    }
+
+    /// The hosts of the followed channels as they are now.
+    private func hostsNow() -> [FollowedChannel: [NearbyHostSighting]] {
+        guard !followed.isEmpty else { return [:] }
+        var found: [FollowedChannel: [HostID: [NearbyPlace]]] = [:]
+        var generations: [HostID: UInt32] = [:]
+        for finding in finder.findings {
+            let announcement = finding.announcement
+            let channel = FollowedChannel(channel: announcement.channel, pin: announcement.pin)
+            guard followed.contains(channel), !announcer.announces(announcement) else { continue }
+            let isKnown = found[channel]?[announcement.host] != nil
+            guard isKnown || (found[channel]?.count ?? 0) < NearbyHostSighting.hostsMaximum else { continue }
+            generations[announcement.host] = generations[announcement.host] ?? announcement.generation
+            found[channel, default: [:]][announcement.host, default: []].append(finding.place)
+        }
+        return found.mapValues { hosts in
+            hosts.sorted { $0.key < $1.key }.map { host, places in
+                NearbyHostSighting(host: host, generation: generations[host] ?? 0, places: Self.best(places))
+            }
+        }
+    }
+
+    /// The places of one host, the best one first: in the order in which they were found, within each kind.
+    private static func best(_ places: [NearbyPlace]) -> [RelayPlace] {
+        let sorted = NearbyPlace.Kind.allCases.flatMap { kind in places.filter { $0.kind == kind } }
+        return Array(sorted.prefix(NearbyChannel.placesMaximum).map(\.place))
     }
 
     /// The list as it is now.
@@ -269,10 +321,7 @@ struct NearbyStateMachine {
             own.map { ($0.key, $0.value, true) }
             + foreign.prefix(Self.channelsMaximum).map { ($0.key, $0.announcement, false) }
         let listed = all.map { key, announcement, isOwn in
-            // In the order in which they were found, within each kind.
-            let best = NearbyPlace.Kind.allCases.flatMap { kind in (found[key] ?? []).filter { $0.kind == kind } }
-            return NearbyChannel(
-                announcement: announcement, places: best.prefix(NearbyChannel.placesMaximum).map(\.place), isOwn: isOwn)
+            NearbyChannel(announcement: announcement, places: Self.best(found[key] ?? []), isOwn: isOwn)
         }
         return listed.sorted(by: Self.isBefore)
     }

@@ -39,7 +39,7 @@ public actor RelayClient: RelayLink, PushLink {
     let resolve: Resolver
     nonisolated let route: Router
     var addressTurns = AddressTurns()
-    private(set) var core: RelayClientCore
+    var core: RelayClientCore
     /// The connection of the attempt under way; nil between attempts.
     var transport: RelayTransport?
     /// Counts attempts, so that what comes of an earlier one is known as such.
@@ -51,6 +51,9 @@ public actor RelayClient: RelayLink, PushLink {
     var known = KnownAddresses()
     var isLookingUp = false
     var networkChanges: NetworkChanges?
+    /// Who is told how it is with the relay.
+    var hostHandler: (@Sendable (RelayHostEvent) -> Void)?
+    var isVerifying = false
     private var lastBurst: UInt32 = 0
     var lastQuery: UInt64 = 0
     /// Who is to be answered, by `BurstQueryID`.
@@ -256,10 +259,13 @@ public actor RelayClient: RelayLink, PushLink {
             case .tell(let event):
                 note(event, at: now)
                 doubt(after: event)
+                if case .state(let state) = event { tellOfHost(changed: state) }
                 if handler != nil { outbox.add(.link(event)) }
             case .answer(let query, let answer):
                 // Not from within the call, and whether this link still lives by then or not.
                 if let question = questions.removeValue(forKey: query) { loop.execute { question(answer) } }
+            case .tellOfSuccession(let succession):
+                if let own = core.ownID { tellOfHost(.succession(succession, own: own)) }
             case .tellOfPushes(let event):
                 note(event, at: now)
                 if pushHandler != nil { outbox.add(.push(event)) }

@@ -37,6 +37,7 @@ extension ClientMessage {
         case .burstListRequest(let request): self = .burstListRequest(try burstRequestID(request.requestID))
         case .burstRequest(let request): self = .burstRequest(try BurstRequest(request))
         case .invitationRequest(let request): self = .invitationRequest(try InvitationRequest(request))
+        case .successionOffer: self = .successionOffer
         case nil: throw .unknownKind
         }
     }
@@ -70,6 +71,7 @@ extension ClientMessage {
         case .burstListRequest(let id): wire.burstListRequest.requestID = id.rawValue
         case .burstRequest(let request): wire.burstRequest = request.wire
         case .invitationRequest(let request): wire.invitationRequest = request.wire
+        case .successionOffer: wire.successionOffer = .init()
         }
         return wire
     }

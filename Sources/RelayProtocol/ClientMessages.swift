@@ -28,6 +28,8 @@ public enum ClientMessage: Sendable, Hashable {
     case burstRequest(BurstRequest)
     /// Before a join: give me the invitation to an open channel.
     case invitationRequest(InvitationRequest)
+    /// I would host the channel if its host went.
+    case successionOffer
 
     /// Asks to enter a channel.
     public struct Join: Sendable, Hashable {

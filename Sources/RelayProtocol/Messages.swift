@@ -66,6 +66,8 @@ public enum ServerMessage: Sendable, Hashable {
     case invitation(Invitation)
     /// There is none for whoever asks.
     case invitationRefused(InvitationRefused)
+    /// What a member who offered to host the channel needs for it.
+    case succession(Succession)
 
     /// The answer to a join that succeeded.
     public struct Welcome: Sendable, Hashable {

@@ -66,6 +66,7 @@ extension ServerMessage {
                 InvitationRefused(
                     cause: InvitationRefusal(rawValue: refused.cause.rawValue) ?? .other,
                     phrase: phrase(refused.phrase), retryAfter: .milliseconds(refused.retryAfterMs)))
+        case .succession(let succession): self = .succession(try Succession(succession))
         case nil: throw .unknownKind
         }
     }
@@ -120,6 +121,7 @@ extension ServerMessage {
             wire.invitationRefused.cause = .init(rawValue: refused.cause.rawValue) ?? .other
             wire.invitationRefused.phrase = phrase(refused.phrase)
             wire.invitationRefused.retryAfterMs = refused.retryAfter.wireMilliseconds
+        case .succession(let succession): wire.succession = succession.wire
         }
         return wire
     }

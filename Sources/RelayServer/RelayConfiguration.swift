@@ -22,6 +22,10 @@ public struct RelayChannelConfiguration: Sendable, Hashable {
     public var retention = BurstRetention.off
     /// Who gets its invitation from the relay.
     public var admission = ChannelAdmission.invited
+    /// What members who offer to host the channel after this relay are told; its order is empty. Nil: nobody follows it.
+    public var succession: ServerMessage.Succession?
+    /// The member that this relay's own machine is: it goes with the relay, so it does not follow it.
+    public var hostMember: MemberID?
 
     /// A channel opened by `token`.
     public init(

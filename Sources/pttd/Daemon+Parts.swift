@@ -100,12 +100,20 @@ extension Daemon {
             let commands =
                 runsCommands ? CommandRunner(loop: loop, logger: Logger(label: "pttd.commands")) : nil
             let resumption = ResumptionFile(path: state + "/resumption", logger: Logger(label: "pttd.relay")).restore()
+            let nearby = NearbyChannels(
+                director: director, api: api,
+                store: NearbyStore(path: state + "/nearby-channels", logger: Logger(label: "pttd.nearby")),
+                identity: identity,
+                creator: DisplayName(cleaning: configuration.displayName, fallback: "pttd"),
+                logger: Logger(label: "pttd.nearby"))
             surroundings = ChannelDirector.Surroundings(
                 makeLink: { link, mode in
-                    RelayClient(
+                    let client = RelayClient(
                         invitation: link, identity: identity,
                         displayName: DisplayName(configuration.displayName) ?? link.channelName, mode: mode,
                         resumption: resumption, loop: loop, logger: Logger(label: "pttd.relay"))
+                    if mode == .member { nearby.assumeIsolated { $0.linkMade(client, to: link) } }
+                    return client
                 },
                 audio: AudioSessionDescription(
                     inputDevice: service.microphone.programName, outputDevice: service.speaker.programName,
@@ -124,15 +132,9 @@ extension Daemon {
                     case .channelEnded(let words): director.assumeIsolated { $0.channelEnded(words) }
                     }
                 })
-            nearby = NearbyChannels(
-                director: director, api: api,
-                store: NearbyStore(path: state + "/nearby-channels", logger: Logger(label: "pttd.nearby")),
-                identity: identity,
-                creator: DisplayName(cleaning: configuration.displayName, fallback: "pttd"),
-                logger: Logger(label: "pttd.nearby"))
             await api.serve(nearby: nearby)
             nearbyNetwork = NearbyNetwork(bus: systemBus, logger: Logger(label: "pttd.nearby")) {
-                [nearby] channels in
+                channels in
                 nearby.assumeIsolated { $0.changed(channels) }
             }
             await channel.setLevelHandler { level in publisher.assumeIsolated { $0.levelChanged(level) } }
@@ -140,6 +142,7 @@ extension Daemon {
                 channel, director, clock, bus, systemBus
             )
             (self.api, self.publisher, self.foreground, self.accessories) = (api, publisher, foreground, accessories)
+            self.nearby = nearby
         }
 
         /// Starts everything. A bus that is not there may come later: no error.

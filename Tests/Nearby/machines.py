@@ -127,6 +127,10 @@ class Machine:
         """Whether the link's cable is plugged in at the bridge; the machine sees its own end up all the same."""
         ip("link", "set", f"{self.name}{link}", *(["master", self.bridge_of(link)] if is_in else ["nomaster"]))
 
+    def plug(self, link, bridge):
+        """Plugs the cable into another bridge; the addresses stay."""
+        ip("link", "set", f"{self.name}{link}", "master", bridge)
+
     def bridge_of(self, link):
         return "lan" if link == "p" else "site"
 

@@ -17,7 +17,7 @@ import Testing
         places.attempt()
         #expect(places.current == Self.home && !places.isAway)
         places.joined()
-        places.move(to: Self.other)
+        places.move(to: [Self.other])
         #expect(places.current == Self.home, "the connection is there still")
         var tried: [RelayPlace] = []
         for _ in 0..<4 {
@@ -29,7 +29,7 @@ import Testing
 
     @Test func `who was let in by the successor looks for it again, who is back at home does not`() {
         var places = RelayPlaces(home: Self.home)
-        places.move(to: Self.other)
+        places.move(to: [Self.other])
         places.attempt()
         places.joined()
         places.attempt()
@@ -45,15 +45,15 @@ import Testing
 
     @Test func `a successor may send on, and back`() {
         var places = RelayPlaces(home: Self.home)
-        places.move(to: Self.other)
+        places.move(to: [Self.other])
         places.attempt()
         places.joined()
         let third = RelayPlace("third.example:3")!
-        places.move(to: third)
+        places.move(to: [third])
         places.attempt()
         #expect(places.current == third)
         places.joined()
-        places.move(to: Self.home)
+        places.move(to: [Self.home])
         places.attempt()
         #expect(places.current == Self.home)
         places.attempt()

@@ -454,7 +454,7 @@ final class SimulatedWorld {
                     if faults.hidesLossAtRelease, isLast, delay == nil { return }
                     clientHandles(number, isAcknowledged ? .mediaAcknowledged(datagramID) : .mediaLost(datagramID))
                 }
-            case .tellOfPushes, .answer: break
+            case .tellOfPushes, .tellOfSuccession, .answer: break
             case .tell(let event): note(event, number)
             }
         }

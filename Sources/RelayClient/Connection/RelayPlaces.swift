@@ -1,13 +1,18 @@
-// Where a client looks for its relay: where the invitation says, or where the relay itself has sent it. Pure.
+// Where a client looks for its relay: where the invitation says, or where the relay has gone. Pure.
 import MonotonicTime
 import RelayProtocol
 
-/// A relay that goes down may name another place, where a relay of the same key is. It is tried first, then the invitation's place, in
-/// turns until one lets the client in: so neither a successor that never comes nor a relay that is back is missed.
+/// A relay that goes down may name another place, where a relay of the same key is, and a channel nearby may be found at several. They are
+/// tried first, then the invitation's place, in turns until one lets the client in: so neither a successor that never comes nor a relay
+/// that is back is missed.
 struct RelayPlaces: Sendable {
+    /// The most places beside the invitation's.
+    static let successorsMaximum = 8
+
     private let home: RelayPlace
-    private var successor: RelayPlace?
-    private var isHomesTurn = false
+    private var successors: [RelayPlace] = []
+    /// The next attempt's, among the successors and the invitation's place after them.
+    private var turn = 0
     /// Where the attempt under way, or the link, leads.
     private(set) var current: RelayPlace
 
@@ -16,34 +21,37 @@ struct RelayPlaces: Sendable {
         current = home
     }
 
-    /// The relay goes down, and says where to go on.
-    mutating func move(to place: RelayPlace) {
+    /// The relay is at these places now, the best one first.
+    mutating func move(to places: [RelayPlace]) {
         if seededFault("a-successor-is-forgotten") { return }
-        successor = place == home ? nil : place
-        isHomesTurn = false
+        successors = []
+        for place in places where !successors.contains(place) && successors.count < Self.successorsMaximum {
+            successors.append(place)
+        }
+        if successors == [home] { successors = [] }
+        turn = 0
     }
 
     /// An attempt begins, and leads to `current`.
     mutating func attempt() {
-        guard let successor else {
-            current = home
-            return
-        }
-        current = isHomesTurn ? home : successor
-        if !seededFault("only-the-successor-is-looked-for") { isHomesTurn.toggle() }
+        let turns = successors.contains(home) ? successors : successors + [home]
+        current = turns[turn % turns.count]
+        if !seededFault("only-the-successor-is-looked-for") { turn = (turn + 1) % turns.count }
     }
 
     /// Whether the relay is looked for elsewhere than where the invitation says.
     var isAway: Bool { current != home }
 
     /// What is there is not the relay's successor, whatever it is.
-    mutating func giveUpSuccessor() { successor = nil }
+    mutating func giveUpSuccessor() {
+        successors.removeAll { $0 == current }
+        turn = 0
+    }
 
-    /// The relay there has let the client in.
+    /// The relay there has let the client in. A link that is lost is looked for where it was.
     mutating func joined() {
         // Where the invitation leads is where everybody else is, too.
-        if current == home { successor = nil }
-        // A link that is lost is looked for where it was.
-        isHomesTurn = false
+        successors = current == home ? [] : [current]
+        turn = 0
     }
 }

@@ -116,7 +116,7 @@ final class RelayTransport: @unchecked Sendable {
             switch RelayCloseCode(rawValue: code) {
             case .replaced: .replaced
             case .revoked: .invitationRefused(text.isEmpty ? "this member was removed" : text)
-            case .goingDown: .closedByRelay("it is going down")
+            case .goingDown: .goesDown
             case .channelEnded: .channelEnded(text)
             default: .closedByRelay(text.isEmpty ? "code \(code)" : text)
             }

@@ -40,6 +40,14 @@ public enum InvitationQuestionError: Error, Sendable, Hashable, CustomStringConv
         }
     }
 
+    /// Whether the channel's host has answered, which its key has proved.
+    public var isAnswer: Bool {
+        switch self {
+        case .notOpen, .versionMismatch, .busy: true
+        case .noPlace, .unreachable, .wrongKey, .badAnswer, .system: false
+        }
+    }
+
     /// How much an error says of the channel: of several, the most telling one is told.
     fileprivate var weight: Int {
         switch self {

@@ -184,6 +184,9 @@ public enum RelayLinkError: Error, Sendable, Equatable, CustomStringConvertible 
     /// This machine could not open the connection.
     case system(String)
 
+    /// The relay ends in good order: another one may take its place at once.
+    public static let goesDown = closedByRelay("it is going down")
+
     /// Whether somebody said no, who has to think otherwise before the next attempt succeeds; else the network may be all.
     public var isRefusal: Bool {
         switch self {

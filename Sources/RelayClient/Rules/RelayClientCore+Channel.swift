@@ -40,6 +40,7 @@ extension RelayClientCore {
         case .listenerLoss(let percent): return [.tell(.listenerLoss(percent: percent))]
         case .burstList(let list): return query(.listed(list), at: now)
         case .burstRefused(let refusal): return burstRefused(refusal, at: now)
+        case .succession(let succession): return offersSuccession ? [.tellOfSuccession(succession)] : []
         case .welcome, .pushWelcome, .joinRefused, .pushRegistered, .pushRefused, .push, .successor, .invitation,
             .invitationRefused:
             return unexpected("a second answer to the join", at: now)

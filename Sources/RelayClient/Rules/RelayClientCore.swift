@@ -40,6 +40,8 @@ public struct RelayClientCore {
     /// This member, once the relay said who it is.
     private(set) var ownID: MemberID?
     private var places: RelayPlaces
+    /// Whether this end would host the channel if its host went.
+    var offersSuccession = false
     /// Draws key ids.
     var random: any RandomNumberGenerator & Sendable
 
@@ -125,6 +127,11 @@ public struct RelayClientCore {
             return steer(.connectionEnded(.unreachable("the successor that it named has another key")), at: now)
         case .connectionEnded(let error): return steer(.connectionEnded(error), at: now)
         case .networkChanged: return steer(.networkChanged, at: now)
+        case .relayMoved(let found):
+            // A link that works stays: its relay sends it away when it is time.
+            guard !isReady else { return [] }
+            places.move(to: found)
+            return steer(.relayFound, at: now)
         case .violation(let what): return steer(.violation(what), at: now)
         case .message(let message): return receive(message, at: now)
         case .mediaSent(let number, let packet): return repair(.sent(datagram: number, packet: packet), at: now)
@@ -235,7 +242,7 @@ public struct RelayClientCore {
         case .push(let incoming) where link.isReady: return push(.push(incoming), at: now)
         case .successor(let place) where link.isReady:
             // The relay ends the connection when it is time: not in the middle of what is said.
-            places.move(to: place)
+            places.move(to: [place])
             return []
         default:
             guard session != nil else { return unexpected("a message without a membership", at: now) }
@@ -293,6 +300,7 @@ public struct RelayClientCore {
         actions.append(.tell(.floorQueueOffered(welcome.hasFloorQueue)))
         actions.append(.tell(.talkersAllowed(view.talkersMaximum)))
         actions += speak(.linkReady, at: now) + push(.linkReady, at: now)
+        if offersSuccession { actions.append(.send(.successionOffer)) }
         if let outlook = view.outlook { actions.append(.tell(.floorOutlook(outlook))) }
         // What was said while the link was lost is not lost: a relay that gives the beginning of a burst gives that to everybody. Else a
         // burst that was heard before goes on from where it is.

@@ -16,6 +16,8 @@ extension RelayClientCore {
         case connectionEnded(RelayLinkError)
         /// This machine's network has changed while there was no connection.
         case networkChanged
+        /// The relay, with the same key, is at these places now, the best one first; 1 to 8.
+        case relayMoved([RelayPlace])
         /// A control message came.
         case message(ServerMessage)
         /// The transport took a media datagram under this number.
@@ -70,5 +72,7 @@ extension RelayClientCore {
         case answer(BurstQueryID, BurstAnswer)
         /// Tell the user of pushes.
         case tellOfPushes(PushLinkEvent)
+        /// Tell who would host the channel what it needs for that.
+        case tellOfSuccession(ServerMessage.Succession)
     }
 }

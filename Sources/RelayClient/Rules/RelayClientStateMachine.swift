@@ -25,6 +25,8 @@ public struct RelayClientStateMachine: Sendable {
         case connectionEnded(RelayLinkError)
         /// This machine's network has changed: what failed before may work now.
         case networkChanged
+        /// The relay is somewhere else than where it is looked for.
+        case relayFound
         /// Somebody speaks, and has a moment for the link to come.
         case wanted
         /// The relay broke the protocol.
@@ -140,6 +142,12 @@ public struct RelayClientStateMachine: Sendable {
             let soonest = attemptedAt + .milliseconds(Self.backoffMilliseconds[0])
             state = .waiting(until: min(until, soonest), isFirm: false)
             return now >= soonest ? connect(forSomebody: true, at: now) : []
+        case (.connecting, .relayFound), (.joining, .relayFound):
+            failures = 0
+            return [.close(.none)] + connect(at: now)
+        case (.waiting(_, isFirm: false), .relayFound):
+            failures = 0
+            return connect(at: now)
         case (.connecting, .wanted)
         where now - attemptedAt >= (isWantedAttempt ? Self.wantedAttemptIsOld : Self.attemptIsOld):
             failures = 0
@@ -158,7 +166,7 @@ public struct RelayClientStateMachine: Sendable {
             return lose(.protocolViolation(what), closing: .protocolViolation, at: now)
         case (.joining, .connected), (.ready, .connected), (.ready, .deadline), (.ready, .welcomed),
             (.ready, .refused), (.connecting, .welcomed), (.connecting, .refused), (_, .earlyDataOffered),
-            (_, .networkChanged), (_, .wanted),
+            (_, .networkChanged), (_, .relayFound), (_, .wanted),
             (.waiting, _):
             return []
         }

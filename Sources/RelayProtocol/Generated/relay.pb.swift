@@ -618,6 +618,14 @@ public nonisolated struct Pttd_Relay_V1_ClientMessage: Sendable {
     set {kind = .invitationRequest(newValue)}
   }
 
+  public var successionOffer: Pttd_Relay_V1_SuccessionOffer {
+    get {
+      if case .successionOffer(let v)? = kind {return v}
+      return Pttd_Relay_V1_SuccessionOffer()
+    }
+    set {kind = .successionOffer(newValue)}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public nonisolated enum OneOf_Kind: Equatable, Sendable {
@@ -634,6 +642,7 @@ public nonisolated struct Pttd_Relay_V1_ClientMessage: Sendable {
     case burstListRequest(Pttd_Relay_V1_BurstListRequest)
     case burstRequest(Pttd_Relay_V1_BurstRequest)
     case invitationRequest(Pttd_Relay_V1_InvitationRequest)
+    case successionOffer(Pttd_Relay_V1_SuccessionOffer)
 
   }
 
@@ -824,6 +833,14 @@ public nonisolated struct Pttd_Relay_V1_ServerMessage: Sendable {
     set {kind = .invitationRefused(newValue)}
   }
 
+  public var succession: Pttd_Relay_V1_Succession {
+    get {
+      if case .succession(let v)? = kind {return v}
+      return Pttd_Relay_V1_Succession()
+    }
+    set {kind = .succession(newValue)}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public nonisolated enum OneOf_Kind: Equatable, Sendable {
@@ -849,6 +866,7 @@ public nonisolated struct Pttd_Relay_V1_ServerMessage: Sendable {
     case floorRules(Pttd_Relay_V1_FloorRules)
     case invitation(Pttd_Relay_V1_Invitation)
     case invitationRefused(Pttd_Relay_V1_InvitationRefused)
+    case succession(Pttd_Relay_V1_Succession)
 
   }
 
@@ -895,6 +913,18 @@ public nonisolated struct Pttd_Relay_V1_InvitationRequest: Sendable {
 
   /// 1, as in Join.
   public var protocolVersion: UInt32 = 0
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// This member would host the channel if its host went. Sent after Welcome, once on a connection; answered by Succession where the channel
+/// has hosts that follow each other, and by nothing elsewhere.
+public nonisolated struct Pttd_Relay_V1_SuccessionOffer: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1739,6 +1769,35 @@ public nonisolated struct Pttd_Relay_V1_InvitationRefused: Sendable {
   public init() {}
 }
 
+/// What a member needs to host the channel, and when it is its turn. Sent to those who offered to, and again whenever the order changes.
+public nonisolated struct Pttd_Relay_V1_Succession: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// How many hosts the channel has had before this one.
+  public var generation: UInt32 = 0
+
+  /// Tells this host of the channel from others, 6 bytes.
+  public var hostID: Data = Data()
+
+  /// The members who offered to host it, by their ids of 16 bytes, in the order in which their turn comes; at most 8.
+  public var order: [Data] = []
+
+  /// The private key and certificate of the channel's hosts, as PEM; at most 8192 bytes. Secret.
+  public var identity: String = String()
+
+  /// The secrets of the hosts' transport, in a form of their own; at most 1024 bytes. Secret.
+  public var transportKeys: Data = Data()
+
+  /// Who created the channel, 1 to 128 bytes of UTF-8 without control characters.
+  public var creator: String = String()
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
 // MARK: - Code below here is support for the SwiftProtobuf runtime.
 
 fileprivate nonisolated let _protobuf_package = "pttd.relay.v1"
@@ -1777,7 +1836,7 @@ nonisolated extension Pttd_Relay_V1_InvitationRefusal: SwiftProtobuf._ProtoNameP
 
 nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ClientMessage"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}join\0\u{1}leave\0\u{3}floor_request\0\u{3}floor_release\0\u{3}reception_report\0\u{3}push_register\0\u{3}push_unregister\0\u{3}push_receipt\0\u{3}media_repair\0\u{3}repair_request\0\u{4}(burst_list_request\0\u{3}burst_request\0\u{4}'invitation_request\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}join\0\u{1}leave\0\u{3}floor_request\0\u{3}floor_release\0\u{3}reception_report\0\u{3}push_register\0\u{3}push_unregister\0\u{3}push_receipt\0\u{3}media_repair\0\u{3}repair_request\0\u{4}(burst_list_request\0\u{3}burst_request\0\u{4}'invitation_request\0\u{4}\u{2}succession_offer\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1954,6 +2013,19 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
           self.kind = .invitationRequest(v)
         }
       }()
+      case 92: try {
+        var v: Pttd_Relay_V1_SuccessionOffer?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .successionOffer(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .successionOffer(v)
+        }
+      }()
       default: break
       }
     }
@@ -2017,6 +2089,10 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
       guard case .invitationRequest(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 90)
     }()
+    case .successionOffer?: try {
+      guard case .successionOffer(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 92)
+    }()
     case nil: break
     }
     try unknownFields.traverse(visitor: &visitor)
@@ -2031,7 +2107,7 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
 
 nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ServerMessage"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}welcome\0\u{3}join_refused\0\u{3}member_joined\0\u{3}member_left\0\u{3}floor_granted\0\u{3}floor_deny\0\u{3}floor_taken\0\u{3}floor_idle\0\u{3}floor_revoke\0\u{3}media_key\0\u{3}push_welcome\0\u{3}push_registered\0\u{3}push_refused\0\u{1}push\0\u{3}floor_queue_position\0\u{3}listener_loss\0\u{4}\"burst_list\0\u{3}burst_refused\0\u{2}\u{13}successor\0\u{3}floor_rules\0\u{2}\u{13}invitation\0\u{3}invitation_refused\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}welcome\0\u{3}join_refused\0\u{3}member_joined\0\u{3}member_left\0\u{3}floor_granted\0\u{3}floor_deny\0\u{3}floor_taken\0\u{3}floor_idle\0\u{3}floor_revoke\0\u{3}media_key\0\u{3}push_welcome\0\u{3}push_registered\0\u{3}push_refused\0\u{1}push\0\u{3}floor_queue_position\0\u{3}listener_loss\0\u{4}\"burst_list\0\u{3}burst_refused\0\u{2}\u{13}successor\0\u{3}floor_rules\0\u{2}\u{13}invitation\0\u{3}invitation_refused\0\u{1}succession\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2325,6 +2401,19 @@ nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftP
           self.kind = .invitationRefused(v)
         }
       }()
+      case 92: try {
+        var v: Pttd_Relay_V1_Succession?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .succession(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .succession(v)
+        }
+      }()
       default: break
       }
     }
@@ -2424,6 +2513,10 @@ nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftP
       guard case .invitationRefused(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 91)
     }()
+    case .succession?: try {
+      guard case .succession(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 92)
+    }()
     case nil: break
     }
     try unknownFields.traverse(visitor: &visitor)
@@ -2516,6 +2609,25 @@ nonisolated extension Pttd_Relay_V1_InvitationRequest: SwiftProtobuf.Message, Sw
   public static func ==(lhs: Pttd_Relay_V1_InvitationRequest, rhs: Pttd_Relay_V1_InvitationRequest) -> Bool {
     if lhs.channelID != rhs.channelID {return false}
     if lhs.protocolVersion != rhs.protocolVersion {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_SuccessionOffer: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".SuccessionOffer"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_SuccessionOffer, rhs: Pttd_Relay_V1_SuccessionOffer) -> Bool {
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -4062,6 +4174,61 @@ nonisolated extension Pttd_Relay_V1_InvitationRefused: SwiftProtobuf.Message, Sw
     if lhs.cause != rhs.cause {return false}
     if lhs.phrase != rhs.phrase {return false}
     if lhs.retryAfterMs != rhs.retryAfterMs {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_Succession: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".Succession"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{3}host_id\0\u{1}order\0\u{1}identity\0\u{3}transport_keys\0\u{1}creator\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.generation) }()
+      case 2: try { try decoder.decodeSingularBytesField(value: &self.hostID) }()
+      case 3: try { try decoder.decodeRepeatedBytesField(value: &self.order) }()
+      case 4: try { try decoder.decodeSingularStringField(value: &self.identity) }()
+      case 5: try { try decoder.decodeSingularBytesField(value: &self.transportKeys) }()
+      case 6: try { try decoder.decodeSingularStringField(value: &self.creator) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.generation != 0 {
+      try visitor.visitSingularUInt32Field(value: self.generation, fieldNumber: 1)
+    }
+    if !self.hostID.isEmpty {
+      try visitor.visitSingularBytesField(value: self.hostID, fieldNumber: 2)
+    }
+    if !self.order.isEmpty {
+      try visitor.visitRepeatedBytesField(value: self.order, fieldNumber: 3)
+    }
+    if !self.identity.isEmpty {
+      try visitor.visitSingularStringField(value: self.identity, fieldNumber: 4)
+    }
+    if !self.transportKeys.isEmpty {
+      try visitor.visitSingularBytesField(value: self.transportKeys, fieldNumber: 5)
+    }
+    if !self.creator.isEmpty {
+      try visitor.visitSingularStringField(value: self.creator, fieldNumber: 6)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_Succession, rhs: Pttd_Relay_V1_Succession) -> Bool {
+    if lhs.generation != rhs.generation {return false}
+    if lhs.hostID != rhs.hostID {return false}
+    if lhs.order != rhs.order {return false}
+    if lhs.identity != rhs.identity {return false}
+    if lhs.transportKeys != rhs.transportKeys {return false}
+    if lhs.creator != rhs.creator {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

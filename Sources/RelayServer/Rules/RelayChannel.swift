@@ -85,6 +85,8 @@ struct RelayChannel: Sendable {
     var pushConnectionOfMember: [MemberID: ConnectionID] = [:]
     /// What was said last.
     var store: BurstStore
+    /// The members who offered to host the channel after this relay, in the order in which they did.
+    var successors: [ConnectionID] = []
     /// Who came and went, and is not told of yet.
     var news: RosterNews
     private(set) var nextReportCheck = Instant.zero

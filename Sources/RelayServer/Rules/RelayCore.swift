@@ -230,6 +230,7 @@ public struct RelayCore: Sendable {
             return listBursts(request, for: id, channel: channel, at: now)
         case (.member(let channel), .burstRequest(let request)):
             return giveBurst(request, to: id, channel: channel, at: now)
+        case (.member(let channel), .successionOffer): return offerSuccession(id, channel: channel)
         case (.pushOnly, .burstListRequest(let request)): return refuseBursts(request, .notAMember, to: id)
         case (.pushOnly, .burstRequest(let request)): return refuseBursts(request.id, .notAMember, to: id)
         case (.member, .join), (.pushOnly, .join):
@@ -276,6 +277,7 @@ public struct RelayCore: Sendable {
         channels[number].connectionOfMember[member.id] = nil
         var actions: [Action] = [.stopMedia(member.connection, channel: number)]
         actions += apply(.left(ssrc: member.ssrc), channel: number, at: now)
+        actions += withdrawSuccession(member.connection, channel: number)
         sources.remove(member.ssrc)
         return actions
     }

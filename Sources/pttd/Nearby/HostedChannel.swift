@@ -21,25 +21,52 @@ struct HostedChannel: Sendable {
     let transportKeys: RelayTransportKeys
     /// The UDP port at which it is served, or was in the last run; 0: none yet.
     var port: UInt16 = 0
+    /// Who created it.
+    let creator: DisplayName
+    /// How many hosts it has had before this one; 0 on the machine that created it.
+    var generation: UInt32 = 0
+    /// Tells this host of it from others.
+    private(set) var host = HostID()
 
     /// A new channel.
     ///
     /// - Throws: `CryptographyError`.
-    init(named name: DisplayName) throws(CryptographyError) {
+    init(named name: DisplayName, by creator: DisplayName) throws(CryptographyError) {
         id = ChannelID()
         self.name = name
+        self.creator = creator
         token = InvitationToken()
         mediaKey = MediaKey(epoch: InvitationLink.mediaKeyEpoch)
         identity = try Identity(generating: name.text)
         transportKeys = .generate()
     }
 
-    /// The relay's part of it.
-    var configuration: RelayChannelConfiguration {
+    /// A channel of which this machine is a member, as its host has told; nil when the host has told something else than its own key.
+    init?(_ link: InvitationLink, _ told: ServerMessage.Succession) {
+        guard let identity = try? Identity(pem: told.identity), identity.pin == link.pin, let key = link.mediaKey,
+            let keys = RelayTransportKeys(bytes: told.transportKeys)
+        else { return nil }
+        (id, name, token, mediaKey) = (link.channel, link.channelName, link.token, key)
+        (self.identity, transportKeys, creator, generation) = (identity, keys, told.creator, told.generation)
+    }
+
+    /// The relay's part of it, on the machine that is that member.
+    func configuration(of member: MemberID) -> RelayChannelConfiguration {
         var configuration = RelayChannelConfiguration(id: id, name: name, token: token, isEndToEnd: true)
         configuration.admission = .open(mediaKey: mediaKey)
+        configuration.succession = ServerMessage.Succession(
+            generation: generation, host: host, identity: identity.pem, transportKeys: transportKeys.bytes,
+            creator: creator)
+        configuration.hostMember = member
         configuration.retention = BurstRetention(bursts: 10, time: .seconds(600))
         return configuration
+    }
+
+    /// The same channel, hosted anew.
+    var withFreshHost: HostedChannel {
+        var channel = self
+        channel.host = HostID()
+        return channel
     }
 
     /// The invitation for this machine itself.
@@ -62,7 +89,7 @@ struct NearbyRecord: Codable, Sendable {
     static let byteCountMaximum = 65_536
 
     /// One hosted channel.
-    struct Hosted: Codable, Sendable {
+    struct Hosted: Codable, Sendable, Equatable {
         var id: String
         var name: String
         var token: String
@@ -70,12 +97,49 @@ struct NearbyRecord: Codable, Sendable {
         var identity: String
         var transportKeys: String
         var port: UInt16
+        /// Who created it; nil: this machine.
+        var creator: String?
+        /// The newest generation of its hosts that is known; nil: 0.
+        var generation: UInt32?
     }
 
     var version = Self.version
     var hosted: [Hosted] = []
     /// The UUIDs of channels that were joined nearby, the oldest first.
     var joined: [String] = []
+    /// What this machine needs to host channels that it joined, the oldest first; nil: nothing.
+    var memberships: [Hosted]?
+
+    /// This machine has joined that channel now.
+    mutating func join(_ channel: ChannelID) {
+        forget(channel, besidesMembership: true)
+        joined.append("\(channel)")
+        guard joined.count > Self.joinedMaximum else { return }
+        for oldest in joined.prefix(joined.count - Self.joinedMaximum) {
+            if let oldest = ChannelID(oldest) { forget(oldest) }
+        }
+    }
+
+    /// It is none that was joined nearby.
+    mutating func forget(_ channel: ChannelID, besidesMembership: Bool = false) {
+        joined.removeAll { $0 == "\(channel)" }
+        if !besidesMembership { memberships?.removeAll { $0.id == "\(channel)" } }
+    }
+
+    /// What is known of a channel that was joined.
+    func membership(of channel: ChannelID) -> HostedChannel? {
+        memberships?.first { $0.id == "\(channel)" }.flatMap { HostedChannel($0) }
+    }
+
+    /// Keeps what this machine needs to host a channel that it joined.
+    ///
+    /// - Returns: Whether that is news.
+    mutating func keep(membership channel: HostedChannel) -> Bool {
+        let new = Hosted(channel)
+        guard memberships?.contains(new) != true else { return false }
+        memberships = (memberships ?? []).filter { $0.id != new.id }.suffix(Self.joinedMaximum - 1) + [new]
+        return true
+    }
 }
 
 extension NearbyRecord.Hosted {
@@ -83,21 +147,23 @@ extension NearbyRecord.Hosted {
         self.init(
             id: "\(channel.id)", name: channel.name.text, token: Base64URL.encode(channel.token.bytes),
             mediaKey: Base64URL.encode(channel.mediaKey.baseKey), identity: channel.identity.pem,
-            transportKeys: Base64URL.encode(channel.transportKeys.bytes), port: channel.port)
+            transportKeys: Base64URL.encode(channel.transportKeys.bytes), port: channel.port, creator: channel.creator.text,
+            generation: channel.generation)
     }
 }
 
 extension HostedChannel {
     /// The channel that a file has kept; nil when any of it is damaged.
-    init?(_ kept: NearbyRecord.Hosted) {
+    init?(_ kept: NearbyRecord.Hosted, creator: DisplayName? = nil) {
         guard let id = ChannelID(kept.id), let name = DisplayName(kept.name),
             let token = Base64URL.decode(kept.token).flatMap({ InvitationToken($0) }),
+            let creator = kept.creator.flatMap({ DisplayName($0) }) ?? creator ?? DisplayName("pttd"),
             let key = Base64URL.decode(kept.mediaKey)
                 .flatMap({ MediaKey(epoch: InvitationLink.mediaKeyEpoch, baseKey: $0) }),
             let identity = try? Identity(pem: kept.identity),
             let keys = Base64URL.decode(kept.transportKeys).flatMap({ RelayTransportKeys(bytes: $0) })
         else { return nil }
         (self.id, self.name, self.token, mediaKey, self.identity) = (id, name, token, key, identity)
-        (transportKeys, port) = (keys, kept.port)
+        (transportKeys, port, self.creator, generation) = (keys, kept.port, creator, kept.generation ?? 0)
     }
 }

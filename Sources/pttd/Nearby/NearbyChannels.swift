@@ -17,15 +17,17 @@ actor NearbyChannels: NearbyControls {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
-    private let director: ChannelDirector
+    let director: ChannelDirector
     private let api: DaemonAPI
-    private let store: NearbyStore
-    private let identity: Identity
+    let store: NearbyStore
+    let identity: Identity
     private let creator: DisplayName
-    private let logger: Logger
-    private var network: NearbyNetwork?
-    private var hosts: [ChannelID: NearbyHost] = [:]
-    private var record = NearbyRecord()
+    let logger: Logger
+    private(set) var network: NearbyNetwork?
+    var hosts: [ChannelID: NearbyHost] = [:]
+    var record = NearbyRecord()
+    /// Of the channels that this machine is on, and has not created.
+    var successions: [ChannelID: ChannelSuccession] = [:]
     private var found: [NearbyChannel] = []
     private var problem = ""
     /// Creations under way, which count against the limit.
@@ -56,7 +58,7 @@ actor NearbyChannels: NearbyControls {
         record = store.load()
         var links: [ChannelID: InvitationLink] = [:]
         for kept in record.hosted.prefix(NearbyRecord.hostedMaximum) {
-            guard let channel = HostedChannel(kept) else {
+            guard let channel = HostedChannel(kept, creator: creator) else {
                 logger.error("a channel nearby is damaged; create it again", metadata: ["channel": "\(kept.name)"])
                 continue
             }
@@ -75,15 +77,22 @@ actor NearbyChannels: NearbyControls {
     /// Begins to announce on this network.
     func start(_ network: NearbyNetwork) async {
         self.network = network
+        await network.onHosts { [weak self] hosts in self?.assumeIsolated { $0.seen(hosts) } }
         await network.onProblem { [weak self] problem in self?.assumeIsolated { $0.changed(problem) } }
         publish()
         await network.start()
+        await follow()
         for id in hosts.keys { await announce(id) }
     }
 
     func stop() async {
+        for succession in successions.values { succession.end() }
+        successions = [:]
+        // Whoever looks for the channel finds the next host from now on.
         await network?.stop()
-        for host in hosts.values { await host.stop() }
+        await withTaskGroup(of: Void.self) { group in
+            for host in hosts.values { group.addTask { await host.stop() } }
+        }
         await store.close()
     }
 
@@ -101,12 +110,12 @@ actor NearbyChannels: NearbyControls {
         publish()
     }
 
-    private func publish() {
+    func publish() {
         let descriptions = found.map { NearbyChannelDescription($0) }
         let own = hosts.values.filter { host in
             !found.contains { $0.isOwn && $0.announcement.channel == host.channel.id }
         }
-        let unseen = own.map { NearbyChannelDescription($0.channel, creator: creator) }.sorted { $0.id < $1.id }
+        let unseen = own.map { NearbyChannelDescription($0.channel) }.sorted { $0.id < $1.id }
         api.assumeIsolated { [problem] in $0.update(nearby: descriptions + unseen, problem: problem) }
     }
 
@@ -130,7 +139,7 @@ actor NearbyChannels: NearbyControls {
         let host: NearbyHost
         let link: InvitationLink
         do {
-            host = try await serve(try HostedChannel(named: name))
+            host = try await serve(try HostedChannel(named: name, by: creator))
             link = try host.channel.link()
         } catch {
             throw PTChannelError(.unknown, explanation: "the channel cannot be hosted: \(error)")
@@ -183,6 +192,13 @@ actor NearbyChannels: NearbyControls {
                 explanation:
                     "this machine hosts no such channel: only its creator deletes one; 'pttctl leave' leaves it")
         }
+        guard host.channel.generation == 0 else {
+            throw PTChannelError(
+                .channelNotFound,
+                explanation:
+                    "this machine hosts the channel in place of \(host.channel.creator), who created it and can delete it; "
+                    + "'pttctl leave' leaves it")
+        }
         hosts[host.channel.id] = nil
         record.hosted.removeAll { $0.id == "\(host.channel.id)" }
         keep()
@@ -200,10 +216,13 @@ actor NearbyChannels: NearbyControls {
         hosts.values.first { NearbyChannelDescription.id($0.channel.id, $0.channel.identity.pin) == id }
     }
 
-    private func serve(_ channel: HostedChannel) async throws -> NearbyHost {
+    /// Serves a channel from now on.
+    func serve(_ channel: HostedChannel) async throws -> NearbyHost {
         let id = channel.id
         let places = try store.places(of: "\(id)")
-        let host = try await NearbyHost.start(channel, places: places, logger: Logger(label: "pttd.nearby-relay")) {
+        let host = try await NearbyHost.start(
+            channel, as: MemberID(identity.pin), places: places, logger: Logger(label: "pttd.nearby-relay")
+        ) {
             [weak self, loop] in
             loop.execute { [weak self] in self?.assumeIsolated { $0.membersChanged(of: id) } }
         }
@@ -218,29 +237,38 @@ actor NearbyChannels: NearbyControls {
         {
             try await director.leave(active, by: caller)
         }
+        let wasJoined = record.joined
+        record.join(link.channel)
+        do throws(PTChannelError) {
+            try await join(link, by: caller)
+        } catch {
+            record.joined = wasJoined
+            throw error
+        }
+        keep()
+    }
+
+    private func join(_ link: InvitationLink, by caller: BusCaller) async throws(PTChannelError) {
         _ = try await director.join(
             JoinRequest(
                 channel: nil, descriptor: PTChannelDescriptor(name: link.channelName.text, image: nil), link: link.text,
                 media: .pttd, caller: caller))
-        let uuid = "\(link.channel)"
-        record.joined.removeAll { $0 == uuid }
-        record.joined = record.joined.suffix(NearbyRecord.joinedMaximum - 1) + [uuid]
-        keep()
     }
 
     private func membersChanged(of id: ChannelID) { Task { await announce(id) } }
 
-    private func announce(_ id: ChannelID) async {
+    func announce(_ id: ChannelID) async {
         guard let host = hosts[id] else { return }
         let announcement = NearbyAnnouncement(
-            channel: id, name: host.channel.name, creator: creator, version: RelayProtocolLimits.version,
-            pin: host.channel.identity.pin, members: await host.memberCount(), admission: .open, generation: 0)
+            channel: id, name: host.channel.name, creator: host.channel.creator, version: RelayProtocolLimits.version,
+            pin: host.channel.identity.pin, members: await host.memberCount(), admission: .open,
+            generation: host.channel.generation, host: host.channel.host)
         // It may have been deleted meanwhile.
         guard hosts[id] != nil else { return }
         await network?.announce(announcement, port: host.port)
     }
 
-    private func keep() {
+    func keep() {
         guard !(record.hosted.isEmpty && record.joined.isEmpty && !wasKept) else { return }
         wasKept = true
         store.save(record)
@@ -268,11 +296,11 @@ extension NearbyChannelDescription {
     }
 
     /// A channel of this machine that nobody has seen announced yet.
-    init(_ channel: HostedChannel, creator: DisplayName) {
+    init(_ channel: HostedChannel) {
         self.init()
         id = Self.id(channel.id, channel.identity.pin)
         uuid = "\(channel.id)"
-        (name, self.creator) = (channel.name.text, creator.text)
+        (name, creator) = (channel.name.text, channel.creator.text)
         isOwn = true
     }
 }

@@ -14,11 +14,12 @@ struct NearbyHost: Sendable {
     /// Begins to serve a channel on all addresses of this machine: at the port of the last run where that is free.
     ///
     /// - Parameters:
+    ///   - member: This machine.
     ///   - places: Where it keeps which members are connected: an earlier run's are told that it is back.
     ///   - membersChanged: Told, on the relay's loop, whenever a member has come or gone.
     /// - Throws: `RelayServerError`.
     static func start(
-        _ channel: HostedChannel, places: PlacesFile, logger: Logger, membersChanged: @escaping @Sendable () -> Void
+        _ channel: HostedChannel, as member: MemberID, places: PlacesFile, logger: Logger, membersChanged: @escaping @Sendable () -> Void
     ) async throws(RelayServerError) -> NearbyHost {
         var failure = RelayServerError.notRunning
         // A kernel without IPv6 has no "::", and the port of the last run may be somebody else's now.
@@ -26,7 +27,7 @@ struct NearbyHost: Sendable {
             do throws(RelayServerError) {
                 var configuration = RelayServerConfiguration(
                     listenAddress: address, listenPort: port, identity: channel.identity,
-                    channels: [channel.configuration], transportKeys: channel.transportKeys)
+                    channels: [channel.configuration(of: member)], transportKeys: channel.transportKeys)
                 configuration.formerPlaces = places.read()
                 configuration.keepPlaces = { places.keep($0) }
                 let server = try RelayServer(configuration: configuration, logger: logger)
@@ -50,8 +51,16 @@ struct NearbyHost: Sendable {
     /// The number of members.
     func memberCount() async -> Int { await server.memberCount(of: channel.id) }
 
-    /// The members that are elsewhere come back when the channel is served again.
-    func stop() async { await server.stop() }
+    /// How long somebody may go on talking when the host leaves.
+    private static let leavingTime: Duration = .seconds(1)
+    /// The same when there is another host to go on with.
+    private static let movingTime: Duration = .seconds(5)
+
+    /// Sends the members away when nobody talks any more: to that place, or to where they find the next host.
+    func stop(movingTo place: RelayPlace? = nil) async {
+        await server.drain(for: place == nil ? Self.leavingTime : Self.movingTime, to: place)
+        await server.stop()
+    }
 
     /// Ends the channel for everybody.
     func delete() async {

@@ -189,7 +189,7 @@ final class SimulatedLink {
             case .tell(let event):
                 noted(event)
                 outbox.add(event)
-            case .answer, .tellOfPushes: break
+            case .answer, .tellOfPushes, .tellOfSuccession: break
             }
         }
     }

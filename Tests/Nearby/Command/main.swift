@@ -22,6 +22,9 @@ import RelayProtocol
 /// Takes nobody in: it answers those who ask for versions.
 final class Door: QUICEndpointDelegate {}
 
+/// This machine, as the host of what it announces.
+let host = HostID()
+
 @Sendable func obey(_ line: String, _ network: NearbyNetwork, _ pin: PublicKeyPin, _ port: UInt16) async {
     let words = line.split(separator: "\t").map(String.init)
     switch words.first {
@@ -33,7 +36,7 @@ final class Door: QUICEndpointDelegate {}
         await network.announce(
             NearbyAnnouncement(
                 channel: channel, name: name, creator: DisplayName(cleaning: "Ann", fallback: "?"), pin: pin,
-                members: members, admission: .open), port: port)
+                members: members, admission: .open, host: host), port: port)
     case "withdraw" where words.count == 2:
         guard let channel = ChannelID(words[1]) else { return }
         await network.withdraw(channel)

@@ -1,0 +1,234 @@
+// Who hosts a channel nearby when its host goes, and which host stays when there are several. Pure: events and time go in, actions come out.
+import MonotonicTime
+import RelayProtocol
+
+/// The rules of succession, as one member of a channel follows them.
+///
+/// All members know the order in which they take their turn. A member that has lost its host looks for another one; when none is announced
+/// before its turn has come, it becomes the host of the next generation. Of several hosts the one of the older generation stays, of equal
+/// ones the one with the smaller id: the others see it, make sure that it is there, and send their members to it.
+public struct SuccessionStateMachine: Sendable {
+    /// What may happen.
+    public enum Event: Sendable, Equatable {
+        /// This member is on the channel.
+        case linkReady
+        /// Its host has told who it is, and how many come before this member when it goes; nil: this member is not in the order.
+        case told(generation: UInt32, host: HostID, turn: Int?)
+        /// This member is not on the channel any more, or still not. `isFarewell`: the host said that it goes.
+        case linkLost(isFarewell: Bool)
+        /// These hosts are announced, this machine not among them.
+        case seen([NearbyHostSighting])
+        /// This machine hosts the channel as the action asked, under this id; nil: it cannot.
+        case served(HostID?)
+        /// Whether a host that was to be checked has shown the channel's key.
+        case checked(HostID, isThere: Bool)
+        /// `nextDeadline` has come, or may have.
+        case deadline
+    }
+
+    /// What is to be done.
+    public enum Action: Sendable, Equatable {
+        /// Look for the channel at these places.
+        case reach([RelayPlace])
+        /// Ask the host for a sign of life: the link is lost when none comes.
+        case verifyLink
+        /// Host the channel, as this generation.
+        case serve(generation: UInt32)
+        /// Find out whether that host has the channel's key.
+        case check(HostID, [RelayPlace])
+        /// Send the members to that place, and host the channel no more.
+        case standDown(to: RelayPlace)
+    }
+
+    /// How long a lost host may take to come back before the first successor takes its turn, when nothing says that it has gone.
+    public static let patience: Duration = .milliseconds(1_000)
+    /// The time between two turns: enough to host the channel, to announce that and to be seen.
+    public static let turnInterval: Duration = .milliseconds(500)
+    /// How long a host that is announced may take to let this member in, before it counts as gone.
+    public static let joinPatience: Duration = .seconds(3)
+    /// The member whose turn comes first asks the host for a sign of life so often.
+    public static let watchInterval: Duration = .seconds(2)
+    /// The time after which what has failed is tried again.
+    public static let retryInterval: Duration = .seconds(10)
+    /// The turn of a member that is not in the order.
+    public static let lastTurn = ServerMessage.Succession.orderMaximum
+
+    private enum Role: Sendable, Equatable {
+        case member
+        /// This machine is about to host the channel.
+        case starting(generation: UInt32)
+        case host(generation: UInt32, id: HostID)
+    }
+
+    private enum Link: Sendable, Equatable {
+        case ready
+        case lost(since: Instant)
+    }
+
+    private var role = Role.member
+    private var link: Link
+    /// The newest generation that is known.
+    private var generation: UInt32
+    /// The host that this member is or was with.
+    private var host: HostID?
+    private var turn: Int?
+    private var sightings: [NearbyHostSighting] = []
+    /// Since when nothing is left of the lost host.
+    private var goneSince: Instant?
+    /// Since when the link could be with another host.
+    private var otherSince: Instant?
+    private var watchAt: Instant?
+    /// No turn is taken before.
+    private var notBefore: Instant?
+    private var checking: HostID?
+    private var checkAt: Instant?
+    private var reached: [RelayPlace] = []
+
+    /// A member that is not on the channel yet.
+    ///
+    /// - Parameter generation: The newest one that is known.
+    public init(generation: UInt32, at now: Instant) {
+        self.generation = generation
+        link = .lost(since: now)
+    }
+
+    /// Whether this machine hosts the channel.
+    public var isHost: Bool { if case .host = role { true } else { false } }
+
+    /// When `.deadline` must be delivered, at the latest; nil when there is nothing to wait for.
+    public var nextDeadline: Instant? {
+        switch (role, link) {
+        case (.member, .ready): watchAt
+        case (.member, .lost): turnAt
+        case (.starting, _): nil
+        case (.host, _): checkAt
+        }
+    }
+
+    /// Takes an event and says what is to be done.
+    public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+        switch event {
+        case .linkReady:
+            link = .ready
+            (goneSince, otherSince, notBefore, reached) = (nil, nil, nil, [])
+            watch(at: now)
+            return []
+        case .told(let generation, let host, let turn):
+            self.generation = max(self.generation, generation)
+            (self.host, self.turn) = (host, turn)
+            watch(at: now)
+            return []
+        case .linkLost(let isFarewell): return lost(isFarewell: isFarewell, at: now)
+        case .seen(let sightings): return seen(sightings, at: now)
+        case .served(let id):
+            guard case .starting(let generation) = role else { return [] }
+            guard let id else {
+                role = .member
+                notBefore = now + Self.retryInterval
+                return []
+            }
+            role = .host(generation: generation, id: id)
+            self.generation = max(self.generation, generation)
+            return checkBetterHost(at: now)
+        case .checked(let host, let isThere): return checked(host, isThere: isThere, at: now)
+        case .deadline:
+            guard let due = nextDeadline, due <= now else { return [] }
+            switch role {
+            case .member where link == .ready:
+                watch(at: now)
+                return [.verifyLink]
+            case .member:
+                role = .starting(generation: generation + 1)
+                return [.serve(generation: generation + 1)]
+            case .starting: return []
+            case .host: return checkBetterHost(at: now)
+            }
+        }
+    }
+
+    // MARK: A member
+
+    private mutating func watch(at now: Instant) {
+        watchAt = link == .ready && turn == 0 ? now + Self.watchInterval : nil
+    }
+
+    private mutating func lost(isFarewell: Bool, at now: Instant) -> [Action] {
+        if link == .ready {
+            link = .lost(since: now)
+            (goneSince, otherSince) = (nil, nil)
+        }
+        if isFarewell, goneSince == nil { goneSince = now }
+        return lookElsewhere(at: now)
+    }
+
+    private mutating func seen(_ new: [NearbyHostSighting], at now: Instant) -> [Action] {
+        let known = Set(sightings.map(\.host))
+        sightings = new
+        let hosts = Set(new.map(\.host))
+        if case .host = role { return checkBetterHost(at: now) }
+        guard link == .ready else { return lookElsewhere(at: now) }
+        // The host has gone, or members have a reason to believe it: is it there?
+        let hasVanished = host.map { known.contains($0) && !hosts.contains($0) } ?? false
+        return hasVanished || !hosts.subtracting(known).subtracting([host].compactMap(\.self)).isEmpty
+            ? [.verifyLink] : []
+    }
+
+    /// Goes to where the channel is announced, the lost host last: it may be back.
+    private mutating func lookElsewhere(at now: Instant) -> [Action] {
+        guard case .member = role, link != .ready else { return [] }
+        let others = sightings.filter { $0.host != host }.sorted(by: Self.isBefore)
+        let former = sightings.filter { $0.host == host }
+        if former.isEmpty, host != nil, goneSince == nil { goneSince = now }
+        if others.isEmpty { otherSince = nil } else if otherSince == nil { otherSince = now }
+        let places = (others + former).flatMap(\.places)
+        guard places != reached else { return [] }
+        reached = places
+        return places.isEmpty ? [] : [.reach(places)]
+    }
+
+    /// When this member becomes the host, unless another one is there before.
+    private var turnAt: Instant? {
+        guard case .lost(let since) = link else { return nil }
+        let own = Self.turnInterval * (turn ?? Self.lastTurn)
+        let patient = min(since + Self.patience, goneSince ?? since + Self.patience) + own
+        let other = otherSince.map { $0 + Self.joinPatience + own } ?? patient
+        return [patient, other, notBefore ?? patient].max()
+    }
+
+    // MARK: A host
+
+    /// The host that stays when it meets this one.
+    private var betterHost: NearbyHostSighting? {
+        guard case .host(let generation, let id) = role else { return nil }
+        let own = NearbyHostSighting(host: id, generation: generation, places: [])
+        return sightings.filter { Self.isBefore($0, own) }.min(by: Self.isBefore)
+    }
+
+    private mutating func checkBetterHost(at now: Instant) -> [Action] {
+        guard let better = betterHost else {
+            checkAt = nil
+            return []
+        }
+        guard checking == nil, checkAt.map({ $0 <= now }) ?? true else { return [] }
+        (checking, checkAt) = (better.host, nil)
+        return [.check(better.host, better.places)]
+    }
+
+    private mutating func checked(_ host: HostID, isThere: Bool, at now: Instant) -> [Action] {
+        guard checking == host else { return [] }
+        checking = nil
+        guard isHost else { return [] }
+        guard isThere, let better = sightings.first(where: { $0.host == host }), let place = better.places.first else {
+            // An announcement that nobody stands behind: a stranger's, or one that the network still remembers.
+            checkAt = now + Self.retryInterval
+            return []
+        }
+        role = .member
+        (generation, turn) = (better.generation, nil)
+        return [.standDown(to: place)]
+    }
+
+    private static func isBefore(_ lhs: NearbyHostSighting, _ rhs: NearbyHostSighting) -> Bool {
+        (lhs.generation, lhs.host) < (rhs.generation, rhs.host)
+    }
+}

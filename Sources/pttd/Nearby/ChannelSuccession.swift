@@ -1,0 +1,170 @@
+// The succession of hosts of one channel nearby, as a member of it takes part.
+import Cryptography
+import Logging
+import MonotonicTime
+import Nearby
+import Reactor
+import RelayClient
+import RelayProtocol
+
+/// A channel that this machine is on and has not created: its rules, its link, and what this machine needs to host it. It is used on its
+/// loop only.
+final class ChannelSuccession {
+    let followed: FollowedChannel
+    let link: InvitationLink
+    let client: RelayClient
+    /// What this machine needs to host the channel; nil until a host has told.
+    var secrets: HostedChannel?
+    private var machine: SuccessionStateMachine
+    private var timer: EventLoop.Timer?
+    private let act: (SuccessionStateMachine.Action) -> Void
+
+    /// - Parameter act: Carries out what the rules want, and may be called from within `handle`.
+    init(
+        _ client: RelayClient, to link: InvitationLink, secrets: HostedChannel?,
+        act: @escaping (SuccessionStateMachine.Action) -> Void
+    ) {
+        followed = FollowedChannel(channel: link.channel, pin: link.pin)
+        (self.link, self.client, self.secrets, self.act) = (link, client, secrets, act)
+        machine = SuccessionStateMachine(generation: secrets?.generation ?? 0, at: .now)
+    }
+
+    deinit { timer?.cancel() }
+
+    /// Takes an event in, and has carried out what follows.
+    func handle(_ event: SuccessionStateMachine.Event) {
+        let actions = machine.handle(event, at: .now)
+        timer?.cancel()
+        timer = machine.nextDeadline.map { deadline in
+            client.loop.schedule(at: deadline) { [weak self] in self?.handle(.deadline) }
+        }
+        for action in actions { act(action) }
+    }
+
+    /// Nothing is to be done any more.
+    func end() {
+        timer?.cancel()
+        timer = nil
+    }
+}
+
+extension NearbyChannels {
+    /// A link to a channel is made, and not used yet. When the channel was joined nearby, this machine takes part in its succession; the
+    /// creator's own machine comes back as its host in any case.
+    func linkMade(_ client: RelayClient, to link: InvitationLink) {
+        let id = link.channel
+        successions.removeValue(forKey: id)?.end()
+        guard record.joined.contains("\(id)"), hosts[id] == nil, link.mediaKey != nil else { return }
+        let kept = record.membership(of: id).flatMap { $0.identity.pin == link.pin ? $0 : nil }
+        let succession = ChannelSuccession(client, to: link, secrets: kept) { [weak self] action in
+            self?.assumeIsolated { $0.carryOut(action, of: id) }
+        }
+        successions[id] = succession
+        client.assumeIsolated { client in
+            client.followHost { [weak self, weak client] event in
+                self?.assumeIsolated { channels in
+                    // Another link may have taken its place.
+                    guard let succession = channels.successions[id], succession.client === client else { return }
+                    channels.happened(event, to: succession)
+                }
+            }
+        }
+        Task { await follow() }
+    }
+
+    /// Follows the hosts of the channels that this machine is on, and no others.
+    func follow() async { await network?.follow(Set(successions.values.map(\.followed))) }
+
+    /// The hosts that are announced.
+    func seen(_ hosts: [FollowedChannel: [NearbyHostSighting]]) {
+        for succession in successions.values { succession.handle(.seen(hosts[succession.followed] ?? [])) }
+    }
+
+    private func happened(_ event: RelayHostEvent, to succession: ChannelSuccession) {
+        switch event {
+        case .ready: succession.handle(.linkReady)
+        case .lost(let error): succession.handle(.linkLost(isFarewell: error == .goesDown))
+        case .succession(let told, let own):
+            guard let secrets = HostedChannel(succession.link, told) else {
+                return logger.warning(
+                    "the host of a channel nearby tells of another key than its own",
+                    metadata: ["channel": "\(succession.link.channelName)"])
+            }
+            succession.secrets = secrets
+            if record.keep(membership: secrets) { keep() }
+            succession.handle(
+                .told(generation: told.generation, host: told.host, turn: told.order.firstIndex(of: own)))
+        case .stopped:
+            let id = succession.link.channel
+            succession.end()
+            successions[id] = nil
+            if let host = successor(of: id) { Task { await end(host) } }
+            Task { await follow() }
+        }
+    }
+
+    private func carryOut(_ action: SuccessionStateMachine.Action, of id: ChannelID) {
+        guard let succession = successions[id] else { return }
+        switch action {
+        case .reach(let places): succession.client.assumeIsolated { $0.relayMoved(to: places) }
+        case .verifyLink: succession.client.assumeIsolated { $0.verify() }
+        case .serve(let generation): Task { await takeOver(id, as: generation) }
+        case .check(let host, let places): Task { await check(host, at: places, of: id) }
+        case .standDown(let place):
+            guard let host = successor(of: id) else { return }
+            logger.notice(
+                "another machine hosts the channel nearby, and its members go there",
+                metadata: ["channel": "\(host.channel.name)", "relay": "\(place)"])
+            Task { await end(host, movingTo: place) }
+        }
+    }
+
+    /// The host of a channel that somebody else created.
+    private func successor(of id: ChannelID) -> NearbyHost? { hosts[id].flatMap { $0.channel.generation > 0 ? $0 : nil } }
+
+    private func takeOver(_ id: ChannelID, as generation: UInt32) async {
+        guard let succession = successions[id] else { return }
+        guard var channel = succession.secrets.map({ $0.withFreshHost }), hosts[id] == nil else {
+            return succession.handle(.served(nil))
+        }
+        channel.generation = generation
+        let host: NearbyHost
+        do {
+            host = try await serve(channel)
+        } catch {
+            logger.error(
+                "this machine cannot host the channel nearby in its host's place",
+                metadata: ["channel": "\(channel.name)", "why": "\(error)"])
+            return succession.handle(.served(nil))
+        }
+        guard successions[id] === succession else { return await end(host) }
+        logger.notice(
+            "the host of the channel nearby has gone, and this machine hosts it now",
+            metadata: ["channel": "\(channel.name)", "generation": "\(generation)"])
+        if let place = RelayPlace(host: "127.0.0.1", port: host.port) {
+            await succession.client.relayMoved(to: [place])
+        }
+        succession.handle(.served(channel.host))
+        await announce(id)
+        publish()
+    }
+
+    private func check(_ host: HostID, at places: [RelayPlace], of id: ChannelID) async {
+        guard let link = successions[id]?.link else { return }
+        let question = InvitationQuestion(
+            for: id, at: places, pin: link.pin, identity: identity, loop: loop, logger: logger)
+        var isThere = true
+        do throws(InvitationQuestionError) { _ = try await question.ask() } catch { isThere = error.isAnswer }
+        successions[id]?.handle(.checked(host, isThere: isThere))
+    }
+
+    /// Hosts a channel no more that somebody else created.
+    private func end(_ host: NearbyHost, movingTo place: RelayPlace? = nil) async {
+        let id = host.channel.id
+        if hosts[id]?.channel.host == host.channel.host { hosts[id] = nil }
+        await network?.withdraw(id)
+        publish()
+        await host.stop(movingTo: place)
+        if hosts[id] == nil { store.forgetPlaces(of: "\(id)") }
+    }
+}

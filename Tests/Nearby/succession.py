@@ -1,0 +1,155 @@
+"""Four machines with pttd: their channel outlives its host, whatever ends it. Run by Tests/Nearby/succession."""
+import random
+import time
+
+from machines import now, wait
+from stations import run, talk
+
+NAME = "Crane 2"
+
+
+def host_of(machines):
+    """The machine of these that hosts the channel."""
+    for one in machines:
+        if any(channel["name"] == NAME and channel["isOwn"] for channel in one.listed()):
+            return one
+    return None
+
+
+def connected(machine, since):
+    """The instant at which a machine has reached a host after `since`, or None."""
+    times = [int(event["metadata"]["t"]) for event in machine.events()
+             if event["message"] == "connected" and int(event["metadata"]["t"]) > since]
+    return times[-1] if times and machine.is_ready(NAME) else None
+
+
+def moved(machines, since, seconds, what):
+    """Waits until these machines have reached a host after `since`. Milliseconds from then to the last of them."""
+    for one in machines:
+        wait(lambda one=one: connected(one, since), seconds, f"{what}: {one.name} is on the channel")
+    return (max(connected(one, since) for one in machines) - since) / 1e6
+
+
+def together(machines, seconds, what):
+    """Waits until all these are members of one channel."""
+    for one in machines:
+        wait(lambda one=one: one.is_ready(NAME) and one.member_count(NAME) == len(machines), seconds,
+             f"{what}: {one.name} sees {len(machines)} members")
+
+
+def bursts(machine, since):
+    """What a machine played since then: (first, last) of each burst on the clock of all."""
+    first, found = None, []
+    for event in machine.events():
+        if event["message"] == "playback began" and int(event["metadata"]["t"]) > since:
+            first = int(event["metadata"]["t"])
+        if event["message"] == "playback ended" and first is not None:
+            found.append((first, int(event["metadata"]["t"])))
+            first = None
+    return found
+
+
+def dies(report, machines, host, talker, end, how):
+    """Ends a host while somebody talks for six seconds."""
+    rest = [one for one in machines if one is not host]
+    listeners = [one for one in rest if one is not talker]
+    pressed = now()
+    speaking = talker.run("talk", talker.command("talk", "--for", "6"))
+    for one in listeners:
+        wait(lambda one=one: any(event["message"] == "playback began" and int(event["metadata"]["t"]) > pressed
+                                 for event in one.events()), 5, f"{one.name} hears {talker.name}")
+    time.sleep(0.8)
+    began = now()
+    end(host)
+    report.time(f"{host.name}, the host, is {how} in mid-burst → the others are on one channel",
+                moved(rest, began, 12, f"{host.name} is {how}"), 3.0)
+    speaking.process.wait(20)
+    time.sleep(2)
+    for one in listeners:
+        heard = bursts(one, pressed)
+        gaps = [(later[0] - earlier[1]) / 1e6 for earlier, later in zip(heard, heard[1:])]
+        total = sum(last - first for first, last in heard) / 1e6
+        report.hold(f"{one.name} hears {total:.0f} ms of 6 s, with a pause of {', '.join(f'{gap:.0f}' for gap in gaps) or 'no'} ms",
+                    total > 4500)
+    report.hold(f"one of them hosts it: {getattr(host_of(rest), 'name', None)}", host_of(rest) is not None)
+    together(rest, 10, f"{host.name} is {how}")
+
+
+def prove(report, machines, options):
+    crane, gate, tower, yard = machines
+    for one in machines:
+        one.browse()
+    crane.ctl("nearby", "create", NAME)
+    for one in machines[1:]:
+        one.appears(NAME, 5)
+        one.ctl("nearby", "join", NAME)
+    together(machines, 10, "created")
+    if options.kills:
+        return kills(report, machines, options)
+
+    dies(report, machines, crane, gate, lambda one: one.pttd.end(kill=True), "killed")
+    talk(report, tower, [gate, yard], 1)
+
+    # The creator comes back, and hosts it again.
+    began = now()
+    crane.start_pttd()
+    wait(lambda: host_of(machines) is crane, 20, "the creator hosts it")
+    together(machines, 20, "the creator is back")
+    report.time("the creator is back → all are with it again", (now() - began) / 1e6, 15.0)
+    talk(report, gate, [crane, tower], 1)
+
+    dies(report, machines, crane, tower, lambda one: one.pttd.process.terminate(), "stopped")
+    crane.pttd.process.wait(20)
+    crane.start_pttd()
+    wait(lambda: host_of(machines) is crane, 20, "the creator hosts it again")
+    together(machines, 20, "the creator is back again")
+
+    # Two halves, each of which goes on.
+    began = now()
+    for one in (tower, yard):
+        one.plug("p", "site")
+    report.time("network split → the half without the host is on a channel of its own",
+                moved((tower, yard), began, 30, "the half without the host"), 10.0)
+    talk(report, gate, [crane], 1)
+    talk(report, tower, [yard], 1)
+    began = now()
+    for one in (tower, yard):
+        one.plug("p", "lan")
+    report.time("the halves meet → all are on one channel", moved((tower, yard), began, 60, "the halves meet"), 30.0)
+    together(machines, 90, "the halves have met")
+    report.hold("the older host has stayed", host_of(machines) is crane)
+    talk(report, yard, [crane, gate], 1)
+
+    crane.ctl("nearby", "delete", NAME)
+    time.sleep(4)
+    report.hold("nobody hosts a deleted channel again", not any(
+        one["name"] == NAME for machine in machines for one in machine.listed()))
+
+
+def kills(report, machines, options):
+    """Kills whoever hosts the channel, again and again, and prints how long the others were without it."""
+    chance, times = random.Random(options.seed), []
+    for number in range(options.kills):
+        host = host_of(machines)
+        rest = [one for one in machines if one is not host]
+        speaking = (talker := chance.choice(rest)).run("talk", talker.command("talk", "--for", "4"))
+        time.sleep(0.5 + chance.random())
+        began = now()
+        host.pttd.end(kill=True)
+        times.append(moved(rest, began, 20, f"kill {number + 1}"))
+        print(f"{number + 1:4} {times[-1]:8.0f} ms  {host.name} is killed while {talker.name} talks", flush=True)
+        speaking.process.wait(20)
+        host.start_pttd()
+        together(machines, 60, f"kill {number + 1}: {host.name} is back")
+    times.sort()
+    report.time(f"take-over, median of {len(times)}", times[len(times) // 2])
+    report.time("take-over, p95", times[min(len(times) - 1, len(times) * 95 // 100)], 3.0)
+    report.time("take-over, longest", times[-1])
+
+
+def options(parser):
+    parser.add_argument("--kills", type=int, default=0, help="kill hosts so many times, and print the times")
+    parser.add_argument("--seed", type=int, default=1)
+
+
+run(prove, ("crane", "gate", "tower", "yard"), options)
