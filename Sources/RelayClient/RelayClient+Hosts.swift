@@ -18,9 +18,9 @@ public enum RelayHostEvent: Sendable {
 
 extension RelayClient {
     /// How long the relay may take to give a sign of life to `verify`.
-    static let verificationPatience: Duration = .milliseconds(800)
+    static let verificationPatience: Duration = .milliseconds(400)
     /// It is asked after so much silence meanwhile.
-    private static let verificationInterval: Duration = .milliseconds(200)
+    private static let verificationInterval: Duration = .milliseconds(100)
 
     /// Offers to host the channel if its host goes, and has `handler` told on the loop how it is with the host. Before `join`.
     public func followHost(_ handler: @escaping @Sendable (RelayHostEvent) -> Void) {
@@ -35,7 +35,7 @@ extension RelayClient {
         call(.relayMoved(places))
     }
 
-    /// Asks the relay for a sign of life. When none comes within 0.8 s, the link is lost.
+    /// Asks the relay for a sign of life. When none comes within 0.4 s, the link is lost.
     public func verify() {
         guard core.isReady, !isVerifying, let transport else { return }
         isVerifying = true

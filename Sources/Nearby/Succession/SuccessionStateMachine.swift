@@ -41,13 +41,13 @@ public struct SuccessionStateMachine: Sendable {
     }
 
     /// How long a lost host may take to come back before the first successor takes its turn, when nothing says that it has gone.
-    public static let patience: Duration = .milliseconds(1_000)
+    public static let patience: Duration = .milliseconds(500)
     /// The time between two turns: enough to host the channel, to announce that and to be seen.
     public static let turnInterval: Duration = .milliseconds(500)
     /// How long a host that is announced may take to let this member in, before it counts as gone.
     public static let joinPatience: Duration = .seconds(3)
     /// The member whose turn comes first asks the host for a sign of life so often.
-    public static let watchInterval: Duration = .seconds(2)
+    public static let watchInterval: Duration = .seconds(1)
     /// The time after which what has failed is tried again.
     public static let retryInterval: Duration = .seconds(10)
     /// The turn of a member that is not in the order.

@@ -41,7 +41,9 @@ public struct RelayClientCore {
     private(set) var ownID: MemberID?
     private var places: RelayPlaces
     /// Whether this end would host the channel if its host went.
-    var offersSuccession = false
+    var offersSuccession = false {
+        didSet { uplink.resumesBursts = offersSuccession }
+    }
     /// Draws key ids.
     var random: any RandomNumberGenerator & Sendable
 
@@ -134,10 +136,15 @@ public struct RelayClientCore {
             return steer(.relayFound, at: now)
         case .violation(let what): return steer(.violation(what), at: now)
         case .message(let message): return receive(message, at: now)
-        case .mediaSent(let number, let packet): return repair(.sent(datagram: number, packet: packet), at: now)
+        case .mediaSent(let number, let packet):
+            if offersSuccession, let header = try? packet.withUnsafeBytes({ try RTPHeader(parsing: $0) }) {
+                uplink.noteSent(datagram: number, sequence: header.sequence)
+            }
+            return repair(.sent(datagram: number, packet: packet), at: now)
         case .mediaRefused(let packet): return repair(.refused(packet: packet), at: now)
         case .mediaAcknowledged(let number):
             hearing.answered()
+            uplink.noteAcknowledged(datagram: number)
             return repair(.acknowledged(datagram: number), at: now)
         case .mediaLost(let number): return repair(.lost(datagram: number), at: now)
         case .repaired(let request, let packets, let isEnd):

@@ -51,8 +51,29 @@ extension UplinkStateMachine {
             return heldSamples > heldSamplesMaximum * UInt32(factor) || held.count > heldFramesMaximum * factor
         }
 
+        /// It had the floor, and goes on over the next connection.
+        private(set) var isResumed = false
+
+        /// How long it waits for the link, or for those before it.
+        var linkPatience: Duration { isResumed ? resumptionTimeout : answerTimeout }
+
+        /// The connection is lost while it has the floor: it asks again over the next one, and goes on with what was not heard.
+        mutating func resume(with unheard: [OutgoingFrame], at now: Instant) {
+            isResumed = true
+            (phase, waitingSince, hasMissedLink, hasWaited) = (.pending, now, true, false)
+            (lastSequence, windowStart, sentInWindow) = (nil, .zero, 0)
+            report.sent -= unheard.count
+            held.insert(contentsOf: unheard, at: 0)
+            heldSamples += unheard.reduce(0) { $0 + $1.samples }
+            // The oldest are those that a listener misses least.
+            while isHeldTooMuch, !held.isEmpty {
+                heldSamples -= held.removeFirst().samples
+                report.erased += 1
+            }
+        }
+
         var answerIsDue: Instant {
-            let due = waitingSince + answerTimeout
+            let due = waitingSince + linkPatience
             return hasMissedLink ? max(due, askedAt + answerTimeoutAfterLink) : due
         }
     }

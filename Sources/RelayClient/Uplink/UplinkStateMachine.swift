@@ -28,6 +28,9 @@ public struct UplinkStateMachine: Sendable {
     /// …and then so much later the next: 8 times faster than real time, whatever their length.
     public static let catchUpInterval: Duration = .milliseconds(5)
 
+    /// How long a burst that had the floor waits for the next host of its channel.
+    public static let resumptionTimeout: Duration = .seconds(3)
+
     /// Two frames of one burst that are so much further apart than the first is long have lost what was between them.
     static let gapMinimum: Duration = .milliseconds(5)
 
@@ -46,6 +49,10 @@ public struct UplinkStateMachine: Sendable {
     private var nextTimestamp: UInt32
     private var pacer = FloorRequestPacer()
     private var lastFrameAt: Instant?
+    /// What was sent of the burst on the floor, and is not acknowledged; only while bursts are resumed.
+    private var unheard = UnheardFrames()
+    /// Whether a burst on the floor goes on over the next connection, from where the relay has heard it last; else it ends with its own.
+    var resumesBursts = false
     /// Frames that came without a burst to belong to.
     public private(set) var strayFrames = 0
 
@@ -67,7 +74,7 @@ public struct UplinkStateMachine: Sendable {
         guard let burst = bursts.first else { return nil }
         switch burst.phase {
         case .pending:
-            let due = burst.waitingSince + Self.answerTimeout
+            let due = burst.waitingSince + burst.linkPatience
             return pacer.retryAt.map { min($0, due) } ?? due
         case .asked: return burst.answerIsDue
         case .waiting: return nil
@@ -242,9 +249,18 @@ public struct UplinkStateMachine: Sendable {
             bursts[0].phase = .pending
             bursts[0].waitingSince = now
             return []
+        case .granted where resumesBursts:
+            bursts[0].resume(with: unheard.take(), at: now)
+            return []
         case .granted: return finishCurrent(.linkUnavailable, at: now)
         }
     }
+
+    /// The transport took the packet of that RTP sequence number under this number.
+    mutating func noteSent(datagram: UInt64, sequence: UInt16) { unheard.sent(datagram, sequence: sequence) }
+
+    /// The relay has that datagram.
+    mutating func noteAcknowledged(datagram: UInt64) { unheard.acknowledged(datagram) }
 
     private mutating func linkClosed() -> [Action] {
         link = .closed
@@ -258,7 +274,7 @@ public struct UplinkStateMachine: Sendable {
         guard let due = nextDeadline, due <= now, let burst = bursts.first else { return [] }
         switch burst.phase {
         case .pending:
-            guard now >= burst.waitingSince + Self.answerTimeout else { return askForNext(at: now) }
+            guard now >= burst.waitingSince + burst.linkPatience else { return askForNext(at: now) }
             return finishCurrent(link == .ready ? .notAnswered : .linkUnavailable, at: now)
         case .asked: return [release(0)] + finishCurrent(.notAnswered, at: now)
         case .waiting: return []
@@ -295,6 +311,7 @@ public struct UplinkStateMachine: Sendable {
             bursts[0].report.sent += 1
             let isFirst = bursts[0].lastSequence == nil
             bursts[0].lastSequence = nextSequence
+            if resumesBursts { unheard.add(frame, sequence: nextSequence) }
             actions.append(.sendMedia(first.requestID, place(frame, isFirst: isFirst)))
             if isFirst { actions.append(.tell(.firstPacketSent(first.id, at: now))) }
         }
@@ -327,6 +344,7 @@ public struct UplinkStateMachine: Sendable {
 
     private mutating func finishCurrent(_ end: TransmissionEnd, at now: Instant) -> [Action] {
         let burst = bursts.removeFirst()
+        unheard = UnheardFrames()
         pacer.relax()
         return [ended(burst, end)] + askForNext(at: now)
     }

@@ -1,0 +1,32 @@
+// What was sent of a burst and may not have been heard. Pure.
+import RelayProtocol
+
+/// The frames of a burst that the relay has not acknowledged, in the order in which they were sent. When the connection is lost, they are
+/// what the next one begins with.
+struct UnheardFrames: Sendable {
+    private var frames: [(frame: OutgoingFrame, sequence: UInt16, datagram: UInt64?)] = []
+
+    /// A frame is about to be sent with that RTP sequence number. Beyond the limit of what is held, the oldest is forgotten.
+    mutating func add(_ frame: OutgoingFrame, sequence: UInt16) {
+        if frames.count >= UplinkStateMachine.heldFramesMaximum { frames.removeFirst() }
+        frames.append((frame, sequence, nil))
+    }
+
+    /// The transport took the packet of that sequence number under this number; later packets have greater ones.
+    mutating func sent(_ datagram: UInt64, sequence: UInt16) {
+        guard let index = frames.lastIndex(where: { $0.sequence == sequence }) else { return }
+        frames[index].datagram = datagram
+    }
+
+    /// The relay has that datagram: what was sent before it was heard as well, or is repaired.
+    mutating func acknowledged(_ datagram: UInt64) {
+        guard let index = frames.lastIndex(where: { ($0.datagram ?? .max) <= datagram }) else { return }
+        frames.removeFirst(index + 1)
+    }
+
+    /// All of them, which are then forgotten.
+    mutating func take() -> [OutgoingFrame] {
+        defer { frames = [] }
+        return frames.map(\.frame)
+    }
+}
