@@ -6,14 +6,17 @@ import Testing
 
 @testable import Nearby
 
+func makeHost(_ number: UInt8) -> HostID { HostID(bytes: [0, 0, 0, 0, 0, number])! }
+
 func makeAnnouncement(
     _ name: String = "Crane 2", by creator: String = "Ann", channel: ChannelID = ChannelID(), key: UInt8 = 1,
-    members: Int = 1, admission: NearbyAnnouncement.Admission = .open, generation: UInt32 = 0
+    members: Int = 1, admission: NearbyAnnouncement.Admission = .open, generation: UInt32 = 0,
+    host: UInt8 = 0
 ) -> NearbyAnnouncement {
     NearbyAnnouncement(
         channel: channel, name: DisplayName(cleaning: name, fallback: "?"),
         creator: DisplayName(cleaning: creator, fallback: "?"), pin: PublicKeyPin(subjectPublicKeyInfo: [key]),
-        members: members, admission: admission, generation: generation)
+        members: members, admission: admission, generation: generation, host: makeHost(host))
 }
 
 @Suite struct AnnouncementTests {
@@ -23,7 +26,7 @@ func makeAnnouncement(
     private func fields(_ changes: [String: String] = [:], without missing: String? = nil) -> [[UInt8]] {
         let fields = [
             ("v", "1"), ("id", Self.id), ("name", "Crane 2"), ("by", "Ann"), ("pin", "\(Self.pin)"), ("n", "3"),
-            ("adm", "code"), ("gen", "2"),
+            ("adm", "code"), ("gen", "2"), ("host", "AAAAAAAB"),
         ]
         return fields.filter { $0.0 != missing }.map { key, value in Array("\(key)=\(changes[key] ?? value)".utf8) }
     }

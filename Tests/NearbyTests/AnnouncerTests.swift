@@ -138,7 +138,7 @@ import Testing
         other.pin = makeAnnouncement(key: 2).pin
         #expect(NearbyAnnouncer.tag(one) != NearbyAnnouncer.tag(other))
         #expect(NearbyAnnouncer.tag(one) != NearbyAnnouncer.tag(makeAnnouncement()))
-        #expect(NearbyAnnouncer.tag(one).utf8.count == 11)
+        #expect(NearbyAnnouncer.tag(one).utf8.count == 16)
     }
 
     @Test func whatFailsIsTriedAgainWithPauses() throws {

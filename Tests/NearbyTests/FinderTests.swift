@@ -28,6 +28,66 @@ import Testing
         #expect(world.objects.isEmpty && world.actions.contains(.endProbing))
     }
 
+    @Test func whoIsFollowedIsFoundWithoutAList() {
+        var world = World()
+        let one = makeAnnouncement(host: 1)
+        let followed = FollowedChannel(channel: one.channel, pin: one.pin)
+        world.handle(.follow([followed]))
+        world.answerAll()
+        let tag = NearbyAnnouncer.tag(one.channel, one.pin)
+        let service = makeService("Crane 2 \(tag)AAAAAAAB")
+        world.hear(service, one, at: "10.0.0.1")
+        world.hear(makeService("Gate xyz"), makeAnnouncement("Gate"), at: "10.0.0.2")
+        #expect(world.machine.sizes.services == 1, "of others nothing is asked")
+        #expect(world.list.isEmpty && world.machine.nextDeadline(at: world.now) == nil, "nor are hosts asked for a sign of life")
+        let sighting = NearbyHostSighting(
+            host: makeHost(1), generation: 0, places: [RelayPlace(host: "10.0.0.1", port: 5_000)!])
+        func told(_ actions: [Machine.Action]) -> [FollowedChannel: [NearbyHostSighting]]? {
+            for case .hosts(let hosts) in actions { return hosts }
+            return nil
+        }
+        // Another host of it, and the first one goes.
+        world.actions = []
+        let second = makeService("Crane 2 \(tag)AAAAAAAC")
+        var other = one
+        other.host = makeHost(2)
+        other.generation = 1
+        if let browser = world.browser { world.handle(.signal(browser, .appeared(second))) }
+        world.answerAll()
+        if let path = world.resolver(of: second), let place = makePlace("10.0.0.3") {
+            let found = told(world.handle(.signal(path, .found(second, place, txt: other.txt))))
+            #expect(found?[followed]?.map(\.host) == [makeHost(1), makeHost(2)] && found?[followed]?.first == sighting)
+        }
+        if let browser = world.browser {
+            #expect(told(world.handle(.signal(browser, .disappeared(service))))?[followed]?.map(\.generation) == [1])
+        }
+        // A list shows everybody, and what is followed stays known.
+        world.actions = []
+        world.handle(.browse(true))
+        #expect(world.actions.freed.count == 1 && world.machine.sizes.services == 1)
+        world.answerAll()
+        if let browser = world.browser {
+            for service in [second, makeService("Gate xyz")] { world.handle(.signal(browser, .appeared(service))) }
+            world.handle(.signal(browser, .toldAll))
+        }
+        #expect(world.machine.sizes.services == 2)
+        world.handle(.browse(false))
+        #expect(world.machine.sizes.services == 1)
+        #expect(told(world.handle(.follow([]))) == [:] && world.machine.sizes.services == 0)
+    }
+
+    @Test func ownHostsAreNotFollowed() {
+        var world = World()
+        let one = makeAnnouncement(host: 1)
+        world.handle(.announce(one, port: 5_000))
+        world.handle(.follow([FollowedChannel(channel: one.channel, pin: one.pin)]))
+        world.answerAll()
+        let tag = NearbyAnnouncer.tag(one.channel, one.pin)
+        world.actions = []
+        world.hear(makeService("Crane 2 \(tag)AAAAAAAB"), one, at: "10.0.0.1")
+        #expect(!world.actions.contains { if case .hosts = $0 { true } else { false } })
+    }
+
     @Test func aChannelAppearsChangesAndDisappears() throws {
         var world = browsing()
         let service = makeService("Crane 2")

@@ -1,4 +1,5 @@
 // A hundred thousand steps against a simulated Avahi that is slow, fails, restarts and tells of strangers.
+import Cryptography
 import DBus
 import MonotonicTime
 import RelayProtocol
@@ -26,6 +27,8 @@ private struct Model {
     /// The same in an order that does not depend on hashes.
     var inOrder: [AvahiService] = []
     /// Those that this session's browsers have told of.
+    var followed: Set<FollowedChannel> = []
+    var hosts: [FollowedChannel: [NearbyHostSighting]] = [:]
     var told: Set<AvahiService> = []
     var probes: [(number: UInt64, at: Instant)] = []
     var list: [NearbyChannel] = []
@@ -51,7 +54,7 @@ private struct Model {
                 expect(isThere, "nothing is asked of an Avahi that is not there")
                 asked.append((wish, ticket))
                 if case .resolver(let service) = wish {
-                    expect(isBrowsing && told.contains(service), "a resolver is for a service that was told of")
+                    expect((isBrowsing || !followed.isEmpty) && told.contains(service), "a resolver is for a service that was told of")
                 }
             case .register(let path, let offer, let ticket):
                 expect(objects[path] == .group, "a service goes into a group")
@@ -72,6 +75,11 @@ private struct Model {
                 expect(channels != list, "a report is news")
                 list = channels
             case .startDaemon: expect(!isThere, "it is started when it is not there")
+            case .hosts(let new):
+                expect(new != hosts, "hosts are told when they have changed")
+                expect(Set(new.keys).isSubset(of: followed), "hosts are those of followed channels")
+                expect(new.values.allSatisfy { $0.count <= NearbyHostSighting.hostsMaximum }, "hosts are bounded")
+                hosts = new
             case .askHostName, .endProbing, .problem, .announced: break
             }
         }
@@ -100,7 +108,7 @@ private struct Model {
         expect(groups <= wanted.count, "no group of a withdrawn channel")
         let resolvers = objects.values.count { $0.kind == .resolver }
         expect(resolvers <= sizes.resolvers, "resolvers are freed")
-        if !isBrowsing { expect(objects.values.allSatisfy { $0 == .group }, "nothing is looked for") }
+        if !isBrowsing, followed.isEmpty { expect(objects.values.allSatisfy { $0 == .group }, "nothing is looked for") }
         expect(list.count <= Machine.channelsMaximum + NearbyAnnouncer.channelsMaximum, "the list is bounded")
     }
 
@@ -149,9 +157,10 @@ extension Model {
             handle(.daemonCame)
         case 4..<6 where !isBrowsing || random.chance(5):
             isBrowsing.toggle()
-            if !isBrowsing { told = [] }
+            if !isBrowsing, followed.isEmpty { told = [] }
             handle(.browse(isBrowsing))
-        case 6..<14: announce()
+        case 6..<7: follow()
+        case 7..<14: announce()
         case 14..<18: withdraw()
         case 18..<36: appear()
         case 36..<46: disappear()
@@ -163,6 +172,23 @@ extension Model {
         default: pass(.milliseconds(Int.random(in: 0...3_000, using: &random)))
         }
     }
+
+    /// The channels of three of the numbers by which services are made, or none.
+    private mutating func follow() {
+        followed = []
+        for _ in 0..<(random.chance(30) ? 3 : 0) {
+            let number = Int.random(in: 0..<400, using: &random)
+            followed.insert(FollowedChannel(channel: Self.channel(number), pin: Self.pin(number)))
+        }
+        if !isBrowsing, followed.isEmpty { told = [] }
+        handle(.follow(followed))
+    }
+
+    private static func channel(_ number: Int) -> ChannelID {
+        ChannelID(bytes: (0..<16).map { UInt8(truncatingIfNeeded: number &* ($0 + 1)) }) ?? ChannelID()
+    }
+
+    private static func pin(_ number: Int) -> PublicKeyPin { PublicKeyPin(subjectPublicKeyInfo: [UInt8(number % 3)]) }
 
     private mutating func leave() {
         isThere = false
@@ -192,8 +218,9 @@ extension Model {
 
     private mutating func appear() {
         let number = Int.random(in: 0..<400, using: &random)
-        let service = makeService("n\(number)", interface: Int32.random(in: 1...2, using: &random))
-        let id = ChannelID(bytes: (0..<16).map { UInt8(truncatingIfNeeded: number &* ($0 + 1)) }) ?? ChannelID()
+        let id = Self.channel(number)
+        let name = "n\(number) \(NearbyAnnouncer.tag(id, Self.pin(number)))"
+        let service = makeService(name, interface: Int32.random(in: 1...2, using: &random))
         if services[service] == nil {
             guard let place = makePlace("10.0.\(number % 7).\(number / 7 + 1)") else { return }
             inOrder.append(service)
@@ -255,6 +282,9 @@ extension Model {
             take(machine.handle(.opened(wish.kind, ticket: ticket, path), at: now))
             if wish == .browser, objects[path] != nil {
                 told.formIntersection(services.keys)
+                for service in inOrder where told.contains(service) && random.chance(90) {
+                    handle(.signal(path, .appeared(service)))
+                }
                 handle(.signal(path, .toldAll))
             }
         }
@@ -291,6 +321,8 @@ extension Model {
         model.wanted = [:]
         model.isBrowsing = false
         model.handle(.browse(false))
+        model.followed = []
+        model.handle(.follow([]))
         for (wish, ticket) in model.asked {
             model.nextPath += 1
             guard let path = try? DBusObjectPath("/Client/\(model.nextPath)") else { continue }

@@ -108,6 +108,7 @@ extension SeededGenerator {
             .burstListRequest(burstRequest()),
             .burstRequest(.init(id: burstRequest(), burst: burst(), first: oneIn() ? nil : number())),
             .invitationRequest(.init(channel: channel(), protocolVersion: number())),
+            .successionOffer,
         ]
     }
 
@@ -185,6 +186,11 @@ extension SeededGenerator {
                 .init(
                     cause: InvitationRefusal.allCases.randomElement(using: &self) ?? .other, phrase: phrase(),
                     retryAfter: milliseconds())),
+            .succession(
+                .init(
+                    generation: number(), host: HostID(bytes: bytes(HostID.byteCount)) ?? HostID(),
+                    order: (0..<Int.random(in: 0...8, using: &self)).map { _ in memberID() }, identity: phrase(),
+                    transportKeys: bytes(Int.random(in: 0...1_024, using: &self)), creator: name())),
         ]
     }
 }

@@ -234,6 +234,20 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
             $0.push.payload = Data([1])
             $0.push.priority = 10
         },
+        BadField("host_id") { $0.succession = .init() },
+        BadField("order") {
+            $0.succession.hostID = Data(repeating: 1, count: 6)
+            $0.succession.order = [Data](repeating: Data(repeating: 1, count: 16), count: 9)
+        },
+        BadField("identity") {
+            $0.succession.hostID = Data(repeating: 1, count: 6)
+            $0.succession.identity = String(repeating: "a", count: 8_193)
+        },
+        BadField("transport_keys") {
+            $0.succession.hostID = Data(repeating: 1, count: 6)
+            $0.succession.transportKeys = Data(repeating: 1, count: 1_025)
+        },
+        BadField("creator") { $0.succession.hostID = Data(repeating: 1, count: 6) },
     ])
     func `a server message with a field that cannot be names the field`(
         bad: BadField<Pttd_Relay_V1_ServerMessage>

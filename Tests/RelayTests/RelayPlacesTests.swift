@@ -43,6 +43,31 @@ import Testing
         }
     }
 
+    @Test func `of several places each has its turn, and the one that lets in is looked for alone`() {
+        var places = RelayPlaces(home: Self.home)
+        let third = RelayPlace("third.example:3")!
+        places.move(to: [Self.other, third, Self.other])
+        var tried: [RelayPlace] = []
+        for _ in 0..<5 {
+            places.attempt()
+            tried.append(places.current)
+        }
+        #expect(tried == [Self.other, third, Self.home, Self.other, third])
+        places.joined()
+        places.attempt()
+        #expect(places.current == third)
+        places.giveUpSuccessor()
+        places.attempt()
+        #expect(places.current == Self.home)
+        places.move(to: (1...20).map { RelayPlace(host: "10.0.0.\($0)", port: 1)! })
+        tried = []
+        for _ in 0..<9 {
+            places.attempt()
+            tried.append(places.current)
+        }
+        #expect(Set(tried).count == 9 && tried.last == Self.home, "as many as may be are kept")
+    }
+
     @Test func `a successor may send on, and back`() {
         var places = RelayPlaces(home: Self.home)
         places.move(to: [Self.other])

@@ -169,6 +169,41 @@ private typealias Action = UplinkStateMachine.Action
         #expect(ended.first?.2.erased == 3)
     }
 
+    @Test mutating func `a burst on the floor goes on over the next host, from what was not heard`() {
+        machine.resumesBursts = true
+        _ = begin()
+        _ = machine.handle(.granted(first, duration: .seconds(60)), at: now)
+        let before = media(send(2) + runDeadlines(for: .milliseconds(20)))
+        for (number, frame) in before.enumerated() {
+            machine.noteSent(datagram: UInt64(number), sequence: frame.sequence)
+        }
+        machine.noteAcknowledged(datagram: 0)
+        #expect(machine.handle(.linkLost, at: now).isEmpty, "the talker is not told of an end that does not come")
+        now = now + .milliseconds(1_500)
+        #expect(send(2, from: 2).isEmpty)
+        let second = FloorRequestID(rawValue: 2)
+        #expect(machine.handle(.linkReady, at: now) == [.requestFloor(second, priority: 0)])
+        var actions = machine.handle(.granted(second, duration: .seconds(60)), at: now)
+        actions += runDeadlines(for: .milliseconds(20))
+        let after = media(actions)
+        #expect(after.map(\.payload) == (1..<4).map { frame($0).payload }, "what was acknowledged is not said again")
+        #expect(after.first?.marker == true && after.first?.sequence == before[1].sequence &+ 1)
+        #expect(!machine.isIdle)
+        let ended = endings(machine.handle(.end, at: now) + runDeadlines(for: .milliseconds(20)))
+        #expect(ended.first?.1 == .completed && ended.first?.2.sent == 4 && ended.first?.2.erased == 0)
+    }
+
+    @Test mutating func `a burst whose next host does not come ends after three seconds`() {
+        machine.resumesBursts = true
+        _ = begin()
+        _ = machine.handle(.granted(first, duration: .seconds(60)), at: now)
+        _ = send(2)
+        _ = machine.handle(.linkLost, at: now)
+        #expect(endings(runDeadlines(for: .milliseconds(2_900))).isEmpty)
+        #expect(endings(runDeadlines(for: .milliseconds(200))).map(\.1) == [.linkUnavailable])
+        #expect(machine.nextDeadline == nil)
+    }
+
     @Test mutating func `a press that finds the relay restarted is asked again over the next connection`() {
         _ = begin()
         _ = send(3)

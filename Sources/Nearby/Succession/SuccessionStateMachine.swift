@@ -49,7 +49,7 @@ public struct SuccessionStateMachine: Sendable {
     /// The member whose turn comes first asks the host for a sign of life so often.
     public static let watchInterval: Duration = .seconds(1)
     /// The time after which what has failed is tried again.
-    public static let retryInterval: Duration = .seconds(10)
+    public static let retryInterval: Duration = .seconds(5)
     /// The turn of a member that is not in the order.
     public static let lastTurn = ServerMessage.Succession.orderMaximum
 
@@ -80,8 +80,8 @@ public struct SuccessionStateMachine: Sendable {
     private var watchAt: Instant?
     /// No turn is taken before.
     private var notBefore: Instant?
-    private var checking: HostID?
-    private var checkAt: Instant?
+    /// Of hosts that would stay instead of this one: when each is checked again; nil: its check is under way.
+    private var checks: [HostID: Instant?] = [:]
     private var reached: [RelayPlace] = []
 
     /// A member that is not on the channel yet.
@@ -101,7 +101,7 @@ public struct SuccessionStateMachine: Sendable {
         case (.member, .ready): watchAt
         case (.member, .lost): turnAt
         case (.starting, _): nil
-        case (.host, _): checkAt
+        case (.host, _): checks.values.compactMap(\.self).min()
         }
     }
 
@@ -128,8 +128,9 @@ public struct SuccessionStateMachine: Sendable {
                 return []
             }
             role = .host(generation: generation, id: id)
+            checks = [:]
             self.generation = max(self.generation, generation)
-            return checkBetterHost(at: now)
+            return checkBetterHosts(at: now)
         case .checked(let host, let isThere): return checked(host, isThere: isThere, at: now)
         case .deadline:
             guard let due = nextDeadline, due <= now else { return [] }
@@ -141,7 +142,7 @@ public struct SuccessionStateMachine: Sendable {
                 role = .starting(generation: generation + 1)
                 return [.serve(generation: generation + 1)]
             case .starting: return []
-            case .host: return checkBetterHost(at: now)
+            case .host: return checkBetterHosts(at: now)
             }
         }
     }
@@ -165,7 +166,7 @@ public struct SuccessionStateMachine: Sendable {
         let known = Set(sightings.map(\.host))
         sightings = new
         let hosts = Set(new.map(\.host))
-        if case .host = role { return checkBetterHost(at: now) }
+        if case .host = role { return checkBetterHosts(at: now) }
         guard link == .ready else { return lookElsewhere(at: now) }
         // The host has gone, or members have a reason to believe it: is it there?
         let hasVanished = host.map { known.contains($0) && !hosts.contains($0) } ?? false
@@ -197,33 +198,28 @@ public struct SuccessionStateMachine: Sendable {
 
     // MARK: A host
 
-    /// The host that stays when it meets this one.
-    private var betterHost: NearbyHostSighting? {
-        guard case .host(let generation, let id) = role else { return nil }
+    /// Checks the hosts that stay when they meet this one.
+    private mutating func checkBetterHosts(at now: Instant) -> [Action] {
+        guard case .host(let generation, let id) = role else { return [] }
         let own = NearbyHostSighting(host: id, generation: generation, places: [])
-        return sightings.filter { Self.isBefore($0, own) }.min(by: Self.isBefore)
-    }
-
-    private mutating func checkBetterHost(at now: Instant) -> [Action] {
-        guard let better = betterHost else {
-            checkAt = nil
-            return []
+        let better = sightings.filter { Self.isBefore($0, own) }.sorted(by: Self.isBefore)
+        checks = checks.filter { host, _ in better.contains { $0.host == host } }
+        return better.compactMap { host in
+            if let check = checks[host.host], check.map({ $0 > now }) ?? true { return nil }
+            checks[host.host] = .some(nil)
+            return .check(host.host, host.places)
         }
-        guard checking == nil, checkAt.map({ $0 <= now }) ?? true else { return [] }
-        (checking, checkAt) = (better.host, nil)
-        return [.check(better.host, better.places)]
     }
 
     private mutating func checked(_ host: HostID, isThere: Bool, at now: Instant) -> [Action] {
-        guard checking == host else { return [] }
-        checking = nil
-        guard isHost else { return [] }
+        guard isHost, checks[host] == .some(nil) else { return [] }
         guard isThere, let better = sightings.first(where: { $0.host == host }), let place = better.places.first else {
             // An announcement that nobody stands behind: a stranger's, or one that the network still remembers.
-            checkAt = now + Self.retryInterval
+            checks[host] = now + Self.retryInterval
             return []
         }
         role = .member
+        checks = [:]
         (generation, turn) = (better.generation, nil)
         return [.standDown(to: place)]
     }

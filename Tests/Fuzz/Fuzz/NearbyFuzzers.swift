@@ -19,7 +19,8 @@ private func announcement(_ name: String, _ admission: NearbyAnnouncement.Admiss
     NearbyAnnouncement(
         channel: ChannelID(bytes: [UInt8](repeating: 1, count: 16)) ?? ChannelID(),
         name: DisplayName(cleaning: name, fallback: "?"), creator: DisplayName(cleaning: "Ann", fallback: "?"),
-        pin: PublicKeyPin(subjectPublicKeyInfo: [1]), members: 9_999, admission: admission, generation: .max)
+        pin: PublicKeyPin(subjectPublicKeyInfo: [1]), members: 9_999, admission: admission, generation: .max,
+        host: HostID(bytes: [1, 2, 3, 4, 5, 6]) ?? HostID())
 }
 
 let nearbyFuzzers: [Fuzzer] = [
