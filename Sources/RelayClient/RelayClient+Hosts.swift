@@ -41,23 +41,31 @@ extension RelayClient {
         isVerifying = true
         let (attempt, asked) = (attempt, Instant.now)
         transport.connection.keepAlive = Self.verificationInterval
-        loop.schedule(after: Self.verificationPatience) { [weak self] in
-            self?.assumeIsolated { $0.verified(attempt, since: asked) }
-        }
+        examine(attempt, since: asked)
     }
 
-    private func verified(_ attempt: UInt64, since asked: Instant) {
-        isVerifying = false
-        guard attempt == self.attempt, let transport, core.isReady else { return }
-        transport.connection.keepAlive = core.keepAlive
-        if let heard = transport.connection.lastHeard, heard > asked { return }
-        take(.connectionEnded(.lost("the relay does not answer")))
+    /// Looks for the sign of life again and again: it is one packet, then, instead of several.
+    private func examine(_ attempt: UInt64, since asked: Instant) {
+        loop.schedule(after: Self.verificationInterval + .milliseconds(20)) { [weak self] in
+            self?.assumeIsolated { client in
+                guard attempt == client.attempt, client.core.isReady, let connection = client.transport?.connection
+                else { return client.isVerifying = false }
+                let isHeard = connection.lastHeard.map { $0 > asked } ?? false
+                guard isHeard || .now - asked >= Self.verificationPatience else {
+                    return client.examine(attempt, since: asked)
+                }
+                client.isVerifying = false
+                connection.keepAlive = client.core.keepAlive
+                if !isHeard { client.take(.connectionEnded(.lost("the relay does not answer"))) }
+            }
+        }
     }
 
     func tellOfHost(changed state: RelayLinkState) {
         switch state {
         case .ready: tellOfHost(RelayHostEvent.ready)
-        case .unavailable(let error, let retryAfter): tellOfHost(retryAfter == nil ? RelayHostEvent.stopped : .lost(error))
+        case .unavailable(_, nil): tellOfHost(RelayHostEvent.stopped)
+        case .unavailable(let error, _?): tellOfHost(RelayHostEvent.lost(error))
         case .stopped: tellOfHost(RelayHostEvent.stopped)
         case .connecting: break
         }

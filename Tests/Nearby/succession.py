@@ -123,7 +123,7 @@ def prove(report, machines, options):
     for one in (tower, yard):
         one.plug("p", "site")
     report.time("network split → the half without the host is on a channel of its own",
-                moved((tower, yard), began, 30, "the half without the host"), 10.0)
+                moved((tower, yard), began, 30, "the half without the host"), 12.0)
     talk(report, gate, [crane], 1)
     talk(report, tower, [yard], 1)
     began = now()

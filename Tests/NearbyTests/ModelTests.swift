@@ -54,7 +54,8 @@ private struct Model {
                 expect(isThere, "nothing is asked of an Avahi that is not there")
                 asked.append((wish, ticket))
                 if case .resolver(let service) = wish {
-                    expect((isBrowsing || !followed.isEmpty) && told.contains(service), "a resolver is for a service that was told of")
+                    let isWanted = isBrowsing || !followed.isEmpty
+                    expect(isWanted && told.contains(service), "a resolver is for a service that was told of")
                 }
             case .register(let path, let offer, let ticket):
                 expect(objects[path] == .group, "a service goes into a group")

@@ -209,7 +209,9 @@ private struct Site {
     mutating func start(_ number: Int) {
         let (half, generation) = (machines[number].half, machines[number].generation)
         machines[number] = Machine(half: half, generation: generation)
-        if number == 0 { host(0, generation: 0) } else {
+        if number == 0 {
+            host(0, generation: 0)
+        } else {
             machines[number].rules = SuccessionStateMachine(generation: generation, at: now)
         }
     }

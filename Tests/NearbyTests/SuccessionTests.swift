@@ -84,10 +84,12 @@ import Testing
         #expect(done.map(\.1) == [.serve(generation: 1)] && done.first?.at == Machine.joinPatience)
     }
 
-    @Test mutating func `the first in the order looks after the host, the others do not`() {
+    @Test mutating func `the first in the order looks after the host most often, who is not in it never`() {
         joined(turn: 0)
         #expect(pass(.seconds(3)).map(\.1) == [.verifyLink, .verifyLink, .verifyLink])
         _ = handle(.told(generation: 0, host: first.host, turn: 1))
+        #expect(pass(.seconds(11)).map(\.1) == [.verifyLink, .verifyLink])
+        _ = handle(.told(generation: 0, host: first.host, turn: nil))
         #expect(machine.nextDeadline == nil)
     }
 
@@ -100,6 +102,13 @@ import Testing
     @Test mutating func `a machine that starts alone hosts what it was on, after everybody else's turn`() {
         _ = handle(.linkLost(isFarewell: false))
         #expect(pass(.seconds(20)).first?.at == Machine.patience + Machine.turnInterval * Machine.lastTurn)
+    }
+
+    @Test mutating func `a generation that cannot be counted on is no reason to stop`() {
+        _ = handle(.linkReady)
+        _ = handle(.told(generation: .max, host: first.host, turn: 0))
+        _ = handle(.linkLost(isFarewell: true))
+        #expect(pass(.seconds(1)).map(\.1) == [.serve(generation: .max)])
     }
 
     @Test mutating func `who cannot host tries again later`() {

@@ -48,6 +48,8 @@ public struct SuccessionStateMachine: Sendable {
     public static let joinPatience: Duration = .seconds(3)
     /// The member whose turn comes first asks the host for a sign of life so often.
     public static let watchInterval: Duration = .seconds(1)
+    /// The others in the order do so as often: a network may split between the first one and them.
+    public static let furtherWatchInterval: Duration = .seconds(5)
     /// The time after which what has failed is tried again.
     public static let retryInterval: Duration = .seconds(5)
     /// The turn of a member that is not in the order.
@@ -139,8 +141,10 @@ public struct SuccessionStateMachine: Sendable {
                 watch(at: now)
                 return [.verifyLink]
             case .member:
-                role = .starting(generation: generation + 1)
-                return [.serve(generation: generation + 1)]
+                // A host may have told any number.
+                let next = generation == .max ? .max : generation + 1
+                role = .starting(generation: next)
+                return [.serve(generation: next)]
             case .starting: return []
             case .host: return checkBetterHosts(at: now)
             }
@@ -150,7 +154,8 @@ public struct SuccessionStateMachine: Sendable {
     // MARK: A member
 
     private mutating func watch(at now: Instant) {
-        watchAt = link == .ready && turn == 0 ? now + Self.watchInterval : nil
+        guard link == .ready, let turn else { return watchAt = nil }
+        watchAt = now + (turn == 0 ? Self.watchInterval : Self.furtherWatchInterval)
     }
 
     private mutating func lost(isFarewell: Bool, at now: Instant) -> [Action] {

@@ -120,7 +120,9 @@ extension NearbyChannels {
     }
 
     /// The host of a channel that somebody else created.
-    private func successor(of id: ChannelID) -> NearbyHost? { hosts[id].flatMap { $0.channel.generation > 0 ? $0 : nil } }
+    private func successor(of id: ChannelID) -> NearbyHost? {
+        hosts[id].flatMap { $0.channel.generation > 0 ? $0 : nil }
+    }
 
     private func takeOver(_ id: ChannelID, as generation: UInt32) async {
         guard let succession = successions[id] else { return }

@@ -147,8 +147,8 @@ extension NearbyRecord.Hosted {
         self.init(
             id: "\(channel.id)", name: channel.name.text, token: Base64URL.encode(channel.token.bytes),
             mediaKey: Base64URL.encode(channel.mediaKey.baseKey), identity: channel.identity.pem,
-            transportKeys: Base64URL.encode(channel.transportKeys.bytes), port: channel.port, creator: channel.creator.text,
-            generation: channel.generation)
+            transportKeys: Base64URL.encode(channel.transportKeys.bytes), port: channel.port,
+            creator: channel.creator.text, generation: channel.generation)
     }
 }
 

@@ -19,7 +19,8 @@ struct NearbyHost: Sendable {
     ///   - membersChanged: Told, on the relay's loop, whenever a member has come or gone.
     /// - Throws: `RelayServerError`.
     static func start(
-        _ channel: HostedChannel, as member: MemberID, places: PlacesFile, logger: Logger, membersChanged: @escaping @Sendable () -> Void
+        _ channel: HostedChannel, as member: MemberID, places: PlacesFile, logger: Logger,
+        membersChanged: @escaping @Sendable () -> Void
     ) async throws(RelayServerError) -> NearbyHost {
         var failure = RelayServerError.notRunning
         // A kernel without IPv6 has no "::", and the port of the last run may be somebody else's now.
