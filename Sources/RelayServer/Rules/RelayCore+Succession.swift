@@ -17,9 +17,7 @@ extension RelayCore {
     mutating func withdrawSuccession(_ id: ConnectionID, channel number: Int) -> [Action] {
         guard let index = channels[number].successors.firstIndex(of: id) else { return [] }
         channels[number].successors.remove(at: index)
-        guard index < ServerMessage.Succession.orderMaximum,
-            !seededFault("the-order-of-succession-is-not-told-again")
-        else { return [] }
+        guard index < ServerMessage.Succession.orderMaximum else { return [] }
         return tellSuccession(of: number, to: channels[number].successors)
     }
 
