@@ -126,8 +126,8 @@ extension DaemonClient {
     ///
     /// - Parameters:
     ///   - control: Its name, such as "ptt" or "soft1".
-    ///   - action: "transmit", "emergency", "channel-up", "channel-down", "replay-last", "none", "command: PROGRAM ARGUMENTS", or
-    ///     "default".
+    ///   - action: "transmit", "emergency", "channel-up", "channel-down", "nearby-next", "replay-last", "none",
+    ///     "command: PROGRAM ARGUMENTS", or "default".
     public func bind(
         _ control: String, to action: String, of accessory: DBusObjectPath
     ) async throws(DaemonClientError) {

@@ -72,7 +72,7 @@ struct AccessoryBind: AsyncParsableCommand {
 enum ActionName {
     /// Those that are one word.
     static let plainOnes = [
-        "transmit", "emergency", "channel-up", "channel-down", "replay-last", "none", "default",
+        "transmit", "emergency", "channel-up", "channel-down", "nearby-next", "replay-last", "none", "default",
     ]
 
     static let forPeople = plainOnes.joined(separator: ", ") + ", 'command: PROGRAM ARGUMENTS'"

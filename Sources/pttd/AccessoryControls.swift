@@ -124,7 +124,8 @@ actor AccessoryAdministrator: AccessoryControls {
         guard action == "default" || wanted != nil else {
             throw AccessoryError(
                 .invalid,
-                "'\(action)' is no action; it can be 'transmit', 'emergency', 'channel-up', 'channel-down', 'replay-last', 'none', "
+                "'\(action)' is no action; it can be 'transmit', 'emergency', 'channel-up', 'channel-down', "
+                    + "'nearby-next', 'replay-last', 'none', "
                     + "'default', or 'command: PROGRAM ARGUMENTS'")
         }
         try attempt { setup throws(AccessorySetupError) in

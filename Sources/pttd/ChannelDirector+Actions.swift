@@ -24,6 +24,7 @@ extension ChannelDirector {
         switch action {
         case .channelUp: changeByPress(.up)
         case .channelDown: changeByPress(.down)
+        case .nearbyNext: joinNextNearby()
         case .replayLast: replayByPress()
         case .command(let words): run(words, source)
         case .none, .transmit, .emergency: break
@@ -32,6 +33,10 @@ extension ChannelDirector {
 
     private func changeByPress(_ step: ChannelStep) {
         if let refusal = self.step(.change(step, isPress: true)) { refuse(refusal) }
+    }
+
+    private func joinNextNearby() {
+        surroundings?.joinNextNearby { [weak self] refusal in self?.assumeIsolated { $0.refuse(refusal) } }
     }
 
     private func replayByPress() {

@@ -33,6 +33,8 @@ actor ChannelDirector {
         var refused: @Sendable (PTChannelError) -> Void
         /// Runs the commands of controls; nil: this daemon is nobody's own, and runs none.
         var commands: CommandRunner?
+        /// Joins the next channel nearby, or tells why none is joined.
+        var joinNextNearby: @Sendable (_ refused: @escaping @Sendable (PTChannelError) -> Void) -> Void
         /// Told on the loop, in order, what those who show or press things have to know.
         var handler: @Sendable (BridgeEvent) -> Void
     }

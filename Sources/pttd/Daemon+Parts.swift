@@ -124,6 +124,7 @@ extension Daemon {
                 announce: { text in publisher.assumeIsolated { $0.announce(text) } },
                 refused: { error in publisher.assumeIsolated { $0.refused(error) } },
                 commands: commands,
+                joinNextNearby: { refused in nearby.assumeIsolated { $0.joinNextByPress(refused: refused) } },
                 handler: { event in
                     switch event {
                     case .changed: publisher.assumeIsolated { $0.changed() }

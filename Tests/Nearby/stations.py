@@ -3,6 +3,7 @@ import argparse
 import json
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,10 +20,12 @@ from wavefile import Recording, write_wav  # noqa: E402
 
 TALK_S = 2.0
 LOST_MS = 30.0          # of a burst of two seconds, in pieces of 5 ms
+VEST = "C4:00:00:00:00:01"
+SOFT_KEY = "08"         # of an AINA PTT Voice Responder (V2)
 
 
 class Station(Machine):
-    """A machine with pttd: a speech file is its microphone, a recording its loudspeaker."""
+    """A machine with pttd: a speech file is its microphone, a recording its loudspeaker, a simulated button what is worn."""
 
     def __init__(self, name, number, folder, build):
         super().__init__(name, number, folder)
@@ -31,7 +34,11 @@ class Station(Machine):
         address = f"unix:path={self.folder}/bus"
         (self.folder / "pttd.toml").write_text(
             f'[daemon]\nname = "{name.title()}"\nbus = "{address}"\nbluez-bus = "{address}"\n\n'
-            f'[audio]\nmicrophone = "wav:{self.folder}/mouth.wav"\nspeaker = "wav:{self.folder}/ear.wav"\n')
+            f'[audio]\nmicrophone = "wav:{self.folder}/mouth.wav"\nspeaker = "wav:{self.folder}/ear.wav"\n\n'
+            f'[accessory.vest]\naddress = "{VEST}"\n\n[accessory.vest.bind]\nsoft1 = "nearby-next"\n')
+        self.button = f"{self.folder}/button.sock"
+        self.bluez = self.run("bluez", [
+            str(self.build / "fake-bluez"), "--bus", address, "--socket", self.button, f"vest=aina-v2,{VEST}"])
 
     def start_pttd(self):
         self.pttd = self.run("pttd", [
@@ -48,6 +55,18 @@ class Station(Machine):
         if check and done.returncode:
             raise Missed(f"{self.name}: pttctl {' '.join(words)} ended with {done.returncode}: {done.stderr.strip()}")
         return done
+
+    def press_soft_key(self):
+        wait(lambda: any(one["ready"] for one in json.loads(self.ctl("status", "--json").stdout)["accessories"]), 15,
+             f"{self.name}'s vest is ready")
+        for value in (SOFT_KEY, "00"):
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(10)
+                connection.connect(self.button)
+                connection.sendall(f"vest notify {value}\n".encode())
+                answer = connection.makefile().readline().strip()
+            if not answer.startswith("ok"):
+                raise Missed(f"fake-bluez answered '{answer}'")
 
     def browse(self):
         """Has somebody look at the list, so that `listed` tells what is there at once."""
@@ -115,7 +134,7 @@ def run(prove, names, extra=lambda parser: None):
     extra(parser)
     options = parser.parse_args()
     build = options.build.resolve()
-    for program in ("pttd", "pttctl"):
+    for program in ("pttd", "pttctl", "fake-bluez"):
         if not (build / program).exists():
             sys.exit(f"{build / program} is missing: make release")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="pttd-nearby-"))
@@ -148,6 +167,6 @@ def end(report, stations):
             for log in sorted(station.folder.glob("*.log")):
                 print(f"--- {station.name} {log.name}\n{log.read_text(errors='replace')[-2500:]}")
     for station in stations:
-        for one in (station.pttd, station.avahi, station.bus):
+        for one in (station.pttd, station.bluez, station.avahi, station.bus):
             if one is not None and one.process.poll() is None:
                 one.end(kill=True)

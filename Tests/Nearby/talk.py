@@ -20,8 +20,9 @@ def prove(report, stations, _):
     report.time("'pttctl nearby join' → ready, where a list is shown", (now() - began) / 1e6, 1.0)
     report.hold(joined.stdout.strip(), joined.stdout.strip() == "joined Crane 2, which Crane hosts")
     began = now()
-    tower.ctl("nearby", "join", "Crane 2")
-    report.time("the same on a machine that has not looked before", (now() - began) / 1e6, 3.0)
+    tower.press_soft_key()
+    wait(lambda: tower.is_ready("Crane 2"), 5, "tower is on the channel")
+    report.time("a press of 'nearby-next' → ready, on a machine that has not looked before", (now() - began) / 1e6, 5.0)
     wait(lambda: any(one["members"] == 3 for one in gate.listed()), 5, "three members are listed")
     report.hold("three members are listed", True)
 
@@ -45,6 +46,11 @@ def prove(report, stations, _):
     wait(lambda: gate.is_ready("Gate"), 5, "gate is on the second channel")
     report.hold("whoever joins a second channel has left the first", True)
     gate.ctl("nearby", "join", "Crane 2")
+    tower.press_soft_key()
+    wait(lambda: tower.is_ready("Crane 2"), 5, "tower is on the next channel")
+    tower.press_soft_key()
+    wait(lambda: tower.is_ready("Gate"), 5, "tower is on its own channel again")
+    report.hold("'nearby-next' joins one after the other", True)
     tower.ctl("nearby", "delete", "Gate")
     gate.disappears("Gate", 5)
 

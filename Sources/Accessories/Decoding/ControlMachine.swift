@@ -48,7 +48,7 @@ struct ControlMachine: Sendable {
         case .emergency:
             gesture = .hold
             emergency = EmergencyStateMachine(hold: profile.emergencyHold)
-        case .channelUp, .channelDown, .replayLast, .command:
+        case .channelUp, .channelDown, .nearbyNext, .replayLast, .command:
             // Its edges after the windows; what is done is done on the first.
             gesture = .hold
         }
@@ -66,7 +66,7 @@ struct ControlMachine: Sendable {
         switch action {
         case .transmit: gesture.isActive
         case .emergency: emergency?.isTransmitting ?? gesture.isActive
-        case .none, .channelUp, .channelDown, .replayLast, .command: false
+        case .none, .channelUp, .channelDown, .nearbyNext, .replayLast, .command: false
         }
     }
 

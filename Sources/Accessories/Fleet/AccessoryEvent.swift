@@ -63,6 +63,8 @@ public enum ControlAction: Hashable, Sendable, CustomStringConvertible {
     case channelUp
     /// The one before.
     case channelDown
+    /// Join the next channel nearby.
+    case nearbyNext
     /// Play the last message again.
     case replayLast
     /// Run a program, with its arguments; in a user's daemon only.
@@ -76,6 +78,7 @@ public enum ControlAction: Hashable, Sendable, CustomStringConvertible {
         case .emergency: "emergency"
         case .channelUp: "channel-up"
         case .channelDown: "channel-down"
+        case .nearbyNext: "nearby-next"
         case .replayLast: "replay-last"
         case .command(let words): "command: \(words.joined(separator: " "))"
         }

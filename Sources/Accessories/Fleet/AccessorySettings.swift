@@ -172,7 +172,7 @@ extension AccessoryConfiguration {
 
 extension ControlAction {
     /// Those that are one word.
-    static let words = ["transmit", "emergency", "channel-up", "channel-down", "replay-last", "none"]
+    static let words = ["transmit", "emergency", "channel-up", "channel-down", "nearby-next", "replay-last", "none"]
 }
 
 extension AccessoryID {

@@ -6,8 +6,8 @@ extension ControlAction {
     /// The longest text of an action, in bytes.
     static let textMax = 4096
 
-    /// An action as `text` writes it: "transmit", "emergency", "channel-up", "channel-down", "replay-last", "none", or
-    /// "command: PROGRAM ARGUMENT …". Arguments with spaces stand in double quotes, in which `\` takes the next
+    /// An action as `text` writes it: "transmit", "emergency", "channel-up", "channel-down", "nearby-next", "replay-last",
+    /// "none", or "command: PROGRAM ARGUMENT …". Arguments with spaces stand in double quotes, in which `\` takes the next
     /// character as it is. Nil when it is anything else.
     public init?(_ text: String) {
         guard text.utf8.count <= Self.textMax else { return nil }
@@ -17,6 +17,7 @@ extension ControlAction {
         case "emergency": self = .emergency
         case "channel-up": self = .channelUp
         case "channel-down": self = .channelDown
+        case "nearby-next": self = .nearbyNext
         case "replay-last": self = .replayLast
         default:
             let start = "command:".unicodeScalars

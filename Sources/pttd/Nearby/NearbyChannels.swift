@@ -28,8 +28,13 @@ actor NearbyChannels: NearbyControls {
     var record = NearbyRecord()
     /// Of the channels that this machine is on, and has not created.
     var successions: [ChannelID: ChannelSuccession] = [:]
-    private var found: [NearbyChannel] = []
-    private var problem = ""
+    private(set) var found: [NearbyChannel] = []
+    private(set) var problem = ""
+    private var isListShown = false
+    /// Runs for some time after a press of a control that joins the next channel.
+    var pressTimer: EventLoop.Timer?
+    /// Such a press is under way.
+    var isTurning = false
     /// Creations under way, which count against the limit.
     private var creating = 0
 
@@ -86,6 +91,8 @@ actor NearbyChannels: NearbyControls {
     }
 
     func stop() async {
+        pressTimer?.cancel()
+        pressTimer = nil
         for succession in successions.values { succession.end() }
         successions = [:]
         // Whoever looks for the channel finds the next host from now on.
@@ -121,7 +128,13 @@ actor NearbyChannels: NearbyControls {
 
     // MARK: What is asked
 
-    func setBrowsing(_ isOn: Bool) async { await network?.browse(isOn) }
+    func setBrowsing(_ isOn: Bool) async {
+        isListShown = isOn
+        await browse()
+    }
+
+    /// Looks for channels while a list is shown, and for some time after a press.
+    func browse() async { await network?.browse(isListShown || pressTimer != nil) }
 
     func createChannel(_ name: String?, by caller: BusCaller) async throws(PTChannelError) -> UUID {
         guard let name = name.map({ DisplayName($0) }) ?? creator else {
