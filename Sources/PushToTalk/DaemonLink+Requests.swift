@@ -64,7 +64,7 @@ extension DaemonLink {
         }
     }
 
-    private static let tooMany = PTChannelError(.unknown, explanation: "too many requests wait for their answers")
+    static let tooMany = PTChannelError(.unknown, explanation: "too many requests wait for their answers")
 
     private func answered(_ request: DelegateStateMachine.Request, _ uuid: UUID, _ error: PTChannelError?) {
         caller.post(machine.handle(.answered(request, uuid, error), at: .now))

@@ -50,6 +50,7 @@ actor DaemonLink {
     private var retry: EventLoop.Timer?
     var stopWaiters: [CheckedContinuation<Void, Never>] = []
     private var retryDelay = DaemonLink.firstRetry
+    var nearby = NearbyFollowers()
 
     init(settings: LinkSettings, caller: DelegateCaller, logger: Logger) throws(PTInstantiationError) {
         self.settings = settings
@@ -170,6 +171,7 @@ actor DaemonLink {
         if wasThere {
             logger.notice("pttd is gone; the channel comes back with it")
             caller.post(machine.handle(.daemonGone, at: .now))
+            if !nearby.continuations.isEmpty { nearby.tell(PTNearbyList(problem: "pttd is not running")) }
         }
         guard isStarted, owner != nil else { return }
         retryDelay = Self.firstRetry
@@ -182,6 +184,7 @@ actor DaemonLink {
             do {
                 try await register(on: bus)
                 logger.notice("registered with pttd again")
+                if !nearby.continuations.isEmpty { await browse() }
             } catch {
                 guard expected == daemon, isStarted else { return }
                 logger.warning("pttd does not register this app yet", metadata: ["why": "\(error)"])

@@ -86,6 +86,8 @@ actor NearbyChannels: NearbyControls {
         await network.onProblem { [weak self] problem in self?.assumeIsolated { $0.changed(problem) } }
         publish()
         await network.start()
+        // Somebody may have asked for the list before.
+        await browse()
         await follow()
         for id in hosts.keys { await announce(id) }
     }

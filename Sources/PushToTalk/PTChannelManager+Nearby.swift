@@ -1,0 +1,95 @@
+// Channels nearby, which Apple's framework does not know: which there are, creating, joining and deleting them.
+import DBus
+import PTTBus
+import PushToTalkCore
+import Reactor
+
+/// A channel that a machine nearby announces, or that this one hosts.
+public struct PTNearbyChannel: Hashable, Sendable, Identifiable {
+    /// How somebody gets in.
+    public enum Admission: String, Hashable, Sendable, CaseIterable {
+        /// Whoever is near may join.
+        case open
+        /// Whoever knows the code may join.
+        case code
+        /// The host's user is asked.
+        case ask
+    }
+
+    /// Names the channel in requests: two hosts may claim one UUID.
+    public let id: String
+    /// The channel's UUID, by which the delegate is told of it once it is joined.
+    public let channelUUID: UUID
+    /// What its creator calls it: a stranger's text, to be shown as plain text.
+    public let name: String
+    /// Who created it: a stranger's text.
+    public let creator: String
+    /// How many members it has, as its host tells.
+    public let memberCount: Int
+    /// How somebody gets in.
+    public let admission: Admission
+    /// Whether this machine hosts it.
+    public let isHostedHere: Bool
+
+    /// nil when pttd tells of something that this version does not know.
+    init?(_ description: NearbyChannelDescription) {
+        guard let uuid = UUID(uuidString: description.uuid), let admission = Admission(rawValue: description.admission)
+        else { return nil }
+        (id, channelUUID, self.admission) = (description.id, uuid, admission)
+        (name, creator) = (description.name, description.creator)
+        (memberCount, isHostedHere) = (description.members, description.isOwn)
+    }
+}
+
+/// The channels nearby at one moment.
+public struct PTNearbyList: Hashable, Sendable {
+    /// The channels, by name.
+    public var channels: [PTNearbyChannel] = []
+    /// What keeps channels from being found or announced, and what to do, in words for the user; nil: nothing does.
+    public var problem: String?
+}
+
+extension PTChannelManager {
+    /// The channels nearby, now and whenever they change, until the stream is no longer read. pttd looks for channels only while somebody
+    /// does. The stream never ends by itself: while pttd is away its list is empty, and says so.
+    public func nearbyChannels() -> AsyncStream<PTNearbyList> {
+        let (stream, continuation) = AsyncStream.makeStream(of: PTNearbyList.self, bufferingPolicy: .bufferingNewest(1))
+        let id = UUID()
+        continuation.onTermination = { [weak link] _ in
+            guard let link else { return }
+            link.loop.execute { link.assumeIsolated { $0.endNearby(id) } }
+        }
+        if !link.submit({ $0.followNearby(id, continuation) }) { continuation.finish() }
+        return stream
+    }
+
+    /// Creates a channel that this machine hosts and announces, and makes it the active one; its sound is pttd's. The delegate is told as of
+    /// `requestJoinChannel(channelUUID:descriptor:)`.
+    ///
+    /// - Parameter name: What others read; nil: the machine's name.
+    /// - Returns: The channel's UUID.
+    /// - Throws: `PTChannelError`.
+    @discardableResult
+    public nonisolated(nonsending) func createNearbyChannel(named name: String? = nil) async throws -> UUID {
+        let answer = try await link.askNearby("CreateChannel", [busName(name ?? ""), .properties([:])])
+        guard let uuid = answer.first?.stringValue.flatMap({ UUID(uuidString: $0) }) else {
+            throw PTChannelError(.unknown, explanation: "pttd gave no UUID")
+        }
+        return uuid
+    }
+
+    /// Makes a channel nearby the active one; its sound is pttd's. The delegate is told as of
+    /// `requestJoinChannel(channelUUID:descriptor:)`.
+    ///
+    /// - Throws: `PTChannelError`.
+    public nonisolated(nonsending) func joinNearbyChannel(_ channel: PTNearbyChannel) async throws {
+        try await link.askNearby("JoinChannel", [.string(channel.id)])
+    }
+
+    /// Ends a channel for all its members; only on the machine that created it.
+    ///
+    /// - Throws: `PTChannelError`.
+    public nonisolated(nonsending) func deleteNearbyChannel(_ channel: PTNearbyChannel) async throws {
+        try await link.askNearby("DeleteChannel", [.string(channel.id)])
+    }
+}
