@@ -7,7 +7,8 @@ import Testing
 @Suite struct ControlActionTests {
     @Test(arguments: [
         ("none", ControlAction.none), ("transmit", .transmit), ("emergency", .emergency), ("channel-up", .channelUp),
-        ("channel-down", .channelDown), ("replay-last", .replayLast), ("nearby-next", .nearbyNext), ("command: true", .command(["true"])),
+        ("channel-down", .channelDown), ("replay-last", .replayLast), ("nearby-next", .nearbyNext),
+        ("command: true", .command(["true"])),
         ("command:   play  \"/a b/c.wav\"  \"\" x\\y", .command(["play", "/a b/c.wav", "", "x\\y"])),
         ("command: say \"a \\\"b\\\" \\\\\"", .command(["say", "a \"b\" \\"])),
     ])
