@@ -1,4 +1,3 @@
-import TestSupport
 // What controls do, as people and programs write it.
 import Testing
 

@@ -1,7 +1,9 @@
-// libsodium, for the MAC on every packet that a relay sends.
+// libsodium, for the MAC on every packet that a relay sends, and for the group in which a code is proved.
 #pragma once
 
 #include <stddef.h>
+#include <sodium/crypto_core_ristretto255.h>
+#include <sodium/crypto_scalarmult_ristretto255.h>
 #include <sodium/crypto_shorthash_siphash24.h>
 
 // Pointers to anything: Swift lends numbers without a closure then. It has no errors.
