@@ -24,6 +24,8 @@ struct WatchedCaller {
         case learning
         /// It browses channels nearby.
         case browse
+        /// It joins a channel nearby, which may wait for somebody's answer.
+        case joiningNearby
     }
 
     var uses: Set<Use>
@@ -125,6 +127,7 @@ extension DaemonAPI {
             case .test(let accessory): await testersChanged(of: accessory)
             case .learning: await learnerLeft(caller)
             case .browse: await browsersChanged()
+            case .joiningNearby: await (try? nearbyControls)?.cancelJoining(by: BusCaller(busName: caller))
             case .talkKey, .transmission, .application: continue
             }
         }

@@ -22,20 +22,18 @@ extension DaemonAPI {
                 },
                 "CreateChannel": method { api, call in
                     let name = try Arguments(call).text(0, "name", bytes: 0...PTTBusLimits.nearbyNameBytes)
+                    let admission = try Self.admission(call)
                     let caller = api.identity(of: call.sender)
                     try api.countJoin(of: call.sender)
                     let uuid = try await api.askNearby { controls throws(PTChannelError) in
-                        try await controls.createChannel(name.isEmpty ? nil : name, by: caller)
+                        try await controls.createChannel(name.isEmpty ? nil : name, admission: admission, by: caller)
                     }
                     return [.string(uuid.uuidString.lowercased())]
                 },
                 "JoinChannel": method { api, call in
                     let id = try Arguments(call).text(0, "id", bytes: 1...PTTBusLimits.nearbyIDBytes)
-                    let caller = api.identity(of: call.sender)
-                    try api.countJoin(of: call.sender)
-                    let uuid = try await api.askNearby { controls throws(PTChannelError) in
-                        try await controls.joinChannel(id, by: caller)
-                    }
+                    let code = try Self.code(call)
+                    let uuid = try await api.joinNearby(id, code, call.sender)
                     return [.objectPath(try DBusObjectPath(PTTBus.channelPath(uuid)))]
                 },
                 "DeleteChannel": method { api, call in
@@ -46,7 +44,60 @@ extension DaemonAPI {
                     }
                     return []
                 },
+                "Admit": method { api, call in try await api.decideNearby(true, call) },
+                "Refuse": method { api, call in try await api.decideNearby(false, call) },
             ])
+    }
+
+    private static func option(_ name: String, of call: DBusMethodCall) -> DBusValue? {
+        call.arguments.count > 1 ? call.arguments[1].propertiesValue?[name] : nil
+    }
+
+    private static func admission(_ call: DBusMethodCall) throws -> NearbyAdmission {
+        guard let option = option("Admission", of: call) else { return .open }
+        guard let admission = option.stringValue.flatMap({ NearbyAdmission(rawValue: $0) }) else {
+            throw DBusErrorReply.invalidArguments("option Admission: one of open, code and ask is expected")
+        }
+        return admission
+    }
+
+    private static func code(_ call: DBusMethodCall) throws -> String? {
+        guard let option = option("Code", of: call) else { return nil }
+        guard let code = option.stringValue, (1...PTTBusLimits.nearbyCodeBytes).contains(code.utf8.count) else {
+            throw DBusErrorReply.invalidArguments(
+                "option Code: 1 to \(PTTBusLimits.nearbyCodeBytes) bytes of text are expected")
+        }
+        return code
+    }
+
+    /// A join may wait for somebody's answer, for which nobody waits when the caller has left the bus.
+    private func joinNearby(_ id: String, _ code: String?, _ sender: String) async throws -> UUID {
+        let caller = identity(of: sender)
+        try countJoin(of: sender)
+        guard !isHolding(.joiningNearby, sender) else {
+            throw DBusErrorReply.limitsExceeded("this program joins a channel nearby already; wait for its answer")
+        }
+        try await hold(.joiningNearby, for: sender)
+        let result: Result<UUID, any Error>
+        do {
+            result = .success(
+                try await askNearby { controls throws(PTChannelError) in
+                    try await controls.joinChannel(id, code: code, by: caller)
+                })
+        } catch {
+            result = .failure(error)
+        }
+        await drop(.joiningNearby, for: sender)
+        return try result.get()
+    }
+
+    private func decideNearby(_ isAdmitted: Bool, _ call: DBusMethodCall) async throws -> [DBusValue] {
+        let id = try Arguments(call).text(0, "id", bytes: 1...PTTBusLimits.nearbyIDBytes)
+        let caller = identity(of: call.sender)
+        try await askNearby { controls throws(PTChannelError) in
+            try await controls.decide(isAdmitted, about: id, by: caller)
+        }
+        return []
     }
 
     /// Does something that may be refused with a channel error, by its D-Bus name.
@@ -77,10 +128,12 @@ extension DaemonAPI {
         showNearby()
     }
 
-    /// The channels nearby, and what keeps them from being found.
-    public func update(nearby channels: [NearbyChannelDescription], problem: String) {
-        guard channels != nearby.channels || problem != nearby.problem else { return }
-        (nearby.channels, nearby.problem) = (channels, problem)
+    /// The channels nearby, who waits to be admitted to those of this machine, and what keeps them from being found.
+    public func update(
+        nearby channels: [NearbyChannelDescription], newcomers: [NearbyNewcomerDescription] = [], problem: String
+    ) {
+        guard channels != nearby.channels || newcomers != nearby.newcomers || problem != nearby.problem else { return }
+        (nearby.channels, nearby.newcomers, nearby.problem) = (channels, newcomers, problem)
         showNearby()
     }
 

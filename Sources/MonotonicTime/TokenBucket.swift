@@ -13,8 +13,17 @@ public struct TokenBucket: Sendable, Equatable {
     ///   - depth: Tokens that may be taken at once.
     ///   - perSecond: Tokens that come back each second.
     public init(depth: Int, perSecond: Int, at now: Instant) {
+        self.init(depth: depth, rate: Double(perSecond), at: now)
+    }
+
+    /// A full bucket of `depth` tokens, to which one comes back each `interval`.
+    public init(depth: Int, every interval: Duration, at now: Instant) {
+        self.init(depth: depth, rate: 1e9 / Double(max(1, interval.nanoseconds)), at: now)
+    }
+
+    private init(depth: Int, rate: Double, at now: Instant) {
         self.depth = Double(depth)
-        self.perSecond = Double(perSecond)
+        perSecond = rate
         tokens = self.depth
         filledAt = now
     }

@@ -13,21 +13,36 @@ extension DaemonClient {
 
     /// Creates a channel that this machine hosts, announces it and makes it the active one.
     ///
-    /// - Parameter name: Nil: made from the machine's name.
+    /// - Parameters:
+    ///   - name: Nil: made from the machine's name.
+    ///   - admission: How somebody gets in. The code of a locked channel is in `snapshot.nearby` then.
     /// - Returns: The channel's UUID.
-    public func createNearbyChannel(_ name: String?) async throws(DaemonClientError) -> UUID {
-        let answer = try await callNearby("CreateChannel", [.string(name ?? ""), .properties([:])])
+    public func createNearbyChannel(
+        _ name: String?, admission: NearbyAdmission = .open
+    ) async throws(DaemonClientError) -> UUID {
+        let options: [String: DBusValue] = admission == .open ? [:] : ["Admission": .string(admission.rawValue)]
+        let answer = try await callNearby("CreateChannel", [.string(name ?? ""), .properties(options)])
         guard let uuid = answer.first?.stringValue.flatMap({ UUID(uuidString: $0) }) else {
             throw .bus(.unexpectedType(expected: "s", got: answer.signature.rawValue))
         }
         return uuid
     }
 
-    /// Makes a channel nearby the active one.
+    /// Makes a channel nearby the active one. Waits up to `PTTBusLimits.nearbyJoinTime` when its creator is asked.
     ///
-    /// - Parameter id: `NearbyChannelDescription.id`.
-    public func joinNearbyChannel(_ id: String) async throws(DaemonClientError) {
-        try await callNearby("JoinChannel", [.string(id)])
+    /// - Parameters:
+    ///   - id: `NearbyChannelDescription.id`.
+    ///   - code: Of a locked channel; nil: none.
+    public func joinNearbyChannel(_ id: String, code: String? = nil) async throws(DaemonClientError) {
+        let options: [String: DBusValue] = code.map { ["Code": .string($0)] } ?? [:]
+        try await callNearby("JoinChannel", [.string(id), .properties(options)], PTTBusLimits.nearbyJoinTime)
+    }
+
+    /// Lets a newcomer into a channel of this machine, or does not.
+    ///
+    /// - Parameter id: `NearbyNewcomerDescription.id`.
+    public func decideNearby(_ isAdmitted: Bool, about id: String) async throws(DaemonClientError) {
+        try await callNearby(isAdmitted ? "Admit" : "Refuse", [.string(id)])
     }
 
     /// Ends a channel that this machine hosts, for all its members.
@@ -39,8 +54,8 @@ extension DaemonClient {
 
     @discardableResult
     private func callNearby(
-        _ member: String, _ arguments: [DBusValue] = []
+        _ member: String, _ arguments: [DBusValue] = [], _ timeout: Duration? = nil
     ) async throws(DaemonClientError) -> [DBusValue] {
-        try await call(Self.root, PTTBus.nearbyInterface, member, arguments)
+        try await call(Self.root, PTTBus.nearbyInterface, member, arguments, timeout)
     }
 }

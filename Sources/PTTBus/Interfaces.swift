@@ -142,8 +142,12 @@ public enum PTTBusLimits {
     public static let browsers = 32
     /// Longest name of a channel nearby, in bytes of UTF-8.
     public static let nearbyNameBytes = 128
-    /// Longest `Id` of a channel nearby, in bytes.
-    public static let nearbyIDBytes = 64
+    /// Longest `Id` of a channel nearby, or of a newcomer, in bytes.
+    public static let nearbyIDBytes = 96
+    /// Longest code of a channel nearby, with spaces, in bytes.
+    public static let nearbyCodeBytes = 24
+    /// How long joining a channel nearby takes at most: its creator may be asked.
+    public static let nearbyJoinTime: Duration = .seconds(135)
     /// Accessories that are being added at a time.
     public static let additions = 4
     /// Longest name of an accessory, and of a learned profile, in bytes.

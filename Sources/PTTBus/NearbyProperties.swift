@@ -1,6 +1,49 @@
 // What the daemon says of channels nearby.
 import DBus
 
+/// How somebody gets into a channel nearby.
+public enum NearbyAdmission: String, Hashable, Sendable, Codable, CaseIterable {
+    /// Whoever is near may join.
+    case open
+    /// Whoever knows the code may.
+    case code
+    /// Whom the creator admits may.
+    case ask
+}
+
+/// Somebody who waits to be admitted to a channel of this machine, as `org.pttd.Nearby1` tells it.
+public struct NearbyNewcomerDescription: Hashable, Sendable, Codable {
+    /// Names the newcomer in requests.
+    public var id = ""
+    /// What the newcomer calls itself. Text of a stranger.
+    public var name = ""
+    /// The `id` of the channel.
+    public var channel = ""
+    /// The name of the channel.
+    public var channelName = ""
+
+    /// A newcomer.
+    public init(id: String, name: String, channel: String, channelName: String) {
+        (self.id, self.name, self.channel, self.channelName) = (id, name, channel, channelName)
+    }
+
+    /// From what a daemon sent.
+    public init(properties: [String: DBusValue]) {
+        id = properties["Id"]?.stringValue ?? ""
+        name = properties["Name"]?.stringValue ?? ""
+        channel = properties["Channel"]?.stringValue ?? ""
+        channelName = properties["ChannelName"]?.stringValue ?? ""
+    }
+
+    /// The values by property name.
+    public var properties: [String: DBusValue] {
+        [
+            "Id": .string(id), "Name": .string(name), "Channel": .string(channel),
+            "ChannelName": .string(channelName),
+        ]
+    }
+}
+
 /// One channel nearby, as `org.pttd.Nearby1` tells it.
 public struct NearbyChannelDescription: Hashable, Sendable, Codable {
     /// Names the channel in requests: its UUID with the beginning of its host's key, for two hosts may claim one UUID.
@@ -17,6 +60,8 @@ public struct NearbyChannelDescription: Hashable, Sendable, Codable {
     public var admission = "open"
     /// Whether this machine hosts it.
     public var isOwn = false
+    /// The code of a channel that this machine hosts, six digits; empty: none, or not known.
+    public var code = ""
 
     /// A channel without a name.
     public init() {}
@@ -30,14 +75,17 @@ public struct NearbyChannelDescription: Hashable, Sendable, Codable {
         members = properties["Members"]?.integerValue.map { Int(clamping: $0) } ?? 0
         admission = properties["Admission"]?.stringValue ?? ""
         isOwn = properties["Own"]?.boolValue ?? false
+        code = properties["Code"]?.stringValue ?? ""
     }
 
     /// The values by property name.
     public var properties: [String: DBusValue] {
-        [
+        var properties: [String: DBusValue] = [
             "Id": .string(id), "UUID": .string(uuid), "Name": .string(name), "Creator": .string(creator),
             "Members": .uint32(UInt32(clamping: members)), "Admission": .string(admission), "Own": .boolean(isOwn),
         ]
+        if !code.isEmpty { properties["Code"] = .string(code) }
+        return properties
     }
 }
 
@@ -49,6 +97,8 @@ public struct NearbyProperties: BusProperties, Hashable, Codable {
     public var problem = ""
     /// The channels that are known now.
     public var channels: [NearbyChannelDescription] = []
+    /// Who waits to be admitted to channels of this machine, in the order in which they asked.
+    public var newcomers: [NearbyNewcomerDescription] = []
 
     /// The interface whose properties these are.
     public static let interface = PTTBus.nearbyInterface
@@ -63,6 +113,9 @@ public struct NearbyProperties: BusProperties, Hashable, Codable {
         channels =
             properties["Channels"]?.arrayValue?.compactMap(\.propertiesValue)
             .map { NearbyChannelDescription(properties: $0) } ?? []
+        newcomers =
+            properties["Waiting"]?.arrayValue?.compactMap(\.propertiesValue)
+            .map { NearbyNewcomerDescription(properties: $0) } ?? []
     }
 
     /// The values by property name.
@@ -71,6 +124,8 @@ public struct NearbyProperties: BusProperties, Hashable, Codable {
             "Browsing": .boolean(browsing), "Problem": .string(problem),
             "Channels": .array(
                 .dictionary(key: .string, value: .variant), channels.map { .properties($0.properties) }),
+            "Waiting": .array(
+                .dictionary(key: .string, value: .variant), newcomers.map { .properties($0.properties) }),
         ]
     }
 }

@@ -67,6 +67,7 @@ extension DaemonLink {
             nearby.tell(
                 PTNearbyList(
                     channels: told.channels.compactMap { PTNearbyChannel($0) },
+                    newcomers: told.newcomers.map { PTNearbyNewcomer($0) },
                     problem: told.problem.isEmpty ? nil : told.problem))
         } catch {
             nearby.tell(PTNearbyList(problem: PTChannelError(error).explanation))
@@ -75,12 +76,14 @@ extension DaemonLink {
 
     /// Calls a method of pttd's channels nearby, in order with the other things the app wants.
     @discardableResult
-    nonisolated func askNearby(_ method: String, _ arguments: [DBusValue]) async throws -> [DBusValue] {
+    nonisolated func askNearby(
+        _ method: String, _ arguments: [DBusValue], timeout: Duration = DBusConnection.defaultTimeout
+    ) async throws -> [DBusValue] {
         let result: Result<[DBusValue], PTChannelError> = await withCheckedContinuation { continuation in
             let fits = submit { link in
                 Task {
                     do throws(DBusError) {
-                        continuation.resume(returning: .success(try await link.callNearby(method, arguments)))
+                        continuation.resume(returning: .success(try await link.callNearby(method, arguments, timeout)))
                     } catch {
                         continuation.resume(returning: .failure(PTChannelError(error)))
                     }
@@ -91,10 +94,12 @@ extension DaemonLink {
         return try result.get()
     }
 
-    private func callNearby(_ method: String, _ arguments: [DBusValue]) async throws(DBusError) -> [DBusValue] {
+    private func callNearby(
+        _ method: String, _ arguments: [DBusValue], _ timeout: Duration
+    ) async throws(DBusError) -> [DBusValue] {
         guard let bus else { throw .disconnected }
         return try await bus.call(
             destination: PTTBus.name, path: Self.rootPath, interface: PTTBus.nearbyInterface, method: method,
-            arguments: arguments)
+            arguments: arguments, timeout: timeout)
     }
 }

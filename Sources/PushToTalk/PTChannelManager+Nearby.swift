@@ -30,6 +30,8 @@ public struct PTNearbyChannel: Hashable, Sendable, Identifiable {
     public let admission: Admission
     /// Whether this machine hosts it.
     public let isHostedHere: Bool
+    /// The code of a locked channel that this machine hosts, six digits; nil: none, or not known here.
+    public let code: String?
 
     /// nil when pttd tells of something that this version does not know.
     init?(_ description: NearbyChannelDescription) {
@@ -38,6 +40,24 @@ public struct PTNearbyChannel: Hashable, Sendable, Identifiable {
         (id, channelUUID, self.admission) = (description.id, uuid, admission)
         (name, creator) = (description.name, description.creator)
         (memberCount, isHostedHere) = (description.members, description.isOwn)
+        code = description.code.isEmpty ? nil : description.code
+    }
+}
+
+/// Somebody who waits to be admitted to a channel that this machine hosts.
+public struct PTNearbyNewcomer: Hashable, Sendable, Identifiable {
+    /// Names the newcomer in requests.
+    public let id: String
+    /// What the newcomer calls itself: a stranger's text.
+    public let name: String
+    /// The channel's `PTNearbyChannel.id`.
+    public let channel: PTNearbyChannel.ID
+    /// The channel's name.
+    public let channelName: String
+
+    init(_ description: NearbyNewcomerDescription) {
+        (id, name) = (description.id, description.name)
+        (channel, channelName) = (description.channel, description.channelName)
     }
 }
 
@@ -45,6 +65,8 @@ public struct PTNearbyChannel: Hashable, Sendable, Identifiable {
 public struct PTNearbyList: Hashable, Sendable {
     /// The channels, by name.
     public var channels: [PTNearbyChannel] = []
+    /// Who waits to be admitted to channels of this machine, in the order in which they asked.
+    public var newcomers: [PTNearbyNewcomer] = []
     /// What keeps channels from being found or announced, and what to do, in words for the user; nil: nothing does.
     public var problem: String?
 }
@@ -66,12 +88,17 @@ extension PTChannelManager {
     /// Creates a channel that this machine hosts and announces, and makes it the active one; its sound is pttd's. The delegate is told as of
     /// `requestJoinChannel(channelUUID:descriptor:)`.
     ///
-    /// - Parameter name: What others read; nil: the machine's name.
+    /// - Parameters:
+    ///   - name: What others read; nil: the machine's name.
+    ///   - admission: How somebody gets in. A locked channel gets a code by chance, which `nearbyChannels()` tells.
     /// - Returns: The channel's UUID.
     /// - Throws: `PTChannelError`.
     @discardableResult
-    public nonisolated(nonsending) func createNearbyChannel(named name: String? = nil) async throws -> UUID {
-        let answer = try await link.askNearby("CreateChannel", [busName(name ?? ""), .properties([:])])
+    public nonisolated(nonsending) func createNearbyChannel(
+        named name: String? = nil, admission: PTNearbyChannel.Admission = .open
+    ) async throws -> UUID {
+        let options: [String: DBusValue] = ["Admission": .string(admission.rawValue)]
+        let answer = try await link.askNearby("CreateChannel", [busName(name ?? ""), .properties(options)])
         guard let uuid = answer.first?.stringValue.flatMap({ UUID(uuidString: $0) }) else {
             throw PTChannelError(.unknown, explanation: "pttd gave no UUID")
         }
@@ -79,11 +106,22 @@ extension PTChannelManager {
     }
 
     /// Makes a channel nearby the active one; its sound is pttd's. The delegate is told as of
-    /// `requestJoinChannel(channelUUID:descriptor:)`.
+    /// `requestJoinChannel(channelUUID:descriptor:)`. Takes up to 135 s when the channel's creator is asked.
+    ///
+    /// - Parameter code: Of a locked channel: six digits, which may have spaces between them.
+    /// - Throws: `PTChannelError`.
+    public nonisolated(nonsending) func joinNearbyChannel(_ channel: PTNearbyChannel, code: String? = nil) async throws
+    {
+        let options: [String: DBusValue] = code.map { ["Code": busName($0)] } ?? [:]
+        try await link.askNearby(
+            "JoinChannel", [.string(channel.id), .properties(options)], timeout: PTTBusLimits.nearbyJoinTime)
+    }
+
+    /// Lets a newcomer into a channel of this machine, or does not.
     ///
     /// - Throws: `PTChannelError`.
-    public nonisolated(nonsending) func joinNearbyChannel(_ channel: PTNearbyChannel) async throws {
-        try await link.askNearby("JoinChannel", [.string(channel.id)])
+    public nonisolated(nonsending) func decide(_ newcomer: PTNearbyNewcomer, admits: Bool) async throws {
+        try await link.askNearby(admits ? "Admit" : "Refuse", [.string(newcomer.id)])
     }
 
     /// Ends a channel for all its members; only on the machine that created it.

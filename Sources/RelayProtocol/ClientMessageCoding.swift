@@ -38,6 +38,7 @@ extension ClientMessage {
         case .burstRequest(let request): self = .burstRequest(try BurstRequest(request))
         case .invitationRequest(let request): self = .invitationRequest(try InvitationRequest(request))
         case .successionOffer: self = .successionOffer
+        case .invitationProof(let proof): self = .invitationProof(try InvitationProof(proof))
         case nil: throw .unknownKind
         }
     }
@@ -72,6 +73,7 @@ extension ClientMessage {
         case .burstRequest(let request): wire.burstRequest = request.wire
         case .invitationRequest(let request): wire.invitationRequest = request.wire
         case .successionOffer: wire.successionOffer = .init()
+        case .invitationProof(let proof): wire.invitationProof = proof.wire
         }
         return wire
     }

@@ -30,6 +30,8 @@ public enum ClientMessage: Sendable, Hashable {
     case invitationRequest(InvitationRequest)
     /// I would host the channel if its host went.
     case successionOffer
+    /// The proof of the code that was asked for.
+    case invitationProof(InvitationProof)
 
     /// Asks to enter a channel.
     public struct Join: Sendable, Hashable {

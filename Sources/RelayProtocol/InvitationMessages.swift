@@ -1,4 +1,5 @@
-// The messages by which a channel that is open to everybody nearby gives its invitation, and their way to and from protobuf.
+// The messages by which a channel nearby gives its invitation, and their way to and from protobuf.
+import Cryptography
 import FoundationEssentials
 import SwiftProtobuf
 
@@ -10,22 +11,39 @@ public enum InvitationRefusal: Int, Sendable, Hashable, CaseIterable {
     case unsupportedVersion = 2
     /// Too many ask at a time.
     case tooMany = 3
+    /// The channel has a code, and the client gave none.
+    case codeNeeded = 4
+    /// The client proved another code.
+    case wrongCode = 5
+    /// The channel's creator does not let the client in, or has not answered.
+    case notAdmitted = 6
+    /// The channel's creator is asked, and the client did not say who it is.
+    case nameNeeded = 7
     /// Something else; the phrase tells.
     case other = 255
 }
 
 extension ClientMessage {
-    /// Asks for the invitation to an open channel.
+    /// Asks for the invitation to a channel nearby.
     public struct InvitationRequest: Sendable, Hashable {
         /// The channel.
         public var channel: ChannelID
         /// The protocol version the client speaks.
         public var protocolVersion: UInt32
+        /// The client's share of CPace, 32 bytes; nil: it has no code.
+        public var codeShare: [UInt8]?
+        /// Who asks; nil: not said.
+        public var name: DisplayName?
 
         /// A request for the invitation to `channel`.
-        public init(channel: ChannelID, protocolVersion: UInt32 = RelayProtocolLimits.version) {
+        public init(
+            channel: ChannelID, protocolVersion: UInt32 = RelayProtocolLimits.version, codeShare: [UInt8]? = nil,
+            name: DisplayName? = nil
+        ) {
             self.channel = channel
             self.protocolVersion = protocolVersion
+            self.codeShare = codeShare
+            self.name = name
         }
 
         init(_ wire: Pttd_Relay_V1_InvitationRequest) throws(RelayMessageError) {
@@ -33,16 +51,51 @@ extension ClientMessage {
                 channel: try valid(
                     ChannelID(bytes: wire.channelID), "channel_id",
                     "has \(wire.channelID.count) bytes instead of \(ChannelID.byteCount)"),
-                protocolVersion: wire.protocolVersion)
+                protocolVersion: wire.protocolVersion,
+                codeShare: wire.codeShare.isEmpty ? nil : try share(wire.codeShare),
+                name: wire.displayName.isEmpty ? nil : try displayName(wire.displayName, "display_name"))
         }
 
         var wire: Pttd_Relay_V1_InvitationRequest {
             var wire = Pttd_Relay_V1_InvitationRequest()
             wire.channelID = Data(channel.bytes)
             wire.protocolVersion = protocolVersion
+            if let codeShare { wire.codeShare = Data(codeShare) }
+            if let name { wire.displayName = name.text }
             return wire
         }
     }
+
+    /// Proves that this end knows the channel's code.
+    public struct InvitationProof: Sendable, Hashable {
+        /// The client's tag of `InvitationCode.Proof`, 32 bytes.
+        public var tag: [UInt8]
+
+        /// A proof.
+        public init(tag: [UInt8]) { self.tag = tag }
+
+        init(_ wire: Pttd_Relay_V1_InvitationProof) throws(RelayMessageError) { tag = try proof(wire.tag, "tag") }
+
+        var wire: Pttd_Relay_V1_InvitationProof {
+            var wire = Pttd_Relay_V1_InvitationProof()
+            wire.tag = Data(tag)
+            return wire
+        }
+    }
+}
+
+/// A share of CPace from the wire.
+private func share(_ bytes: Data) throws(RelayMessageError) -> [UInt8] {
+    try valid(
+        bytes.count == CPace.shareByteCount ? [UInt8](bytes) : nil, "code_share",
+        "has \(bytes.count) bytes instead of \(CPace.shareByteCount)")
+}
+
+/// A proof of a code from the wire.
+private func proof(_ bytes: Data, _ field: String) throws(RelayMessageError) -> [UInt8] {
+    try valid(
+        bytes.count == InvitationCode.tagByteCount ? [UInt8](bytes) : nil, field,
+        "has \(bytes.count) bytes instead of \(InvitationCode.tagByteCount)")
 }
 
 extension ServerMessage {
@@ -54,12 +107,17 @@ extension ServerMessage {
         public var channelName: DisplayName
         /// The media key of an end-to-end channel, of epoch `InvitationLink.mediaKeyEpoch`; nil: the relay gives the key.
         public var mediaKey: MediaKey?
+        /// On a channel with a code, the relay's tag of `InvitationCode.Proof`, 32 bytes.
+        public var codeTag: [UInt8]?
 
         /// An invitation to the channel of that name.
-        public init(token: InvitationToken, channelName: DisplayName, mediaKey: MediaKey?) {
+        public init(
+            token: InvitationToken, channelName: DisplayName, mediaKey: MediaKey?, codeTag: [UInt8]? = nil
+        ) {
             self.token = token
             self.channelName = channelName
             self.mediaKey = mediaKey
+            self.codeTag = codeTag
         }
 
         init(_ wire: Pttd_Relay_V1_Invitation) throws(RelayMessageError) {
@@ -71,7 +129,8 @@ extension ServerMessage {
                 token: try valid(
                     InvitationToken(wire.invitationToken), "invitation_token",
                     "has \(wire.invitationToken.count) bytes, not \(InvitationToken.byteCounts)"),
-                channelName: try displayName(wire.channelName, "channel_name"), mediaKey: key)
+                channelName: try displayName(wire.channelName, "channel_name"), mediaKey: key,
+                codeTag: wire.codeTag.isEmpty ? nil : try proof(wire.codeTag, "code_tag"))
         }
 
         var wire: Pttd_Relay_V1_Invitation {
@@ -79,8 +138,37 @@ extension ServerMessage {
             wire.invitationToken = Data(token.bytes)
             wire.channelName = channelName.text
             if let mediaKey { wire.mediaKey = mediaKey.wire }
+            if let codeTag { wire.codeTag = Data(codeTag) }
             return wire
         }
+    }
+
+    /// Asks for a proof of the channel's code.
+    public struct InvitationChallenge: Sendable, Hashable {
+        /// The relay's share of CPace, 32 bytes.
+        public var codeShare: [UInt8]
+
+        /// A challenge.
+        public init(codeShare: [UInt8]) { self.codeShare = codeShare }
+
+        init(_ wire: Pttd_Relay_V1_InvitationChallenge) throws(RelayMessageError) {
+            codeShare = try share(wire.codeShare)
+        }
+
+        var wire: Pttd_Relay_V1_InvitationChallenge {
+            var wire = Pttd_Relay_V1_InvitationChallenge()
+            wire.codeShare = Data(codeShare)
+            return wire
+        }
+    }
+
+    /// The channel's creator is asked; an invitation or a refusal follows.
+    public struct InvitationPending: Sendable, Hashable {
+        /// The answer comes within this time.
+        public var time: Duration
+
+        /// A notice that the answer takes up to `time`.
+        public init(time: Duration) { self.time = time }
     }
 
     /// The answer to a request that gives nothing.

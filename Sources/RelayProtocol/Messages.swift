@@ -68,6 +68,10 @@ public enum ServerMessage: Sendable, Hashable {
     case invitationRefused(InvitationRefused)
     /// What a member who offered to host the channel needs for it.
     case succession(Succession)
+    /// A proof of the channel's code is asked for.
+    case invitationChallenge(InvitationChallenge)
+    /// The invitation is given or refused later.
+    case invitationPending(InvitationPending)
 
     /// The answer to a join that succeeded.
     public struct Welcome: Sendable, Hashable {

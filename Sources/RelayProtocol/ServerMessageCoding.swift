@@ -67,6 +67,9 @@ extension ServerMessage {
                     cause: InvitationRefusal(rawValue: refused.cause.rawValue) ?? .other,
                     phrase: phrase(refused.phrase), retryAfter: .milliseconds(refused.retryAfterMs)))
         case .succession(let succession): self = .succession(try Succession(succession))
+        case .invitationChallenge(let challenge): self = .invitationChallenge(try InvitationChallenge(challenge))
+        case .invitationPending(let pending):
+            self = .invitationPending(InvitationPending(time: .milliseconds(pending.timeMs)))
         case nil: throw .unknownKind
         }
     }
@@ -122,6 +125,8 @@ extension ServerMessage {
             wire.invitationRefused.phrase = phrase(refused.phrase)
             wire.invitationRefused.retryAfterMs = refused.retryAfter.wireMilliseconds
         case .succession(let succession): wire.succession = succession.wire
+        case .invitationChallenge(let challenge): wire.invitationChallenge = challenge.wire
+        case .invitationPending(let pending): wire.invitationPending.timeMs = pending.time.wireMilliseconds
         }
         return wire
     }

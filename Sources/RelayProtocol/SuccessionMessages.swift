@@ -54,13 +54,15 @@ extension ServerMessage {
         public var transportKeys: [UInt8]
         /// Who created the channel.
         public var creator: DisplayName
+        /// How somebody nearby gets the invitation.
+        public var admission: AdmissionRule
 
         /// What is told of the hosts of a channel.
         public init(
             generation: UInt32, host: HostID, order: [MemberID] = [], identity: String, transportKeys: [UInt8],
-            creator: DisplayName
+            creator: DisplayName, admission: AdmissionRule = .open
         ) {
-            (self.generation, self.host) = (generation, host)
+            (self.generation, self.host, self.admission) = (generation, host, admission)
             (self.identity, self.transportKeys, self.creator) = (identity, transportKeys, creator)
             self.order = Array(order.prefix(Self.orderMaximum))
         }
@@ -69,7 +71,7 @@ extension ServerMessage {
         public func with(order: [MemberID]) -> Self {
             Self(
                 generation: generation, host: host, order: order, identity: identity, transportKeys: transportKeys,
-                creator: creator)
+                creator: creator, admission: admission)
         }
 
         init(_ wire: Pttd_Relay_V1_Succession) throws(RelayMessageError) {
@@ -88,6 +90,12 @@ extension ServerMessage {
                 wire.transportKeys.count <= Self.transportKeysByteCountMaximum ? [UInt8](wire.transportKeys) : nil,
                 "transport_keys", "has more than \(Self.transportKeysByteCountMaximum) bytes")
             creator = try displayName(wire.creator, "creator")
+            if wire.code.isEmpty {
+                admission = wire.asks ? .ask : .open
+            } else {
+                let digits = InvitationCode.digitCount
+                admission = .code(try valid(InvitationCode(wire.code), "code", "is not \(digits) digits"))
+            }
         }
 
         var wire: Pttd_Relay_V1_Succession {
@@ -98,6 +106,11 @@ extension ServerMessage {
             wire.identity = identity
             wire.transportKeys = Data(transportKeys)
             wire.creator = creator.text
+            switch admission {
+            case .open: break
+            case .code(let code): wire.code = code.digits
+            case .ask: wire.asks = true
+            }
             return wire
         }
     }

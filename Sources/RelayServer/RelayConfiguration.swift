@@ -73,6 +73,18 @@ public struct RelayLimits: Sendable, Hashable {
     public var invitationsPerSecond = 16
     /// How long who asks when too many do is told to wait.
     public var invitationRetryTime: Duration = .seconds(1)
+    /// Wrong codes that may be tried at a channel with a code at once, by all together…
+    public var wrongCodes = 8
+    /// …and how long it takes until one more may be tried.
+    public var wrongCodeInterval: Duration = .seconds(20)
+    /// Newcomers to one channel about whom its creator is asked at a time, and at once…
+    public var newcomersWaiting = 16
+    /// …and how long it takes until one more may ask.
+    public var newcomerInterval: Duration = .seconds(5)
+    /// How long a newcomer waits for the creator's answer.
+    public var newcomerTime: Duration = .seconds(60)
+    /// Members that were admitted and need not ask again; the oldest are forgotten.
+    public var newcomersAdmitted = 512
     /// Control messages a connection may send at once (the depth of the token bucket).
     public var messageBurst = 64
     /// Control messages a connection may send per second in the long run.

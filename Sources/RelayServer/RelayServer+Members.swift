@@ -55,6 +55,12 @@ extension RelayServer {
         return isNew
     }
 
+    /// Lets a newcomer into a channel whose creator is asked (`RelayMilestone.newcomerAsks`), or does not. Nothing happens when it waits no
+    /// more.
+    public func admit(_ isAdmitted: Bool, _ member: MemberID, to channel: ChannelID) {
+        engine?.handle(.admit(isAdmitted, member, to: channel))
+    }
+
     /// Deletes a channel: its members are told `phrase` and do not come back, and its invitation is given to nobody any more.
     public func end(_ channel: ChannelID, _ phrase: String) { engine?.handle(.end(channel, phrase)) }
 

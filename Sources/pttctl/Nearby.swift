@@ -1,6 +1,7 @@
 // pttctl nearby: channels that machines on the same network host.
 import ArgumentParser
 import FoundationEssentials
+import Glibc
 import MonotonicTime
 import PTTBus
 import Reactor
@@ -13,7 +14,10 @@ struct Nearby: AsyncParsableCommand {
         discussion: """
             'pttctl nearby create "Crane 2"' makes a channel that everybody on this network sees; 'pttctl nearby' shows those there are.
             """,
-        subcommands: [NearbyList.self, NearbyCreate.self, NearbyJoin.self, NearbyDelete.self],
+        subcommands: [
+            NearbyList.self, NearbyCreate.self, NearbyJoin.self, NearbyDelete.self, NearbyWaiting.self,
+            NearbyAdmit.self, NearbyRefuse.self,
+        ],
         defaultSubcommand: NearbyList.self)
 }
 
@@ -38,14 +42,18 @@ struct NearbyList: AsyncParsableCommand {
     func run() async throws {
         let isLive = !json && TerminalSize.ofOutput != nil
         try await options.withDaemon { daemon in
-            let live = try await LiveFeed.start(daemon, seconds: seconds ?? (isLive ? nil : Self.patience))
-            defer { live.stop() }
-            try await daemon.startBrowsing()
-            let chosen = isLive ? try await watch(daemon, live) : try await collect(daemon, live)
+            let chosen = try await choose(daemon, isLive: isLive)
             try? await daemon.stopBrowsing()
             guard let chosen else { return }
-            try await NearbyJoin.join(chosen, daemon)
+            try await NearbyJoin.join(chosen, code: nil, daemon)
         }
+    }
+
+    private func choose(_ daemon: DaemonClient, isLive: Bool) async throws -> NearbyChannelDescription? {
+        let live = try await LiveFeed.start(daemon, seconds: seconds ?? (isLive ? nil : Self.patience))
+        defer { live.stop() }
+        try await daemon.startBrowsing()
+        return isLive ? try await watch(daemon, live) : try await collect(daemon, live)
     }
 
     /// Waits, and prints what is there then.
@@ -117,7 +125,7 @@ struct NearbyList: AsyncParsableCommand {
     /// A line for a pipe.
     static func line(_ channel: NearbyChannelDescription) -> String {
         "\(channel.name.plain(limit: 128))\t\(channel.creator.plain(limit: 128))\t\(channel.members)\t\(channel.admission)"
-            + "\t\(channel.isOwn ? "own" : "network")\t\(channel.id)"
+            + "\t\(channel.isOwn ? "own" : "network")\t\(channel.id)\t\(channel.code.plain(limit: 6))"
     }
 }
 
@@ -126,15 +134,19 @@ struct NearbyCreate: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "create", abstract: "Create a channel that this machine hosts, and join it.",
         discussion: """
-            Everybody on this network sees it and may join. It lasts until 'pttctl nearby delete', over restarts, too, and is reached \
+            Everybody on this network sees it and may join. With --code only those join who know its six digits, which are made by \
+            chance and shown; with --ask only those whom you admit ('pttctl nearby waiting'). It lasts until 'pttctl nearby delete', over restarts, too, and is reached \
             while this machine is.
             """)
 
     @OptionGroup var options: BusOptions
     @Argument(help: "What to call it; without a name it is called as this machine.") var name: String?
+    @Flag(help: "Lock it with a code of six digits, which you tell those who may join.") var code = false
+    @Flag(help: "Be asked about each newcomer.") var ask = false
     @Flag(help: "Print the channel as JSON, for scripts.") var json = false
 
     func validate() throws {
+        if code, ask { throw ValidationError("--code and --ask exclude each other.") }
         guard let name, name.isEmpty || name.utf8.count > PTTBusLimits.nearbyNameBytes else { return }
         throw ValidationError("the name has 1 to \(PTTBusLimits.nearbyNameBytes) bytes.")
     }
@@ -142,7 +154,7 @@ struct NearbyCreate: AsyncParsableCommand {
     func run() async throws {
         try await options.withDaemon { daemon in
             try await daemon.watch { _ in }
-            let uuid = try await daemon.createNearbyChannel(name)
+            let uuid = try await daemon.createNearbyChannel(name, admission: code ? .code : ask ? .ask : .open)
             try await daemon.refresh()
             let snapshot = await daemon.snapshot
             let text = uuid.uuidString.lowercased()
@@ -151,10 +163,25 @@ struct NearbyCreate: AsyncParsableCommand {
             }
             if json { return Console.say(try jsonText(channel)) }
             Console.say("created and joined \(channel.name.plain(limit: 128)); others find it with 'pttctl nearby'")
+            if !channel.code.isEmpty { Console.say(Self.words(code: channel.code)) }
+            if ask { Console.say("you are asked about each newcomer: 'pttctl nearby waiting' shows who waits") }
             if !snapshot.nearby.problem.isEmpty {
                 Console.complain("pttctl: nobody finds it yet: \(snapshot.nearby.problem.plain())")
             }
         }
+    }
+}
+
+extension NearbyCreate {
+    /// What tells the code to somebody who reads it aloud.
+    static func words(code: String) -> String {
+        let code = code.plain(limit: 6)
+        return """
+
+            Its code:  \(code.prefix(3)) \(code.suffix(3))
+
+            They join with 'pttctl nearby join NAME --code \(code)'
+            """
     }
 }
 
@@ -163,25 +190,28 @@ struct NearbyJoin: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "join", abstract: "Join a channel nearby by its name.",
         discussion:
-            "A channel nearby that is joined is left for it; a channel of pttd.toml yields, and returns afterwards.")
+            "A channel nearby that is joined is left for it; a channel of pttd.toml yields, and returns afterwards. A locked channel wants "
+            + "its code, which is asked for on a terminal. Where the creator admits newcomers, this waits for the answer; Ctrl-C gives up."
+    )
 
     @OptionGroup var options: BusOptions
     @Argument(help: "Its name, or its Id as 'pttctl nearby --json' shows it.") var name: String
+    @Option(help: "The code of a locked channel, six digits.") var code: String?
 
     /// How long a channel of that name is looked for.
     private static let patience = 5.0
 
     func run() async throws {
         try await options.withDaemon { daemon in
-            let live = try await LiveFeed.start(daemon, seconds: Self.patience)
-            defer { live.stop() }
-            try await daemon.startBrowsing()
-            let channel = try await find(daemon, live)
-            try await Self.join(channel, daemon)
+            let channel = try await find(daemon)
+            try await Self.join(channel, code: code, daemon)
         }
     }
 
-    private func find(_ daemon: DaemonClient, _ live: LiveFeed) async throws -> NearbyChannelDescription {
+    private func find(_ daemon: DaemonClient) async throws -> NearbyChannelDescription {
+        let live = try await LiveFeed.start(daemon, seconds: Self.patience)
+        defer { live.stop() }
+        try await daemon.startBrowsing()
         for await item in live.news {
             switch item {
             case .event(.running(false), _): throw Failure.daemonLeft
@@ -210,8 +240,15 @@ struct NearbyJoin: AsyncParsableCommand {
         throw Failure("\(named.count) channels have this name; give the Id of one: \(list)")
     }
 
-    static func join(_ channel: NearbyChannelDescription, _ daemon: DaemonClient) async throws {
-        try await daemon.joinNearbyChannel(channel.id)
+    static func join(_ channel: NearbyChannelDescription, code: String?, _ daemon: DaemonClient) async throws {
+        var code = code
+        if !channel.isOwn, channel.admission == NearbyAdmission.code.rawValue, code == nil {
+            code = askForCode(of: channel)
+        }
+        if !channel.isOwn, channel.admission == NearbyAdmission.ask.rawValue {
+            Console.complain("waiting for \(channel.creator.plain(limit: 128)) to let this machine in; Ctrl-C gives up")
+        }
+        try await daemon.joinNearbyChannel(channel.id, code: code)
         let deadline = ContinuousClock.now + .seconds(3)
         while ContinuousClock.now < deadline {
             try await daemon.refresh()
@@ -224,6 +261,15 @@ struct NearbyJoin: AsyncParsableCommand {
         }
         Console.say(
             "joined \(channel.name.plain(limit: 128)); its host has not let this machine in yet: see 'pttctl status'")
+    }
+}
+
+extension NearbyJoin {
+    /// What the user types when a terminal is there; nil: nothing.
+    private static func askForCode(of channel: NearbyChannelDescription) -> String? {
+        guard isatty(STDIN_FILENO) == 1 else { return nil }
+        Console.complain("\(channel.name.plain(limit: 128)) is locked. Its code of six digits:")
+        return readLine().flatMap { $0.isEmpty ? nil : $0 }
     }
 }
 

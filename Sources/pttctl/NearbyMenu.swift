@@ -55,7 +55,10 @@ struct NearbyMenu {
     }
 
     private static func words(_ channel: NearbyChannelDescription) -> String {
-        if channel.isOwn { return "hosted here" }
+        if channel.isOwn {
+            let code = channel.code.plain(limit: 6)
+            return code.isEmpty ? "hosted here" : "hosted here, code \(code.prefix(3)) \(code.suffix(3))"
+        }
         return switch channel.admission {
         case "open": "open"
         case "code": "locked with a code"

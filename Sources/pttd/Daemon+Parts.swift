@@ -134,6 +134,7 @@ extension Daemon {
                     }
                 })
             await api.serve(nearby: nearby)
+            await nearby.onNewcomer { newcomer in publisher.assumeIsolated { $0.newcomer(newcomer) } }
             nearbyNetwork = NearbyNetwork(bus: systemBus, logger: Logger(label: "pttd.nearby")) {
                 channels in
                 nearby.assumeIsolated { $0.changed(channels) }

@@ -11,7 +11,7 @@ import Testing
     private static let scalarB = bytes("d2316b454718c35362d83d69df6320f38578ed5984651435e2949762d900b80d")
 
     /// draft-irtf-cfrg-cpace-21, appendix B.3.
-    @Test func theDraftsVectorsHold() throws {
+    @Test func `the draft's vectors hold`() throws {
         let generator = CPace.generator(code: Self.code, context: Self.context, session: Self.session)
         #expect(generator == bytes("222b6b195fe84b1652badb6f6a3ae3d24341e7306967f0b8115b40d5698c7e56"))
         let first = CPace(
@@ -28,7 +28,7 @@ import Testing
         #expect(second.key(from: first.share, data: dataB, otherData: dataA) == key)
     }
 
-    @Test func equalCodesGiveOneKeyAndNothingElseDoes() throws {
+    @Test func `equal codes give one key, and nothing else does`() throws {
         func end(_ role: CPace.Role, _ code: String = "271828", _ context: String = "channel") -> CPace {
             CPace(role, code: Array(code.utf8), context: Array(context.utf8))
         }
@@ -43,7 +43,7 @@ import Testing
         #expect(end(.initiator).share != end(.initiator).share)
     }
 
-    @Test func whatIsNoElementEndsTheExchange() {
+    @Test func `what is no element of the group ends the exchange`() {
         let end = CPace(.initiator, code: Self.code, context: [])
         #expect(end.key(from: []) == nil)
         #expect(end.key(from: [UInt8](repeating: 0, count: 31)) == nil)

@@ -12,8 +12,10 @@ import Testing
 private actor NearbyStand: NearbyControls {
     enum Asked: Hashable, Sendable {
         case browse(Bool)
-        case create(String?)
-        case join(String)
+        case create(String?, NearbyAdmission)
+        case join(String, String?)
+        case cancel
+        case decide(Bool, String)
         case delete(String)
     }
 
@@ -33,14 +35,34 @@ private actor NearbyStand: NearbyControls {
 
     func setBrowsing(_ isOn: Bool) async { asked.record(.browse(isOn)) }
 
-    func createChannel(_ name: String?, by caller: BusCaller) async throws(PTChannelError) -> UUID {
-        try note(.create(name))
+    func createChannel(
+        _ name: String?, admission: NearbyAdmission, by caller: BusCaller
+    ) async throws(PTChannelError) -> UUID {
+        try note(.create(name, admission))
         return Served.uuid
     }
 
-    func joinChannel(_ id: String, by caller: BusCaller) async throws(PTChannelError) -> UUID {
-        try note(.join(id))
+    func joinChannel(_ id: String, code: String?, by caller: BusCaller) async throws(PTChannelError) -> UUID {
+        try note(.join(id, code))
+        if id == Self.waiting { await withCheckedContinuation { asking = $0 } }
+        if isCancelled { throw PTChannelError(.unknown, explanation: "given up") }
         return Served.uuid
+    }
+
+    /// A channel whose creator is asked.
+    static let waiting = "waiting"
+    private var asking: CheckedContinuation<Void, Never>?
+    private var isCancelled = false
+
+    func cancelJoining(by caller: BusCaller) {
+        asked.record(.cancel)
+        isCancelled = true
+        asking?.resume()
+        asking = nil
+    }
+
+    func decide(_ isAdmitted: Bool, about id: String, by caller: BusCaller) async throws(PTChannelError) {
+        try note(.decide(isAdmitted, id))
     }
 
     func deleteChannel(_ id: String, by caller: BusCaller) async throws(PTChannelError) { try note(.delete(id)) }
@@ -62,7 +84,7 @@ private actor NearbyStand: NearbyControls {
         channel.id = "127face1-cb21-11e5-93d0-0002a5d5c51b.abcdefgh"
         channel.uuid = "127face1-cb21-11e5-93d0-0002a5d5c51b"
         (channel.name, channel.creator, channel.members) = ("Crane 2", "Anna", 3)
-        channel.isOwn = true
+        (channel.isOwn, channel.admission, channel.code) = (true, "code", "271828")
         return channel
     }
 
@@ -70,10 +92,32 @@ private actor NearbyStand: NearbyControls {
         try await withStand { served, stand in
             let client = served.client
             #expect(try await client.createNearbyChannel("Crane 2") == Served.uuid)
-            _ = try await client.createNearbyChannel(nil)
+            _ = try await client.createNearbyChannel(nil, admission: .code)
+            _ = try await client.createNearbyChannel(nil, admission: .ask)
             try await client.joinNearbyChannel("a.b")
+            try await client.joinNearbyChannel("a.b", code: "271 828")
+            try await client.decideNearby(true, about: "e.f")
+            try await client.decideNearby(false, about: "g.h")
             try await client.deleteNearbyChannel("c.d")
-            #expect(stand.asked.all == [.create("Crane 2"), .create(nil), .join("a.b"), .delete("c.d")])
+            #expect(
+                stand.asked.all == [
+                    .create("Crane 2", .open), .create(nil, .code), .create(nil, .ask), .join("a.b", nil),
+                    .join("a.b", "271 828"), .decide(true, "e.f"), .decide(false, "g.h"), .delete("c.d"),
+                ])
+        }
+    }
+
+    @Test func `a join that waits is given up when its caller leaves, and holds up nobody else`() async throws {
+        try await withStand { served, stand in
+            let other = try await Served.client(served.fixture)
+            let waiting = Task { try await other.joinNearbyChannel(NearbyStand.waiting) }
+            #expect(try await eventually { stand.asked.all.contains(.join(NearbyStand.waiting, nil)) })
+            try await served.client.joinNearbyChannel("a.b")
+            let second = await errorOf { try await other.joinNearbyChannel("a.b") }
+            #expect(second != nil, "one join of one program at a time")
+            await other.close()
+            #expect(try await eventually { stand.asked.all.last == .cancel })
+            await #expect(throws: (any Error).self) { try await waiting.value }
         }
     }
 
@@ -91,7 +135,10 @@ private actor NearbyStand: NearbyControls {
     }
 
     @Test(arguments: [
-        ("JoinChannel", [DBusValue.string("")]), ("DeleteChannel", [.string(String(repeating: "a", count: 65))]),
+        ("JoinChannel", [DBusValue.string(""), .properties([:])]),
+        ("JoinChannel", [.string("a"), .properties(["Code": .string(String(repeating: "1", count: 25))])]),
+        ("CreateChannel", [.string("a"), .properties(["Admission": .string("closed")])]),
+        ("Admit", [.string("")]), ("DeleteChannel", [.string(String(repeating: "a", count: 97))]),
         ("CreateChannel", [.string(String(repeating: "a", count: 129)), .properties([:])]),
     ])
     func `arguments beyond a bound are refused, and nobody is asked`(
@@ -128,12 +175,15 @@ private actor NearbyStand: NearbyControls {
     @Test func `what is nearby is told to who watches`() async throws {
         try await withStand { served, _ in
             try await served.client.watch { _ in }
-            await served.api.update(nearby: [Self.crane], problem: "avahi-daemon does not run")
+            let anna = NearbyNewcomerDescription(
+                id: "a.1", name: "Anna", channel: Self.crane.id, channelName: "Crane 2")
+            await served.api.update(nearby: [Self.crane], newcomers: [anna], problem: "avahi-daemon does not run")
             let client = served.client
             #expect(
                 try await eventually {
                     let nearby = await client.snapshot.nearby
-                    return nearby.channels == [Self.crane] && nearby.problem == "avahi-daemon does not run"
+                    return nearby.channels == [Self.crane] && nearby.newcomers == [anna]
+                        && nearby.problem == "avahi-daemon does not run"
                 })
             let later = try await Served.client(served.fixture)
             #expect(await later.snapshot.nearby.channels == [Self.crane], "also to who comes later")

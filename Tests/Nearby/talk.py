@@ -1,8 +1,82 @@
 """Three machines with pttd on a network: one creates a channel, the others find it, join, talk and hear. Run by Tests/Nearby/talk."""
+import json
+import subprocess
 import time
 
 from machines import now, wait
 from stations import run, talk
+
+
+def locked(report, stations):
+    """A channel with a code: who does not know it stays outside."""
+    crane, gate, tower = stations
+    created = json.loads(crane.ctl("nearby", "create", "Locked", "--code", "--json").stdout)
+    code = created["code"]
+    report.hold(f"its creator is shown a code of {len(code)} digits", len(code) == 6 and code.isdigit())
+    gate.appears("Locked", 5)
+    seen = next(one for one in gate.listed() if one["name"] == "Locked")
+    report.hold(f"others see that it is locked, and no code: {seen['admission']}",
+                seen["admission"] == "code" and not seen["code"])
+    wrong = f"{(int(code) + 1) % 1_000_000:06}"
+    for words in (["--code", wrong], []):
+        refused = gate.ctl("nearby", "join", "Locked", *words, check=False)
+        report.hold(f"{'a wrong code' if words else 'no code'}: {refused.stderr.strip()}", refused.returncode == 1)
+    began = now()
+    gate.ctl("nearby", "join", "Locked", "--code", f"{code[:3]} {code[3:]}")
+    report.time("'pttctl nearby join --code' → ready", (now() - began) / 1e6, 2.0)
+    talk(report, gate, [crane], 1)
+    # The host is gone: a member hosts the channel, with the same code.
+    crane.pttd.end(kill=True)
+    wait(lambda: gate.is_ready("Locked"), 20, "gate hosts the locked channel")
+    wait(lambda: any(one["name"] == "Locked" for one in tower.listed()), 20, "tower sees it")
+    # The old host may be listed for a moment.
+    wait(lambda: "another code" in tower.ctl("nearby", "join", "Locked", "--code", wrong, check=False).stderr, 20,
+         "the next host knows the code")
+    report.hold("the next host knows the code", True)
+    tower.ctl("nearby", "join", "Locked", "--code", code)
+    wait(lambda: tower.is_ready("Locked"), 10, "tower is on the locked channel")
+    crane.start_pttd()
+    for one in stations:
+        wait(lambda one=one: one.is_ready("Locked"), 30, f"{one.name} is on the locked channel again")
+    report.hold("its creator is back on it", True)
+    crane.ctl("nearby", "delete", "Locked")
+
+
+def asked(report, stations):
+    """A channel whose creator is asked about each newcomer."""
+    crane, gate, tower = stations
+    crane.ctl("nearby", "create", "Asked", "--ask")
+    gate.appears("Asked", 5)
+
+    def waiting():
+        return json.loads(crane.ctl("nearby", "waiting", "--json").stdout)
+
+    def joins(station):
+        return subprocess.Popen(
+            ["nsenter", f"--net=/run/netns/{station.name}", *station.command("nearby", "join", "Asked")],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    first = joins(gate)
+    wait(lambda: waiting(), 10, "the creator is asked")
+    report.hold(f"the creator is asked about {waiting()[0]['name']}", waiting()[0]["name"] == "Gate")
+    began = now()
+    crane.ctl("nearby", "admit", "Gate")
+    first.communicate(timeout=20)
+    report.time("'pttctl nearby admit' → joined", (now() - began) / 1e6, 2.0)
+    report.hold("who is admitted joins", first.returncode == 0 and gate.is_ready("Asked"))
+    second = joins(tower)
+    wait(lambda: waiting(), 10, "the creator is asked again")
+    crane.ctl("nearby", "refuse")
+    words = second.communicate(timeout=20)[1].strip().splitlines()[-1]
+    report.hold(f"who is refused does not: {words}", second.returncode == 1)
+    third = joins(tower)
+    wait(lambda: waiting(), 10, "the creator is asked a third time")
+    third.kill()
+    third.wait()
+    wait(lambda: not waiting(), 10, "who gives up waits no more")
+    report.hold("who gives up waits no more", True)
+    talk(report, crane, [gate], 1)
+    crane.ctl("nearby", "delete", "Asked")
 
 
 def prove(report, stations, _):
@@ -65,6 +139,9 @@ def prove(report, stations, _):
     report.time("deleted → members have left it", (now() - began) / 1e6, 2.0)
     over = [event for event in gate.events() if event["message"] == "the channel is over"]
     report.hold(f"they are told why: {over[-1]['metadata']['why'] if over else None}", bool(over))
+
+    locked(report, stations)
+    asked(report, stations)
 
     missing = gate.ctl("nearby", "join", "Crane 2", check=False)
     report.hold(f"a channel that is not there: {missing.stderr.strip()}", missing.returncode == 1)

@@ -107,7 +107,11 @@ extension SeededGenerator {
                 .init(id: max(1, number()), ssrc: SSRC(rawValue: number()), keyID: number(), ranges: repairRanges())),
             .burstListRequest(burstRequest()),
             .burstRequest(.init(id: burstRequest(), burst: burst(), first: oneIn() ? nil : number())),
-            .invitationRequest(.init(channel: channel(), protocolVersion: number())),
+            .invitationRequest(
+                .init(
+                    channel: channel(), protocolVersion: number(), codeShare: oneIn() ? nil : bytes(32),
+                    name: oneIn() ? nil : name())),
+            .invitationProof(.init(tag: bytes(32))),
             .successionOffer,
         ]
     }
@@ -181,7 +185,10 @@ extension SeededGenerator {
             .invitation(
                 .init(
                     token: token(), channelName: name(),
-                    mediaKey: oneIn() ? nil : MediaKey(epoch: InvitationLink.mediaKeyEpoch))),
+                    mediaKey: oneIn() ? nil : MediaKey(epoch: InvitationLink.mediaKeyEpoch),
+                    codeTag: oneIn() ? nil : bytes(32))),
+            .invitationChallenge(.init(codeShare: bytes(32))),
+            .invitationPending(.init(time: milliseconds())),
             .invitationRefused(
                 .init(
                     cause: InvitationRefusal.allCases.randomElement(using: &self) ?? .other, phrase: phrase(),
@@ -190,7 +197,8 @@ extension SeededGenerator {
                 .init(
                     generation: number(), host: HostID(bytes: bytes(HostID.byteCount)) ?? HostID(),
                     order: (0..<Int.random(in: 0...8, using: &self)).map { _ in memberID() }, identity: phrase(),
-                    transportKeys: bytes(Int.random(in: 0...1_024, using: &self)), creator: name())),
+                    transportKeys: bytes(Int.random(in: 0...1_024, using: &self)), creator: name(),
+                    admission: [.open, .ask, .code(InvitationCode("271828")!)].randomElement(using: &self) ?? .open)),
         ]
     }
 }

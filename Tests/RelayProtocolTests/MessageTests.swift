@@ -159,6 +159,16 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
             $0.burstRequest.first = 65_536
         },
         BadField("channel_id") { $0.invitationRequest.channelID = Data(repeating: 1, count: 15) },
+        BadField("code_share") {
+            $0.invitationRequest.channelID = Data(repeating: 1, count: 16)
+            $0.invitationRequest.codeShare = Data(repeating: 1, count: 31)
+        },
+        BadField("display_name") {
+            $0.invitationRequest.channelID = Data(repeating: 1, count: 16)
+            $0.invitationRequest.displayName = "a\nb"
+        },
+        BadField("tag") { $0.invitationProof.tag = Data(repeating: 1, count: 33) },
+        BadField("tag") { $0.invitationProof = .init() },
     ])
     func `a message of a member with a field that cannot be names the field`(
         bad: BadField<Pttd_Relay_V1_ClientMessage>
@@ -203,6 +213,12 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
             $0.invitation.mediaKey.epoch = 1
             $0.invitation.mediaKey.baseKey = Data(repeating: 1, count: 16)
         },
+        BadField("code_tag") {
+            $0.invitation.invitationToken = Data(repeating: 1, count: 16)
+            $0.invitation.channelName = "a"
+            $0.invitation.codeTag = Data(repeating: 1, count: 31)
+        },
+        BadField("code_share") { $0.invitationChallenge = .init() },
         BadField("request_id") { $0.burstList = .init() },
         BadField("bursts") { $0.burstList.bursts = Array(repeating: .init(), count: 65) },
         BadField("member_id") { $0.burstList.bursts = [.init()] },
@@ -248,6 +264,11 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
             $0.succession.transportKeys = Data(repeating: 1, count: 1_025)
         },
         BadField("creator") { $0.succession.hostID = Data(repeating: 1, count: 6) },
+        BadField("code") {
+            $0.succession.hostID = Data(repeating: 1, count: 6)
+            $0.succession.creator = "a"
+            $0.succession.code = "12345"
+        },
     ])
     func `a server message with a field that cannot be names the field`(
         bad: BadField<Pttd_Relay_V1_ServerMessage>

@@ -1,4 +1,4 @@
-// Channels that are open to everybody nearby: who gets their invitation, how it is asked for, and how such a channel ends.
+// Channels nearby that are open to everybody: who gets their invitation, how it is asked for, and how such a channel ends.
 import Cryptography
 import MonotonicTime
 import QUIC
@@ -11,11 +11,16 @@ import Testing
 @testable import RelayServer
 
 extension RelayChannelConfiguration {
+    /// The same with another rule of admission.
+    static func open(_ rule: AdmissionRule) -> RelayChannelConfiguration { open(mediaKey: MediaKey(epoch: 0), rule) }
+
     /// A channel that gives its invitation to whoever asks.
-    fileprivate static func open(mediaKey: MediaKey? = MediaKey(epoch: 0)) -> RelayChannelConfiguration {
+    static func open(
+        mediaKey: MediaKey? = MediaKey(epoch: 0), _ rule: AdmissionRule = .open
+    ) -> RelayChannelConfiguration {
         var channel = RelayChannelConfiguration(
             id: ChannelID(), name: DisplayName("Crane 2")!, token: InvitationToken(), isEndToEnd: mediaKey != nil)
-        channel.admission = .open(mediaKey: mediaKey)
+        channel.admission = .nearby(rule, relay: TestRelay.identity.pin, mediaKey: mediaKey)
         return channel
     }
 }
@@ -49,7 +54,7 @@ extension RelayChannelConfiguration {
     }
 
     @Test mutating func `whoever asks gets the invitation to an open channel, and joins with it`() {
-        guard case .open(let key) = crane.admission else { return }
+        guard case .nearby(.open, _, let key) = crane.admission else { return }
         let answer = ask(stranger, crane.id)
         #expect(answer == [.invitation(.init(token: crane.token, channelName: crane.name, mediaKey: key))])
         let joined = core.handle(.message(stranger, crane.joinMessage("Stranger")), at: now)
@@ -109,11 +114,11 @@ extension RelayChannelConfiguration {
         token: InvitationToken(), channelName: DisplayName("Crane 2")!, mediaKey: nil)
 
     private func machine(_ places: [RelayPlace]? = nil) -> InvitationQuestionStateMachine {
-        InvitationQuestionStateMachine(channel: channel, pin: pin, places: places ?? self.places)
+        InvitationQuestionStateMachine(channel: channel, pin: pin, places: places ?? self.places, client: .numbered(7))
     }
 
     private func asked(_ actions: [InvitationQuestionStateMachine.Action]) -> [Int] {
-        actions.compactMap { if case .ask(let place) = $0 { place } else { nil } }
+        actions.compactMap { if case .ask(let place, _) = $0 { place } else { nil } }
     }
 
     private func result(

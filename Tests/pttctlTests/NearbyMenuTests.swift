@@ -71,4 +71,28 @@ import Testing
         let error = #expect(throws: Failure.self) { try NearbyJoin.match("Crane", channels) }
         #expect(error.map { "\($0)".contains("a.1 (Anna)") && "\($0)".contains("b.1 (Bert)") } == true)
     }
+
+    @Test func `who is meant is the one who waits, or the one of that name`() throws {
+        func newcomer(_ id: String, _ name: String) -> NearbyNewcomerDescription {
+            .init(id: id, name: name, channel: "c", channelName: "Crane")
+        }
+        let (anna, bert, other) = (newcomer("a.1", "Anna"), newcomer("b.1", "Bert"), newcomer("b.2", "Bert"))
+        #expect(try NearbyDecision.match(nil, [anna]) == anna)
+        #expect(try NearbyDecision.match("Anna", [anna, bert, other]) == anna)
+        #expect(try NearbyDecision.match("b.2", [anna, bert, other]) == other)
+        for (name, waiting) in [(nil, []), (nil, [anna, bert]), ("Bert", [bert, other]), ("Carl", [anna])]
+            as [(String?, [NearbyNewcomerDescription])]
+        {
+            #expect(throws: Failure.self) { try NearbyDecision.match(name, waiting) }
+        }
+    }
+
+    @Test func `a code is shown to its creator`() {
+        var own = channel("a.1")
+        (own.isOwn, own.admission, own.code) = (true, "code", "271828")
+        var menu = NearbyMenu()
+        menu.update([own])
+        #expect(menu.lines(size: .init(columns: 100, rows: 24), problem: "").contains { $0.hasSuffix("code 271 828") })
+        #expect(NearbyCreate.words(code: "271828").contains("271 828"))
+    }
 }

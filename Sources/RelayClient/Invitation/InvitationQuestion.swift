@@ -1,4 +1,4 @@
-// Asks the host of an open channel for its invitation: QUIC connections to the places where it may be.
+// Asks the host of a channel nearby for its invitation: QUIC connections to the places where it may be.
 import Cryptography
 import Logging
 import MonotonicTime
@@ -11,7 +11,6 @@ public final class InvitationQuestion: @unchecked Sendable {
     private let loop: EventLoop
     private let identity: Identity
     private let pin: PublicKeyPin
-    private let channel: ChannelID
     private let places: [RelayPlace]
     private let logger: Logger
     private var machine: InvitationQuestionStateMachine
@@ -22,21 +21,28 @@ public final class InvitationQuestion: @unchecked Sendable {
     /// A question that is not asked yet.
     ///
     /// - Parameters:
-    ///   - channel: An open channel.
+    ///   - channel: A channel nearby.
     ///   - places: Where its host may be, best first; at most 8 are asked.
     ///   - pin: The host's key, as it announces it.
+    ///   - credentials: What the channel may want to know of this end.
     ///   - identity: This end's key.
     ///   - loop: What it lives on.
     public init(
-        for channel: ChannelID, at places: [RelayPlace], pin: PublicKeyPin, identity: Identity, loop: EventLoop,
-        logger: Logger
+        for channel: ChannelID, at places: [RelayPlace], pin: PublicKeyPin,
+        with credentials: InvitationCredentials = .init(), identity: Identity, loop: EventLoop, logger: Logger
     ) {
-        (self.channel, self.places, self.pin, self.identity) = (channel, places, pin, identity)
+        (self.places, self.pin, self.identity) = (places, pin, identity)
         (self.loop, self.logger) = (loop, logger)
-        machine = InvitationQuestionStateMachine(channel: channel, pin: pin, places: places)
+        machine = InvitationQuestionStateMachine(
+            channel: channel, pin: pin, places: places, client: MemberID(identity.pin), credentials: credentials)
     }
 
-    /// Asks; takes 5 s at most.
+    /// Gives the question up: `ask` throws `cancelled`, when it has not ended before.
+    public func cancel() {
+        loop.execute { [weak self] in self?.handle(.cancel) }
+    }
+
+    /// Asks. Takes 5 s at most, and up to two minutes more while the channel's creator is asked.
     ///
     /// - Throws: `InvitationQuestionError`.
     public func ask() async throws(InvitationQuestionError) -> InvitationLink {
@@ -52,7 +58,8 @@ public final class InvitationQuestion: @unchecked Sendable {
     private func handle(_ event: InvitationQuestionStateMachine.Event) {
         for action in machine.handle(event, at: .now) {
             switch action {
-            case .ask(let place): connect(place)
+            case .ask(let place, let request): connect(place, asking: request)
+            case .send(let place, let message): attempts[place]?.send(message)
             case .finish(let result): finish(result)
             }
         }
@@ -62,7 +69,7 @@ public final class InvitationQuestion: @unchecked Sendable {
         }
     }
 
-    private func connect(_ number: Int) {
+    private func connect(_ number: Int, asking request: ClientMessage.InvitationRequest) {
         // A failure is told after the rules' present turn.
         func fail(_ error: InvitationQuestionError) {
             loop.execute { [weak self] in self?.handle(.failed(place: number, error)) }
@@ -73,7 +80,7 @@ public final class InvitationQuestion: @unchecked Sendable {
         }
         do throws(QUICError) {
             attempts[number] = try Attempt(
-                to: address, pin: pin, identity: identity, asking: .init(channel: channel), loop: loop, logger: logger
+                to: address, pin: pin, identity: identity, asking: request, loop: loop, logger: logger
             ) { [weak self] result in
                 switch result {
                 case .success(let message): self?.handle(.message(place: number, message))
@@ -138,6 +145,14 @@ extension InvitationQuestion {
             tell(result)
         }
 
+        func send(_ message: ClientMessage) {
+            do throws(QUICError) {
+                try stream?.write(message.framed())
+            } catch {
+                told(.failure(.system("\(error)")))
+            }
+        }
+
         func connectionDidBecomeReady(_ connection: QUICConnection) {
             do throws(QUICError) {
                 let stream = try connection.openStream()
@@ -151,21 +166,20 @@ extension InvitationQuestion {
         func connection(_ connection: QUICConnection, streamDidBecomeReadable stream: QUICStream) {
             guard stream === self.stream else { return }
             let (bytes, isEnd) = stream.read()
-            var first: [UInt8]?
+            var messages: [[UInt8]] = []
             do throws(MessageDecoder.Failure) {
-                try decoder.feed(bytes) { first = first ?? $0 }
+                try decoder.feed(bytes) { messages.append($0) }
             } catch {
                 return told(.failure(.badAnswer("\(error)")))
             }
-            if let first {
+            for message in messages {
                 do throws(RelayMessageError) {
-                    told(.success(try ServerMessage(parsing: first)))
+                    told(.success(try ServerMessage(parsing: message)))
                 } catch {
                     told(.failure(.badAnswer("\(error)")))
                 }
-            } else if isEnd {
-                told(.failure(.badAnswer("the connection ended")))
             }
+            if isEnd { told(.failure(.badAnswer("the connection ended"))) }
         }
 
         func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason) {

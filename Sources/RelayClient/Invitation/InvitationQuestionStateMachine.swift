@@ -1,9 +1,23 @@
-// At which of several places a relay is asked for the invitation to an open channel, and which answer counts. Pure.
+// At which of several places a relay is asked for the invitation to a channel nearby, and which answer counts. Pure.
 import Cryptography
 import MonotonicTime
 import RelayProtocol
 
-/// Why a channel that is open to everybody gave no invitation. The description tells the user what to do.
+/// What a newcomer says of itself to get in.
+public struct InvitationCredentials: Sendable, Hashable {
+    /// The code of a locked channel; nil: none.
+    public var code: InvitationCode?
+    /// Who asks, as the creator of a channel that asks reads it; nil: such a channel is not asked.
+    public var name: DisplayName?
+
+    /// What a newcomer says of itself.
+    public init(code: InvitationCode? = nil, name: DisplayName? = nil) {
+        self.code = code
+        self.name = name
+    }
+}
+
+/// Why a channel nearby gave no invitation. The description tells the user what to do.
 public enum InvitationQuestionError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The announcement names no place that can be asked.
     case noPlace
@@ -17,6 +31,16 @@ public enum InvitationQuestionError: Error, Sendable, Hashable, CustomStringConv
     case versionMismatch(String)
     /// Too many ask at a time.
     case busy(String)
+    /// The channel has a code, and none was given.
+    case codeNeeded
+    /// The channel has another code.
+    case wrongCode
+    /// Whoever answered does not know the code that was given.
+    case impostor
+    /// The creator does not let this end in, has not answered, or was not asked.
+    case notAdmitted(String)
+    /// The question was given up.
+    case cancelled
     /// The answer is none, or the connection ended before it.
     case badAnswer(String)
     /// This machine could not ask.
@@ -35,6 +59,13 @@ public enum InvitationQuestionError: Error, Sendable, Hashable, CustomStringConv
         case .versionMismatch(let phrase):
             "the channel's host speaks another version (\(phrase)); update the older of the two"
         case .busy(let phrase): "the channel's host takes nobody in just now (\(phrase)); try again in a moment"
+        case .codeNeeded:
+            "the channel is locked; give its code of \(InvitationCode.digitCount) digits, which its creator knows"
+        case .wrongCode: "the channel has another code; ask its creator for it"
+        case .impostor:
+            "whoever announces the channel does not know its code: it is not the channel that the code is for, or the code is another one"
+        case .notAdmitted(let phrase): "the channel's creator has not let this machine in (\(phrase))"
+        case .cancelled: "nobody waits for the answer any more"
         case .badAnswer(let what): "the channel's host gave no usable answer (\(what))"
         case .system(let what): "this machine cannot ask the channel's host: \(what)"
         }
@@ -43,8 +74,8 @@ public enum InvitationQuestionError: Error, Sendable, Hashable, CustomStringConv
     /// Whether the channel's host has answered, which its key has proved.
     public var isAnswer: Bool {
         switch self {
-        case .notOpen, .versionMismatch, .busy: true
-        case .noPlace, .unreachable, .wrongKey, .badAnswer, .system: false
+        case .notOpen, .versionMismatch, .busy, .codeNeeded, .wrongCode, .notAdmitted: true
+        case .noPlace, .unreachable, .wrongKey, .badAnswer, .system, .impostor, .cancelled: false
         }
     }
 
@@ -58,7 +89,7 @@ public enum InvitationQuestionError: Error, Sendable, Hashable, CustomStringConv
         case .wrongKey: 4
         case .busy: 5
         case .versionMismatch: 6
-        case .notOpen: 7
+        case .notOpen, .codeNeeded, .wrongCode, .impostor, .notAdmitted, .cancelled: 7
         }
     }
 }
@@ -66,7 +97,8 @@ public enum InvitationQuestionError: Error, Sendable, Hashable, CustomStringConv
 /// The rules of one question.
 ///
 /// The places are asked one after the other, each `stagger` after the one before or as soon as that has failed (as in RFC 8305). The first
-/// invitation counts. An answer that gives none ends the question: the key proves that it is the channel's host that says no.
+/// invitation counts. An answer that gives none ends the question: the key proves that it is the channel's host that says no. A code is
+/// proved at one place only, since wrong proofs are counted. While the creator is asked, no further place is.
 struct InvitationQuestionStateMachine: Sendable {
     /// How many places are asked at most.
     static let placesMaximum = 8
@@ -74,6 +106,8 @@ struct InvitationQuestionStateMachine: Sendable {
     static let stagger: Duration = .milliseconds(250)
     /// How long all of it may take.
     static let patience: Duration = .seconds(5)
+    /// How much longer it may take while the creator is asked, at most.
+    static let askingTimeMaximum: Duration = .seconds(120)
 
     enum Event: Sendable {
         /// Ask.
@@ -84,11 +118,15 @@ struct InvitationQuestionStateMachine: Sendable {
         case failed(place: Int, InvitationQuestionError)
         /// `nextDeadline` has come, or may have.
         case deadline
+        /// Nobody waits for the answer any more.
+        case cancel
     }
 
     enum Action: Sendable, Equatable {
         /// Connect there and ask.
-        case ask(place: Int)
+        case ask(place: Int, ClientMessage.InvitationRequest)
+        /// Say this there.
+        case send(place: Int, ClientMessage)
         /// It is over: close all connections.
         case finish(Result<InvitationLink, InvitationQuestionError>)
     }
@@ -96,6 +134,12 @@ struct InvitationQuestionStateMachine: Sendable {
     private let places: [RelayPlace]
     private let channel: ChannelID
     private let pin: PublicKeyPin
+    private let client: MemberID
+    private let credentials: InvitationCredentials
+    private var random: any RandomNumberGenerator & Sendable
+    private var proofs: [Int: InvitationCode.Proof] = [:]
+    /// Where the code is being proved, and what the relay there is to show.
+    private var proved: (place: Int, relayTag: [UInt8])?
     private var asked = 0
     private var pending: Set<Int> = []
     private var worst = InvitationQuestionError.noPlace
@@ -103,10 +147,18 @@ struct InvitationQuestionStateMachine: Sendable {
     private var nextAt: Instant?
 
     /// A question for `channel` to the relay with the key `pin` at `places`, best first.
-    init(channel: ChannelID, pin: PublicKeyPin, places: [RelayPlace]) {
+    ///
+    /// - Parameters:
+    ///   - client: This end, as its key names it.
+    ///   - random: What proofs are drawn from; must be a secure one outside tests.
+    init(
+        channel: ChannelID, pin: PublicKeyPin, places: [RelayPlace], client: MemberID,
+        credentials: InvitationCredentials = .init(), random: any RandomNumberGenerator & Sendable = SecureRandom()
+    ) {
         self.channel = channel
         self.pin = pin
         self.places = Array(places.prefix(Self.placesMaximum))
+        (self.client, self.credentials, self.random) = (client, credentials, random)
     }
 
     var nextDeadline: Instant? {
@@ -122,7 +174,7 @@ struct InvitationQuestionStateMachine: Sendable {
             return askNext(at: now)
         case .message(let place, let message):
             guard endsAt != nil, pending.contains(place) else { return [] }
-            return answered(message, by: place)
+            return answered(message, by: place, at: now)
         case .failed(let place, let error):
             guard endsAt != nil, pending.remove(place) != nil else { return [] }
             note(error)
@@ -130,10 +182,11 @@ struct InvitationQuestionStateMachine: Sendable {
         case .deadline:
             guard let endsAt else { return [] }
             if now >= endsAt {
-                note(.unreachable("no answer within \(Self.patience.components.seconds) s"))
+                note(.unreachable("no answer in time"))
                 return finish(.failure(worst))
             }
             return nextAt.map { now >= $0 && asked < places.count } ?? false ? askNext(at: now) : []
+        case .cancel: return endsAt == nil ? [] : finish(.failure(.cancelled))
         }
     }
 
@@ -142,12 +195,35 @@ struct InvitationQuestionStateMachine: Sendable {
         defer { asked += 1 }
         pending.insert(asked)
         nextAt = now + Self.stagger
-        return [.ask(place: asked)]
+        var request = ClientMessage.InvitationRequest(channel: channel, name: credentials.name)
+        if let code = credentials.code {
+            let proof = code.proof(.initiator, channel: channel, relay: pin, client: client, using: &random)
+            proofs[asked] = proof
+            request.codeShare = proof.share
+        }
+        return [.ask(place: asked, request)]
     }
 
-    private mutating func answered(_ message: ServerMessage, by place: Int) -> [Action] {
+    private mutating func answered(_ message: ServerMessage, by place: Int, at now: Instant) -> [Action] {
         switch message {
+        case .invitationChallenge(let challenge):
+            guard proved == nil else { return [] }
+            guard let tags = proofs[place]?.tags(with: challenge.codeShare) else {
+                return finish(.failure(.badAnswer("a challenge that cannot be met")))
+            }
+            proved = (place, tags.relay)
+            settle(on: place)
+            return [.send(place: place, .invitationProof(.init(tag: tags.client)))]
+        case .invitationPending(let pending):
+            asked = places.count
+            endsAt = now + min(pending.time, Self.askingTimeMaximum) + Self.patience
+            return []
         case .invitation(let invitation):
+            if credentials.code != nil {
+                guard let proved, proved.place == place, let tag = invitation.codeTag,
+                    constantTimeEqual(tag, proved.relayTag)
+                else { return finish(.failure(.impostor)) }
+            }
             let (host, port) = (places[place].host, places[place].port)
             do throws(InvitationLinkError) {
                 return finish(
@@ -164,10 +240,19 @@ struct InvitationQuestionStateMachine: Sendable {
             case .notOpen: return finish(.failure(.notOpen(phrase)))
             case .unsupportedVersion: return finish(.failure(.versionMismatch(phrase)))
             case .tooMany: return finish(.failure(.busy(phrase)))
+            case .codeNeeded: return finish(.failure(.codeNeeded))
+            case .wrongCode: return finish(.failure(.wrongCode))
+            case .notAdmitted, .nameNeeded: return finish(.failure(.notAdmitted(phrase)))
             case .other: return finish(.failure(.badAnswer(phrase)))
             }
         default: return finish(.failure(.badAnswer("another message than an invitation")))
         }
+    }
+
+    /// Only that place's answer counts from now on.
+    private mutating func settle(on place: Int) {
+        pending = [place]
+        asked = places.count
     }
 
     private mutating func note(_ error: InvitationQuestionError) {
@@ -176,7 +261,7 @@ struct InvitationQuestionStateMachine: Sendable {
 
     private mutating func finish(_ result: Result<InvitationLink, InvitationQuestionError>) -> [Action] {
         (endsAt, nextAt) = (nil, nil)
-        pending = []
+        (pending, proofs, proved) = ([], [:], nil)
         asked = places.count
         return [.finish(result)]
     }

@@ -42,7 +42,7 @@ extension RelayClientCore {
         case .burstRefused(let refusal): return burstRefused(refusal, at: now)
         case .succession(let succession): return offersSuccession ? [.tellOfSuccession(succession)] : []
         case .welcome, .pushWelcome, .joinRefused, .pushRegistered, .pushRefused, .push, .successor, .invitation,
-            .invitationRefused:
+            .invitationRefused, .invitationChallenge, .invitationPending:
             return unexpected("a second answer to the join", at: now)
         }
     }

@@ -466,6 +466,18 @@ public nonisolated enum Pttd_Relay_V1_InvitationRefusal: SwiftProtobuf.Enum, Swi
 
   /// Too many ask at a time.
   case tooMany // = 3
+
+  /// The channel has a code, and the request has no code_share.
+  case codeNeeded // = 4
+
+  /// The proof is of another code.
+  case wrongCode // = 5
+
+  /// The channel's creator does not let the client in, or has not answered.
+  case notAdmitted // = 6
+
+  /// The channel's creator is asked about each newcomer, and the request has no display_name.
+  case nameNeeded // = 7
   case other // = 255
   case UNRECOGNIZED(Int)
 
@@ -479,6 +491,10 @@ public nonisolated enum Pttd_Relay_V1_InvitationRefusal: SwiftProtobuf.Enum, Swi
     case 1: self = .notOpen
     case 2: self = .unsupportedVersion
     case 3: self = .tooMany
+    case 4: self = .codeNeeded
+    case 5: self = .wrongCode
+    case 6: self = .notAdmitted
+    case 7: self = .nameNeeded
     case 255: self = .other
     default: self = .UNRECOGNIZED(rawValue)
     }
@@ -490,6 +506,10 @@ public nonisolated enum Pttd_Relay_V1_InvitationRefusal: SwiftProtobuf.Enum, Swi
     case .notOpen: return 1
     case .unsupportedVersion: return 2
     case .tooMany: return 3
+    case .codeNeeded: return 4
+    case .wrongCode: return 5
+    case .notAdmitted: return 6
+    case .nameNeeded: return 7
     case .other: return 255
     case .UNRECOGNIZED(let i): return i
     }
@@ -501,6 +521,10 @@ public nonisolated enum Pttd_Relay_V1_InvitationRefusal: SwiftProtobuf.Enum, Swi
     .notOpen,
     .unsupportedVersion,
     .tooMany,
+    .codeNeeded,
+    .wrongCode,
+    .notAdmitted,
+    .nameNeeded,
     .other,
   ]
 
@@ -626,6 +650,14 @@ public nonisolated struct Pttd_Relay_V1_ClientMessage: Sendable {
     set {kind = .successionOffer(newValue)}
   }
 
+  public var invitationProof: Pttd_Relay_V1_InvitationProof {
+    get {
+      if case .invitationProof(let v)? = kind {return v}
+      return Pttd_Relay_V1_InvitationProof()
+    }
+    set {kind = .invitationProof(newValue)}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public nonisolated enum OneOf_Kind: Equatable, Sendable {
@@ -643,6 +675,7 @@ public nonisolated struct Pttd_Relay_V1_ClientMessage: Sendable {
     case burstRequest(Pttd_Relay_V1_BurstRequest)
     case invitationRequest(Pttd_Relay_V1_InvitationRequest)
     case successionOffer(Pttd_Relay_V1_SuccessionOffer)
+    case invitationProof(Pttd_Relay_V1_InvitationProof)
 
   }
 
@@ -841,6 +874,22 @@ public nonisolated struct Pttd_Relay_V1_ServerMessage: Sendable {
     set {kind = .succession(newValue)}
   }
 
+  public var invitationChallenge: Pttd_Relay_V1_InvitationChallenge {
+    get {
+      if case .invitationChallenge(let v)? = kind {return v}
+      return Pttd_Relay_V1_InvitationChallenge()
+    }
+    set {kind = .invitationChallenge(newValue)}
+  }
+
+  public var invitationPending: Pttd_Relay_V1_InvitationPending {
+    get {
+      if case .invitationPending(let v)? = kind {return v}
+      return Pttd_Relay_V1_InvitationPending()
+    }
+    set {kind = .invitationPending(newValue)}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public nonisolated enum OneOf_Kind: Equatable, Sendable {
@@ -867,6 +916,8 @@ public nonisolated struct Pttd_Relay_V1_ServerMessage: Sendable {
     case invitation(Pttd_Relay_V1_Invitation)
     case invitationRefused(Pttd_Relay_V1_InvitationRefused)
     case succession(Pttd_Relay_V1_Succession)
+    case invitationChallenge(Pttd_Relay_V1_InvitationChallenge)
+    case invitationPending(Pttd_Relay_V1_InvitationPending)
 
   }
 
@@ -901,8 +952,9 @@ public nonisolated struct Pttd_Relay_V1_Join: Sendable {
   public init() {}
 }
 
-/// Which invitation opens this channel? Sent before Join, and not as early data; answered by Invitation or InvitationRefused. The client may
-/// join on the same connection afterwards. Channels that are announced nearby as open answer with an invitation; no others do.
+/// Which invitation opens this channel? Sent before Join, and not as early data. Answered by Invitation, InvitationChallenge (the channel has
+/// a code), InvitationPending (its creator is asked) or InvitationRefused. The client may join on the same connection afterwards. Channels
+/// that are announced nearby answer so; others refuse.
 public nonisolated struct Pttd_Relay_V1_InvitationRequest: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -913,6 +965,26 @@ public nonisolated struct Pttd_Relay_V1_InvitationRequest: Sendable {
 
   /// 1, as in Join.
   public var protocolVersion: UInt32 = 0
+
+  /// The client's share of CPace, 32 bytes, for a channel with a code. Absent: the client has no code.
+  public var codeShare: Data = Data()
+
+  /// Who asks, for a channel whose creator is asked: 1 to 128 bytes of UTF-8 without control characters. Absent: not said.
+  public var displayName: String = String()
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// The client's proof that it knows the code: the answer to InvitationChallenge.
+public nonisolated struct Pttd_Relay_V1_InvitationProof: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// HMAC-SHA-256 under the key of CPace, 32 bytes.
+  public var tag: Data = Data()
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1743,11 +1815,42 @@ public nonisolated struct Pttd_Relay_V1_Invitation: Sendable {
   /// Clears the value of `mediaKey`. Subsequent reads from it will return its default value.
   public mutating func clearMediaKey() {self._mediaKey = nil}
 
+  /// On a channel with a code, the relay's proof that it knows the code: HMAC-SHA-256 under the key of CPace, 32 bytes.
+  public var codeTag: Data = Data()
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 
   fileprivate var _mediaKey: Pttd_Relay_V1_MediaKey? = nil
+}
+
+/// The answer to InvitationRequest on a channel with a code. The client answers with InvitationProof.
+public nonisolated struct Pttd_Relay_V1_InvitationChallenge: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// The relay's share of CPace, 32 bytes.
+  public var codeShare: Data = Data()
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// The channel's creator is asked whether the client may come in. Invitation or InvitationRefused follows.
+public nonisolated struct Pttd_Relay_V1_InvitationPending: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// The answer comes within this time.
+  public var timeMs: UInt32 = 0
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
 }
 
 /// The answer to InvitationRequest that gives nothing.
@@ -1793,6 +1896,12 @@ public nonisolated struct Pttd_Relay_V1_Succession: Sendable {
   /// Who created the channel, 1 to 128 bytes of UTF-8 without control characters.
   public var creator: String = String()
 
+  /// The code of six digits that newcomers prove; empty: none. Secret.
+  public var code: String = String()
+
+  /// The host's user is asked about each newcomer.
+  public var asks: Bool = false
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
@@ -1831,12 +1940,12 @@ nonisolated extension Pttd_Relay_V1_PushRefusal: SwiftProtobuf._ProtoNameProvidi
 }
 
 nonisolated extension Pttd_Relay_V1_InvitationRefusal: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0INVITATION_REFUSAL_UNSPECIFIED\0\u{1}INVITATION_REFUSAL_NOT_OPEN\0\u{1}INVITATION_REFUSAL_UNSUPPORTED_VERSION\0\u{1}INVITATION_REFUSAL_TOO_MANY\0\u{2}|\u{3}INVITATION_REFUSAL_OTHER\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0INVITATION_REFUSAL_UNSPECIFIED\0\u{1}INVITATION_REFUSAL_NOT_OPEN\0\u{1}INVITATION_REFUSAL_UNSUPPORTED_VERSION\0\u{1}INVITATION_REFUSAL_TOO_MANY\0\u{1}INVITATION_REFUSAL_CODE_NEEDED\0\u{1}INVITATION_REFUSAL_WRONG_CODE\0\u{1}INVITATION_REFUSAL_NOT_ADMITTED\0\u{1}INVITATION_REFUSAL_NAME_NEEDED\0\u{2}x\u{3}INVITATION_REFUSAL_OTHER\0")
 }
 
 nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ClientMessage"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}join\0\u{1}leave\0\u{3}floor_request\0\u{3}floor_release\0\u{3}reception_report\0\u{3}push_register\0\u{3}push_unregister\0\u{3}push_receipt\0\u{3}media_repair\0\u{3}repair_request\0\u{4}(burst_list_request\0\u{3}burst_request\0\u{4}'invitation_request\0\u{4}\u{2}succession_offer\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}join\0\u{1}leave\0\u{3}floor_request\0\u{3}floor_release\0\u{3}reception_report\0\u{3}push_register\0\u{3}push_unregister\0\u{3}push_receipt\0\u{3}media_repair\0\u{3}repair_request\0\u{4}(burst_list_request\0\u{3}burst_request\0\u{4}'invitation_request\0\u{4}\u{2}succession_offer\0\u{4}\u{8}invitation_proof\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2026,6 +2135,19 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
           self.kind = .successionOffer(v)
         }
       }()
+      case 100: try {
+        var v: Pttd_Relay_V1_InvitationProof?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .invitationProof(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .invitationProof(v)
+        }
+      }()
       default: break
       }
     }
@@ -2093,6 +2215,10 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
       guard case .successionOffer(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 92)
     }()
+    case .invitationProof?: try {
+      guard case .invitationProof(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 100)
+    }()
     case nil: break
     }
     try unknownFields.traverse(visitor: &visitor)
@@ -2107,7 +2233,7 @@ nonisolated extension Pttd_Relay_V1_ClientMessage: SwiftProtobuf.Message, SwiftP
 
 nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ServerMessage"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}welcome\0\u{3}join_refused\0\u{3}member_joined\0\u{3}member_left\0\u{3}floor_granted\0\u{3}floor_deny\0\u{3}floor_taken\0\u{3}floor_idle\0\u{3}floor_revoke\0\u{3}media_key\0\u{3}push_welcome\0\u{3}push_registered\0\u{3}push_refused\0\u{1}push\0\u{3}floor_queue_position\0\u{3}listener_loss\0\u{4}\"burst_list\0\u{3}burst_refused\0\u{2}\u{13}successor\0\u{3}floor_rules\0\u{2}\u{13}invitation\0\u{3}invitation_refused\0\u{1}succession\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}welcome\0\u{3}join_refused\0\u{3}member_joined\0\u{3}member_left\0\u{3}floor_granted\0\u{3}floor_deny\0\u{3}floor_taken\0\u{3}floor_idle\0\u{3}floor_revoke\0\u{3}media_key\0\u{3}push_welcome\0\u{3}push_registered\0\u{3}push_refused\0\u{1}push\0\u{3}floor_queue_position\0\u{3}listener_loss\0\u{4}\"burst_list\0\u{3}burst_refused\0\u{2}\u{13}successor\0\u{3}floor_rules\0\u{2}\u{13}invitation\0\u{3}invitation_refused\0\u{1}succession\0\u{4}\u{8}invitation_challenge\0\u{3}invitation_pending\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2414,6 +2540,32 @@ nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftP
           self.kind = .succession(v)
         }
       }()
+      case 100: try {
+        var v: Pttd_Relay_V1_InvitationChallenge?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .invitationChallenge(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .invitationChallenge(v)
+        }
+      }()
+      case 101: try {
+        var v: Pttd_Relay_V1_InvitationPending?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .invitationPending(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .invitationPending(v)
+        }
+      }()
       default: break
       }
     }
@@ -2517,6 +2669,14 @@ nonisolated extension Pttd_Relay_V1_ServerMessage: SwiftProtobuf.Message, SwiftP
       guard case .succession(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 92)
     }()
+    case .invitationChallenge?: try {
+      guard case .invitationChallenge(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 100)
+    }()
+    case .invitationPending?: try {
+      guard case .invitationPending(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 101)
+    }()
     case nil: break
     }
     try unknownFields.traverse(visitor: &visitor)
@@ -2581,7 +2741,7 @@ nonisolated extension Pttd_Relay_V1_Join: SwiftProtobuf.Message, SwiftProtobuf._
 
 nonisolated extension Pttd_Relay_V1_InvitationRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".InvitationRequest"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}channel_id\0\u{3}protocol_version\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}channel_id\0\u{3}protocol_version\0\u{3}code_share\0\u{3}display_name\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2591,6 +2751,8 @@ nonisolated extension Pttd_Relay_V1_InvitationRequest: SwiftProtobuf.Message, Sw
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularBytesField(value: &self.channelID) }()
       case 2: try { try decoder.decodeSingularUInt32Field(value: &self.protocolVersion) }()
+      case 3: try { try decoder.decodeSingularBytesField(value: &self.codeShare) }()
+      case 4: try { try decoder.decodeSingularStringField(value: &self.displayName) }()
       default: break
       }
     }
@@ -2603,12 +2765,50 @@ nonisolated extension Pttd_Relay_V1_InvitationRequest: SwiftProtobuf.Message, Sw
     if self.protocolVersion != 0 {
       try visitor.visitSingularUInt32Field(value: self.protocolVersion, fieldNumber: 2)
     }
+    if !self.codeShare.isEmpty {
+      try visitor.visitSingularBytesField(value: self.codeShare, fieldNumber: 3)
+    }
+    if !self.displayName.isEmpty {
+      try visitor.visitSingularStringField(value: self.displayName, fieldNumber: 4)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   public static func ==(lhs: Pttd_Relay_V1_InvitationRequest, rhs: Pttd_Relay_V1_InvitationRequest) -> Bool {
     if lhs.channelID != rhs.channelID {return false}
     if lhs.protocolVersion != rhs.protocolVersion {return false}
+    if lhs.codeShare != rhs.codeShare {return false}
+    if lhs.displayName != rhs.displayName {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_InvitationProof: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".InvitationProof"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}tag\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBytesField(value: &self.tag) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.tag.isEmpty {
+      try visitor.visitSingularBytesField(value: self.tag, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_InvitationProof, rhs: Pttd_Relay_V1_InvitationProof) -> Bool {
+    if lhs.tag != rhs.tag {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -4097,7 +4297,7 @@ nonisolated extension Pttd_Relay_V1_FloorRules: SwiftProtobuf.Message, SwiftProt
 
 nonisolated extension Pttd_Relay_V1_Invitation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Invitation"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}invitation_token\0\u{3}channel_name\0\u{3}media_key\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}invitation_token\0\u{3}channel_name\0\u{3}media_key\0\u{3}code_tag\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -4108,6 +4308,7 @@ nonisolated extension Pttd_Relay_V1_Invitation: SwiftProtobuf.Message, SwiftProt
       case 1: try { try decoder.decodeSingularBytesField(value: &self.invitationToken) }()
       case 2: try { try decoder.decodeSingularStringField(value: &self.channelName) }()
       case 3: try { try decoder.decodeSingularMessageField(value: &self._mediaKey) }()
+      case 4: try { try decoder.decodeSingularBytesField(value: &self.codeTag) }()
       default: break
       }
     }
@@ -4127,6 +4328,9 @@ nonisolated extension Pttd_Relay_V1_Invitation: SwiftProtobuf.Message, SwiftProt
     try { if let v = self._mediaKey {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
     } }()
+    if !self.codeTag.isEmpty {
+      try visitor.visitSingularBytesField(value: self.codeTag, fieldNumber: 4)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -4134,6 +4338,67 @@ nonisolated extension Pttd_Relay_V1_Invitation: SwiftProtobuf.Message, SwiftProt
     if lhs.invitationToken != rhs.invitationToken {return false}
     if lhs.channelName != rhs.channelName {return false}
     if lhs._mediaKey != rhs._mediaKey {return false}
+    if lhs.codeTag != rhs.codeTag {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_InvitationChallenge: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".InvitationChallenge"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}code_share\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBytesField(value: &self.codeShare) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.codeShare.isEmpty {
+      try visitor.visitSingularBytesField(value: self.codeShare, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_InvitationChallenge, rhs: Pttd_Relay_V1_InvitationChallenge) -> Bool {
+    if lhs.codeShare != rhs.codeShare {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Pttd_Relay_V1_InvitationPending: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".InvitationPending"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}time_ms\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.timeMs) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.timeMs != 0 {
+      try visitor.visitSingularUInt32Field(value: self.timeMs, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Pttd_Relay_V1_InvitationPending, rhs: Pttd_Relay_V1_InvitationPending) -> Bool {
+    if lhs.timeMs != rhs.timeMs {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -4181,7 +4446,7 @@ nonisolated extension Pttd_Relay_V1_InvitationRefused: SwiftProtobuf.Message, Sw
 
 nonisolated extension Pttd_Relay_V1_Succession: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Succession"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{3}host_id\0\u{1}order\0\u{1}identity\0\u{3}transport_keys\0\u{1}creator\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{3}host_id\0\u{1}order\0\u{1}identity\0\u{3}transport_keys\0\u{1}creator\0\u{1}code\0\u{1}asks\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -4195,6 +4460,8 @@ nonisolated extension Pttd_Relay_V1_Succession: SwiftProtobuf.Message, SwiftProt
       case 4: try { try decoder.decodeSingularStringField(value: &self.identity) }()
       case 5: try { try decoder.decodeSingularBytesField(value: &self.transportKeys) }()
       case 6: try { try decoder.decodeSingularStringField(value: &self.creator) }()
+      case 7: try { try decoder.decodeSingularStringField(value: &self.code) }()
+      case 8: try { try decoder.decodeSingularBoolField(value: &self.asks) }()
       default: break
       }
     }
@@ -4219,6 +4486,12 @@ nonisolated extension Pttd_Relay_V1_Succession: SwiftProtobuf.Message, SwiftProt
     if !self.creator.isEmpty {
       try visitor.visitSingularStringField(value: self.creator, fieldNumber: 6)
     }
+    if !self.code.isEmpty {
+      try visitor.visitSingularStringField(value: self.code, fieldNumber: 7)
+    }
+    if self.asks != false {
+      try visitor.visitSingularBoolField(value: self.asks, fieldNumber: 8)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -4229,6 +4502,8 @@ nonisolated extension Pttd_Relay_V1_Succession: SwiftProtobuf.Message, SwiftProt
     if lhs.identity != rhs.identity {return false}
     if lhs.transportKeys != rhs.transportKeys {return false}
     if lhs.creator != rhs.creator {return false}
+    if lhs.code != rhs.code {return false}
+    if lhs.asks != rhs.asks {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

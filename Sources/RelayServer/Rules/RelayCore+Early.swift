@@ -76,7 +76,7 @@ extension RelayCore {
                 let channel = core.channels[welcome.channel]
                 return core.news(since: welcome, rules: channel.rules(for: member), channel: channel)
             }
-        case .joining, .enrolling, .member, .pushOnly, .refused: return []
+        case .joining, .enrolling, .proving, .asking, .member, .pushOnly, .refused: return []
         }
     }
 

@@ -85,7 +85,7 @@ extension RelayCore {
         case .member(number), .pushOnly(number): true
         case .greeted(.deferred(let join)), .enrolling(let join): join.channel == channel
         case .greeted(.welcomed(let welcome)): welcome.channel == number
-        case .member, .pushOnly, .greeting, .joining, .refused: false
+        case .member, .pushOnly, .greeting, .joining, .refused, .proving, .asking: false
         }
     }
 

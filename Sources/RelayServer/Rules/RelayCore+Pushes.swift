@@ -53,7 +53,7 @@ extension RelayCore {
         case .pushUnregister(let token): return pushes.unregister(token, by: member, at: now).map(asAction)
         case .pushReceipt(let receipt): return pushes.receive(receipt, from: id, at: now).map(asAction)
         case .join, .leave, .floorRequest, .floorRelease, .receptionReport, .mediaRepair, .repairRequest,
-            .burstListRequest, .burstRequest, .invitationRequest, .successionOffer:
+            .burstListRequest, .burstRequest, .invitationRequest, .invitationProof, .successionOffer:
             return []
         }
     }

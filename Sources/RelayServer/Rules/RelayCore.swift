@@ -17,6 +17,10 @@ public struct RelayCore: Sendable {
             case joining
             /// It is no member yet; whether its invitation makes it one is being written down.
             case enrolling(ClientMessage.Join)
+            /// It is to prove the code of that channel.
+            case proving(channel: Int)
+            /// The creator of that channel is asked about it.
+            case asking(channel: Int)
             case member(channel: Int)
             case pushOnly(channel: Int)
             case refused
@@ -59,6 +63,8 @@ public struct RelayCore: Sendable {
     var burstBytes: TokenBucket
     /// Invitations that may still be given to strangers who ask.
     var invitationBucket: TokenBucket
+    /// Those who ask for the invitation to a channel with a code, or whose creator is asked, by its number.
+    var newcomers: [Int: Newcomers] = [:]
 
     /// A relay without members. Each channel gets a fresh media key of a random epoch.
     ///
@@ -148,6 +154,8 @@ public struct RelayCore: Sendable {
         case .renewMediaKey(let channel): return renewMediaKey(of: channel, at: now)
         case .setRules(let rules, let channel): return setRules(rules, of: channel, at: now)
         case .end(let channel, let phrase): return end(channel, phrase, at: now)
+        case .admit(let isAdmitted, let member, let channel):
+            return decide(isAdmitted, about: member, channel, at: now)
         case .setRetention(let retention, let channel):
             setRetention(retention, of: channel, at: now)
             return []
@@ -210,7 +218,10 @@ public struct RelayCore: Sendable {
             return self.join(join, id, connection.member, at: now)
         case (.joining, .invitationRequest(let request)):
             return giveInvitation(request, to: id, at: now)
-        case (.member, .invitationRequest), (.pushOnly, .invitationRequest):
+        case (.proving(let channel), .invitationProof(let proof)):
+            return prove(proof, by: id, channel: channel, at: now)
+        case (.member, .invitationRequest), (.pushOnly, .invitationRequest), (.member, .invitationProof),
+            (.pushOnly, .invitationProof):
             return violation(id, "a request for an invitation after the join", at: now)
         case (_, .leave):
             return [.close(id, .none, "left")] + remove(id, at: now)
@@ -240,7 +251,7 @@ public struct RelayCore: Sendable {
             return receivePush(message, from: id, connection.member, at: now)
         case (.pushOnly, _):
             return violation(id, "a message of members from a client that is none", at: now)
-        case (.joining, _), (.enrolling, _):
+        case (.joining, _), (.enrolling, _), (.proving, _), (.asking, _):
             return violation(id, "a message before the join", at: now)
         }
     }
@@ -262,6 +273,10 @@ public struct RelayCore: Sendable {
             channels[number].pushConnectionOfMember[connection.member] = nil
         }
         if case .greeted(.welcomed(let welcome)) = connection.state { sources.remove(welcome.member.ssrc) }
+        if case .proving(let number) = connection.state { newcomers[number]?.proofs[id] = nil }
+        if case .asking(let number) = connection.state {
+            return stopAsking(id, connection.member, channel: number)
+        }
         guard case .member(let number) = connection.state else { return [] }
         guard let member = channels[number].members[id] else { return [] }
         var actions = takeOut(member, channel: number, at: now)
@@ -286,6 +301,7 @@ public struct RelayCore: Sendable {
         isShuttingDown = true
         let ids = connections.keys.sorted()
         connections = [:]
+        newcomers = [:]
         pending = [:]
         for number in channels.indices { channels[number].clear() }
         keptBytes = 0
@@ -308,6 +324,8 @@ public struct RelayCore: Sendable {
                 connections[id] = nil
                 pending[id] = nil
                 actions.append(.close(id, .joinRefused, "the join was refused"))
+            } else if case .asking(let number) = connections[id]?.state {
+                actions += unanswered(id, channel: number, at: now)
             } else if case .enrolling = connections[id]?.state {
                 actions += refuse(id, .relayBusy, "the relay's records are slow", at: now)
             } else {

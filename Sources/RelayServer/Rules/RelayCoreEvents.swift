@@ -47,6 +47,8 @@ extension RelayCore {
         case setRetention(BurstRetention, of: ChannelID)
         /// The channel is deleted: its members are told why, and do not come back.
         case end(ChannelID, String)
+        /// The creator of the channel lets that newcomer in, or does not.
+        case admit(Bool, MemberID, to: ChannelID)
         /// The relay is to go down as soon as nobody talks any more; its members are to go on there.
         case drain(to: RelayPlace?)
         /// The relay is going down.
@@ -106,6 +108,12 @@ public enum RelayMilestone: Sendable, Equatable {
     case memberRevoked(channel: DisplayName, member: MemberID, connections: Int)
     /// A member left or lost its connection.
     case memberLeft(channel: DisplayName, member: MemberID)
+    /// The creator of a channel is to say whether a newcomer may come in.
+    case newcomerAsks(channel: DisplayName, member: MemberID, name: DisplayName)
+    /// Nobody needs to say so any more.
+    case newcomerSettled(channel: DisplayName, member: MemberID, NewcomerFate)
+    /// A newcomer has proved another code than the channel's.
+    case wrongCode(channel: DisplayName, member: MemberID)
     /// The floor was granted.
     case floorGranted(channel: DisplayName, member: MemberID, requestID: FloorRequestID)
     /// The floor was refused.
@@ -136,6 +144,18 @@ public enum RelayMilestone: Sendable, Equatable {
     case pushTokenDead(member: MemberID, PushToken)
     /// A push was accepted, or went out at last.
     case push(PushToken, PushID, PushFate)
+}
+
+/// What became of a newcomer about whom a channel's creator was asked.
+public enum NewcomerFate: Sendable, Equatable {
+    /// The creator let it in.
+    case admitted
+    /// The creator did not.
+    case refused
+    /// The creator did not answer in time.
+    case unanswered
+    /// It waits no more, or the channel has ended.
+    case gone
 }
 
 /// What a burst came to, as the relay saw it.

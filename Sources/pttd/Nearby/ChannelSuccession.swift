@@ -163,7 +163,10 @@ extension NearbyChannels {
     /// Hosts a channel no more that somebody else created.
     private func end(_ host: NearbyHost, movingTo place: RelayPlace? = nil) async {
         let id = host.channel.id
-        if hosts[id]?.channel.host == host.channel.host { hosts[id] = nil }
+        if hosts[id]?.channel.host == host.channel.host {
+            hosts[id] = nil
+            forgetNewcomers(of: id)
+        }
         await network?.withdraw(id)
         publish()
         await host.stop(movingTo: place)

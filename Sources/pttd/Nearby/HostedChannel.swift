@@ -1,6 +1,7 @@
 // A channel nearby that this machine hosts: its secrets, and how they are kept over restarts.
 import Cryptography
 import FoundationEssentials
+import Nearby
 import RelayProtocol
 import RelayServer
 
@@ -23,6 +24,8 @@ struct HostedChannel: Sendable {
     var port: UInt16 = 0
     /// Who created it.
     let creator: DisplayName
+    /// How somebody gets in. A code is secret.
+    var admission = AdmissionRule.open
     /// How many hosts it has had before this one; 0 on the machine that created it.
     var generation: UInt32 = 0
     /// Tells this host of it from others.
@@ -31,8 +34,11 @@ struct HostedChannel: Sendable {
     /// A new channel.
     ///
     /// - Throws: `CryptographyError`.
-    init(named name: DisplayName, by creator: DisplayName) throws(CryptographyError) {
+    init(
+        named name: DisplayName, by creator: DisplayName, admission: AdmissionRule
+    ) throws(CryptographyError) {
         id = ChannelID()
+        self.admission = admission
         self.name = name
         self.creator = creator
         token = InvitationToken()
@@ -48,15 +54,16 @@ struct HostedChannel: Sendable {
         else { return nil }
         (id, name, token, mediaKey) = (link.channel, link.channelName, link.token, key)
         (self.identity, transportKeys, creator, generation) = (identity, keys, told.creator, told.generation)
+        admission = told.admission
     }
 
     /// The relay's part of it, on the machine that is that member.
     func configuration(of member: MemberID) -> RelayChannelConfiguration {
         var configuration = RelayChannelConfiguration(id: id, name: name, token: token, isEndToEnd: true)
-        configuration.admission = .open(mediaKey: mediaKey)
+        configuration.admission = .nearby(admission, relay: identity.pin, mediaKey: mediaKey)
         configuration.succession = ServerMessage.Succession(
             generation: generation, host: host, identity: identity.pem, transportKeys: transportKeys.bytes,
-            creator: creator)
+            creator: creator, admission: admission)
         configuration.hostMember = member
         configuration.retention = BurstRetention(bursts: 10, time: .seconds(600))
         return configuration
@@ -67,6 +74,20 @@ struct HostedChannel: Sendable {
         var channel = self
         channel.host = HostID()
         return channel
+    }
+
+    /// How announcements tell of the way in.
+    var announcedAdmission: NearbyAnnouncement.Admission {
+        switch admission {
+        case .open: .open
+        case .code: .code
+        case .ask: .ask
+        }
+    }
+
+    /// The code of a locked channel.
+    var code: InvitationCode? {
+        if case .code(let code) = admission { code } else { nil }
     }
 
     /// The invitation for this machine itself.
@@ -101,6 +122,10 @@ struct NearbyRecord: Codable, Sendable {
         var creator: String?
         /// The newest generation of its hosts that is known; nil: 0.
         var generation: UInt32?
+        /// Its code; nil: none.
+        var code: String?
+        /// Whether the host's user is asked about newcomers; nil: no.
+        var asks: Bool?
     }
 
     var version = Self.version
@@ -148,7 +173,8 @@ extension NearbyRecord.Hosted {
             id: "\(channel.id)", name: channel.name.text, token: Base64URL.encode(channel.token.bytes),
             mediaKey: Base64URL.encode(channel.mediaKey.baseKey), identity: channel.identity.pem,
             transportKeys: Base64URL.encode(channel.transportKeys.bytes), port: channel.port,
-            creator: channel.creator.text, generation: channel.generation)
+            creator: channel.creator.text, generation: channel.generation, code: channel.code?.digits,
+            asks: channel.admission == .ask ? true : nil)
     }
 }
 
@@ -165,5 +191,10 @@ extension HostedChannel {
         else { return nil }
         (self.id, self.name, self.token, mediaKey, self.identity) = (id, name, token, key, identity)
         (transportKeys, port, self.creator, generation) = (keys, kept.port, creator, kept.generation ?? 0)
+        admission = kept.asks == true ? .ask : .open
+        // A locked channel whose code cannot be read does not become an open one.
+        guard let code = kept.code else { return }
+        guard let code = InvitationCode(code) else { return nil }
+        admission = .code(code)
     }
 }

@@ -21,7 +21,7 @@ actor NearbyChannels: NearbyControls {
     private let api: DaemonAPI
     let store: NearbyStore
     let identity: Identity
-    private let creator: DisplayName
+    let creator: DisplayName
     let logger: Logger
     private(set) var network: NearbyNetwork?
     var hosts: [ChannelID: NearbyHost] = [:]
@@ -35,6 +35,12 @@ actor NearbyChannels: NearbyControls {
     var pressTimer: EventLoop.Timer?
     /// Such a press is under way.
     var isTurning = false
+    /// Who waits to be admitted to hosted channels, in the order in which they asked.
+    var newcomers: [NearbyNewcomer] = []
+    /// Questions for invitations under way, by the bus name of who asks.
+    var questions: [String: InvitationQuestion] = [:]
+    /// Told of each newcomer who begins to wait. On the loop.
+    var newcomerAsks: @Sendable (NearbyNewcomer) -> Void = { _ in }
     /// Creations under way, which count against the limit.
     private var creating = 0
 
@@ -120,12 +126,21 @@ actor NearbyChannels: NearbyControls {
     }
 
     func publish() {
-        let descriptions = found.map { NearbyChannelDescription($0) }
+        let descriptions = found.map { channel in
+            var description = NearbyChannelDescription(channel)
+            if channel.isOwn { description.code = hosts[channel.announcement.channel]?.channel.code?.digits ?? "" }
+            return description
+        }
         let own = hosts.values.filter { host in
             !found.contains { $0.isOwn && $0.announcement.channel == host.channel.id }
         }
         let unseen = own.map { NearbyChannelDescription($0.channel) }.sorted { $0.id < $1.id }
-        api.assumeIsolated { [problem] in $0.update(nearby: descriptions + unseen, problem: problem) }
+        let waiting = newcomers.compactMap { newcomer in
+            hosts[newcomer.channel].map { NearbyNewcomerDescription(newcomer, $0.channel) }
+        }
+        api.assumeIsolated { [problem] in
+            $0.update(nearby: descriptions + unseen, newcomers: waiting, problem: problem)
+        }
     }
 
     // MARK: What is asked
@@ -138,7 +153,9 @@ actor NearbyChannels: NearbyControls {
     /// Looks for channels while a list is shown, and for some time after a press.
     func browse() async { await network?.browse(isListShown || pressTimer != nil) }
 
-    func createChannel(_ name: String?, by caller: BusCaller) async throws(PTChannelError) -> UUID {
+    func createChannel(
+        _ name: String?, admission: NearbyAdmission, by caller: BusCaller
+    ) async throws(PTChannelError) -> UUID {
         guard let name = name.map({ DisplayName($0) }) ?? creator else {
             throw PTChannelError(.unknown, explanation: "the name has control characters; give one without")
         }
@@ -154,7 +171,7 @@ actor NearbyChannels: NearbyControls {
         let host: NearbyHost
         let link: InvitationLink
         do {
-            host = try await serve(try HostedChannel(named: name, by: creator))
+            host = try await serve(try HostedChannel(named: name, by: creator, admission: AdmissionRule(admission)))
             link = try host.channel.link()
         } catch {
             throw PTChannelError(.unknown, explanation: "the channel cannot be hosted: \(error)")
@@ -174,7 +191,7 @@ actor NearbyChannels: NearbyControls {
         return host.channel.id.uuid
     }
 
-    func joinChannel(_ id: String, by caller: BusCaller) async throws(PTChannelError) -> UUID {
+    func joinChannel(_ id: String, code: String?, by caller: BusCaller) async throws(PTChannelError) -> UUID {
         if let host = host(of: id) {
             let link: InvitationLink
             do throws(InvitationLinkError) { link = try host.channel.link() } catch {
@@ -188,14 +205,7 @@ actor NearbyChannels: NearbyControls {
                 .channelNotFound,
                 explanation: "no such channel is nearby any more; 'pttctl nearby' shows those that are")
         }
-        let announcement = channel.announcement
-        let question = InvitationQuestion(
-            for: announcement.channel, at: channel.places, pin: announcement.pin, identity: identity, loop: loop,
-            logger: logger)
-        let link: InvitationLink
-        do throws(InvitationQuestionError) { link = try await question.ask() } catch {
-            throw PTChannelError(.unknown, explanation: "\(error)")
-        }
+        let link = try await invitation(to: channel, code: code, for: caller)
         try await enter(link, by: caller)
         return link.channel.uuid
     }
@@ -215,6 +225,7 @@ actor NearbyChannels: NearbyControls {
                     + "'pttctl leave' leaves it")
         }
         hosts[host.channel.id] = nil
+        forgetNewcomers(of: host.channel.id)
         record.hosted.removeAll { $0.id == "\(host.channel.id)" }
         keep()
         await network?.withdraw(host.channel.id)
@@ -238,8 +249,8 @@ actor NearbyChannels: NearbyControls {
         let host = try await NearbyHost.start(
             channel, as: MemberID(identity.pin), places: places, logger: Logger(label: "pttd.nearby-relay")
         ) {
-            [weak self, loop] in
-            loop.execute { [weak self] in self?.assumeIsolated { $0.membersChanged(of: id) } }
+            [weak self, loop] change in
+            loop.execute { [weak self] in self?.assumeIsolated { $0.happened(change, to: id) } }
         }
         hosts[id] = host
         return host
@@ -270,14 +281,12 @@ actor NearbyChannels: NearbyControls {
                 media: .pttd, caller: caller))
     }
 
-    private func membersChanged(of id: ChannelID) { Task { await announce(id) } }
-
     func announce(_ id: ChannelID) async {
         guard let host = hosts[id] else { return }
         let announcement = NearbyAnnouncement(
             channel: id, name: host.channel.name, creator: host.channel.creator, version: RelayProtocolLimits.version,
-            pin: host.channel.identity.pin, members: await host.memberCount(), admission: .open,
-            generation: host.channel.generation, host: host.channel.host)
+            pin: host.channel.identity.pin, members: await host.memberCount(),
+            admission: host.channel.announcedAdmission, generation: host.channel.generation, host: host.channel.host)
         // It may have been deleted meanwhile.
         guard hosts[id] != nil else { return }
         await network?.announce(announcement, port: host.port)
@@ -316,6 +325,8 @@ extension NearbyChannelDescription {
         id = Self.id(channel.id, channel.identity.pin)
         uuid = "\(channel.id)"
         (name, creator) = (channel.name.text, channel.creator.text)
+        admission = channel.announcedAdmission.rawValue
+        code = channel.code?.digits ?? ""
         isOwn = true
     }
 }

@@ -4,6 +4,16 @@ import Reactor
 import RelayProtocol
 import RelayServer
 
+/// What happens to a hosted channel.
+enum NearbyHostChange: Sendable {
+    /// A member has come or gone.
+    case members
+    /// A newcomer waits to be admitted.
+    case asks(MemberID, DisplayName)
+    /// It waits no more.
+    case settled(MemberID)
+}
+
 /// A hosted channel that is served: a relay of its own, which ends with it.
 struct NearbyHost: Sendable {
     let channel: HostedChannel
@@ -16,11 +26,11 @@ struct NearbyHost: Sendable {
     /// - Parameters:
     ///   - member: This machine.
     ///   - places: Where it keeps which members are connected: an earlier run's are told that it is back.
-    ///   - membersChanged: Told, on the relay's loop, whenever a member has come or gone.
+    ///   - changed: Told what happens to it, on the relay's loop.
     /// - Throws: `RelayServerError`.
     static func start(
         _ channel: HostedChannel, as member: MemberID, places: PlacesFile, logger: Logger,
-        membersChanged: @escaping @Sendable () -> Void
+        changed: @escaping @Sendable (NearbyHostChange) -> Void
     ) async throws(RelayServerError) -> NearbyHost {
         var failure = RelayServerError.notRunning
         // A kernel without IPv6 has no "::", and the port of the last run may be somebody else's now.
@@ -35,7 +45,9 @@ struct NearbyHost: Sendable {
                 let bound = try await server.start()
                 await server.setMilestoneHandler { milestone, _ in
                     switch milestone {
-                    case .memberJoined, .memberLeft: membersChanged()
+                    case .memberJoined, .memberLeft: changed(.members)
+                    case .newcomerAsks(_, let member, let name): changed(.asks(member, name))
+                    case .newcomerSettled(_, let member, _): changed(.settled(member))
                     default: break
                     }
                 }

@@ -61,7 +61,7 @@ extension NearbyChannels {
                 .channelNotFound,
                 explanation: problem.isEmpty ? "no other channel is nearby that can be joined by a press" : problem)
         }
-        _ = try await joinChannel(NearbyChannelDescription.id(next), by: BusCaller(busName: ""))
+        _ = try await joinChannel(NearbyChannelDescription.id(next), code: nil, by: BusCaller(busName: ""))
         return next.announcement.name.text
     }
 

@@ -1,0 +1,122 @@
+// Newcomers to a channel nearby that is not open to everybody: who proves a code, and whom its creator is asked about.
+import MonotonicTime
+import RelayProtocol
+
+/// The newcomers to one channel.
+struct Newcomers: Sendable {
+    /// One whose admission waits for the creator's answer.
+    struct Question: Sendable {
+        let member: MemberID
+        /// A client asks at several addresses of one relay, and takes whichever answer comes first.
+        var connections: [ConnectionID]
+    }
+
+    /// The most connections of one question.
+    static let connectionsPerQuestion = 8
+
+    /// What those who were asked for a proof are to show, and are shown then.
+    var proofs: [ConnectionID: (client: [UInt8], relay: [UInt8])] = [:]
+    /// Wrong codes that may still be tried.
+    var wrongCodes: TokenBucket
+    /// In the order in which they asked.
+    var questions: [Question] = []
+    /// Questions that may still be put to the creator.
+    var bucket: TokenBucket
+    /// Who was admitted and need not ask again, the oldest first.
+    var admitted: [MemberID] = []
+
+    init(_ limits: RelayLimits, at now: Instant) {
+        wrongCodes = TokenBucket(depth: limits.wrongCodes, every: limits.wrongCodeInterval, at: now)
+        bucket = TokenBucket(depth: limits.newcomersWaiting, every: limits.newcomerInterval, at: now)
+    }
+}
+
+extension RelayCore {
+    /// Puts the question to the channel's creator whether a newcomer may come in.
+    mutating func ask(
+        _ name: DisplayName?, _ member: MemberID, _ id: ConnectionID, channel number: Int, at now: Instant
+    ) -> [Action] {
+        guard let name else {
+            return refuseInvitation(.nameNeeded, "the creator is asked about each newcomer: say who you are", to: id)
+        }
+        var known = newcomers[number] ?? Newcomers(limits, at: now)
+        if known.admitted.contains(member) { return invite(id, to: number) }
+        let pending = Action.send(.invitationPending(.init(time: limits.newcomerTime)), to: [id])
+        let index = known.questions.firstIndex { $0.member == member }
+        if let index, known.questions[index].connections.count < Newcomers.connectionsPerQuestion {
+            newcomers[number]?.questions[index].connections.append(id)
+            beginAsking(id, channel: number, at: now)
+            return [pending]
+        }
+        guard index == nil, known.questions.count < limits.newcomersWaiting, known.bucket.take(at: now) else {
+            return refuseInvitation(
+                .tooMany, "too many wait for the creator's answer", to: id, retryAfter: limits.newcomerInterval)
+        }
+        known.questions.append(.init(member: member, connections: [id]))
+        newcomers[number] = known
+        beginAsking(id, channel: number, at: now)
+        return [pending, .note(.newcomerAsks(channel: channels[number].name, member: member, name: name))]
+    }
+
+    private mutating func beginAsking(_ id: ConnectionID, channel number: Int, at now: Instant) {
+        connections[id]?.state = .asking(channel: number)
+        wait(for: id, until: now + limits.newcomerTime)
+    }
+
+    /// The creator has answered. Nothing happens when that newcomer waits no more.
+    mutating func decide(
+        _ isAdmitted: Bool, about member: MemberID, _ channel: ChannelID, at now: Instant
+    ) -> [Action] {
+        guard let number = channelNumbers[channel],
+            newcomers[number]?.questions.contains(where: { $0.member == member }) == true
+        else { return [] }
+        guard isAdmitted else { return settle(member, channel: number, .refused, at: now) }
+        let kept = Array(((newcomers[number]?.admitted ?? []) + [member]).suffix(limits.newcomersAdmitted))
+        newcomers[number]?.admitted = kept
+        return settle(member, channel: number, .admitted, at: now)
+    }
+
+    /// The creator has not answered in time.
+    mutating func unanswered(_ id: ConnectionID, channel number: Int, at now: Instant) -> [Action] {
+        connections[id].map { settle($0.member, channel: number, .unanswered, at: now) } ?? []
+    }
+
+    /// The channel has ended for all who wait to come in.
+    mutating func endQuestions(channel number: Int, at now: Instant) -> [Action] {
+        let waiting = newcomers[number]?.questions.map(\.member) ?? []
+        let actions = waiting.flatMap { settle($0, channel: number, .gone, at: now) }
+        for id in newcomers[number].map({ Array($0.proofs.keys) }) ?? [] { connections[id]?.state = .joining }
+        newcomers[number] = nil
+        return actions
+    }
+
+    /// Tells a newcomer what has become of its question.
+    private mutating func settle(
+        _ member: MemberID, channel number: Int, _ fate: NewcomerFate, at now: Instant
+    ) -> [Action] {
+        guard let index = newcomers[number]?.questions.firstIndex(where: { $0.member == member }),
+            let question = newcomers[number]?.questions.remove(at: index)
+        else { return [] }
+        var actions = [Action.note(.newcomerSettled(channel: channels[number].name, member: member, fate))]
+        for id in question.connections {
+            connections[id]?.state = .joining
+            wait(for: id, until: now + limits.joinTime)
+            switch fate {
+            case .admitted: actions += invite(id, to: number)
+            case .refused: actions += refuseInvitation(.notAdmitted, "the creator says no", to: id)
+            case .unanswered: actions += refuseInvitation(.notAdmitted, "the creator has not answered", to: id)
+            case .gone: actions += refuseInvitation(.notOpen, "the channel has ended", to: id)
+            }
+        }
+        return actions
+    }
+
+    /// A connection on which a newcomer waited is gone.
+    mutating func stopAsking(_ id: ConnectionID, _ member: MemberID, channel number: Int) -> [Action] {
+        guard let index = newcomers[number]?.questions.firstIndex(where: { $0.member == member }) else { return [] }
+        newcomers[number]?.questions[index].connections.removeAll { $0 == id }
+        guard newcomers[number]?.questions[index].connections.isEmpty == true else { return [] }
+        newcomers[number]?.questions.remove(at: index)
+        return [.note(.newcomerSettled(channel: channels[number].name, member: member, .gone))]
+    }
+}
