@@ -1,4 +1,5 @@
 // What controls do, as people and programs write it.
+import TestSupport
 import Testing
 
 @testable import Accessories
