@@ -34,11 +34,11 @@ import Testing
     }
 
     @Test func aPeerThatTakesNoMoreIsNoticedBeforeTheNextWrite() async throws {
-        #expect(try await afterOpening { ngtcp2_conn_shutdown_stream_read($0, $1, 42) } == [0])
+        #expect(try await afterOpening { ptt_shutdown_stream_read($0, $1, 42) } == [0])
     }
 
     @Test func aPeerThatSendsNoMoreByAResetIsNoticed() async throws {
-        #expect(try await afterOpening { ngtcp2_conn_shutdown_stream_write($0, $1, 42) } == [0])
+        #expect(try await afterOpening { ptt_shutdown_stream_write($0, $1, 42) } == [0])
     }
 
     @Test(arguments: KeyKind.all) func aPeerMayHaveAKeyOfThisKind(_ kind: KeyKind) async throws {

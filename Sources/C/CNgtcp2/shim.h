@@ -1,9 +1,11 @@
-// ngtcp2 with its GnuTLS crypto, for the QUIC room.
+// ngtcp2 with its GnuTLS crypto, for the module QUIC.
 #pragma once
 
 #include <ngtcp2/ngtcp2.h>
 #include <ngtcp2/ngtcp2_crypto.h>
 #include <ngtcp2/ngtcp2_crypto_gnutls.h>
+
+#include "versions.h"
 
 // Which of this host's addresses a packet came to, and from which one to send: control messages are read and written
 // with macros that Swift does not see.

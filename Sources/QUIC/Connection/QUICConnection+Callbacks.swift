@@ -48,15 +48,18 @@ extension QUICConnection {
             }
             return 0
         }
-        callbacks.recv_new_token = { _, token, data in
-            guard let connection = QUICConnection.of(data), let token = token?.pointee, let base = token.base else {
+        ptt_set_token_callback(
+            &callbacks,
+            { _, token, data in
+                guard let token = token?.pointee else { return 0 }
+                QUICConnection.of(data)?.received(token: token.base, token.len)
                 return 0
-            }
-            connection.addressToken = Array(UnsafeBufferPointer(start: base, count: token.len))
-            connection.resumptionChanged = true
-            return 0
-        }
-        callbacks.early_data_rejected = { _, data in
+            },
+            { _, token, length, data in
+                QUICConnection.of(data)?.received(token: token, length)
+                return 0
+            })
+        ptt_set_early_data_callback(&callbacks) { _, data in
             if let connection = QUICConnection.of(data) {
                 connection.earlyData = .rejected
                 connection.earlyDataStreamsLost = true
@@ -77,7 +80,7 @@ extension QUICConnection {
         callbacks.recv_stream_data = { _, flags, id, _, bytes, length, data, _ in
             QUICConnection.of(data)?.streamReceived(
                 id, UnsafeBufferPointer(start: bytes, count: length),
-                isEnd: flags & NGTCP2_STREAM_DATA_FLAG_FIN != 0, isEarly: flags & NGTCP2_STREAM_DATA_FLAG_EARLY != 0)
+                isEnd: flags & NGTCP2_STREAM_DATA_FLAG_FIN != 0, isEarly: flags & PTT_STREAM_DATA_FLAG_EARLY != 0)
             return 0
         }
         callbacks.acked_stream_data_offset = { _, id, offset, length, data, _ in
@@ -95,7 +98,7 @@ extension QUICConnection {
         }
         callbacks.recv_datagram = { _, flags, bytes, length, data in
             QUICConnection.of(data)?.datagramReceived(
-                UnsafeBufferPointer(start: bytes, count: length), isEarly: flags & NGTCP2_DATAGRAM_FLAG_EARLY != 0)
+                UnsafeBufferPointer(start: bytes, count: length), isEarly: flags & PTT_DATAGRAM_FLAG_EARLY != 0)
             return 0
         }
         callbacks.ack_datagram = { _, id, data in
@@ -125,17 +128,35 @@ extension QUICConnection {
             connection.endpoint.routes[own] = nil
             return 0
         }
-        callbacks.path_validation = { _, _, path, result, data in
-            guard let connection = QUICConnection.of(data), let path = path?.pointee,
-                let remote = SocketAddress(path.remote.addr, length: Int(path.remote.addrlen)),
-                let local = SocketAddress(path.local.addr, length: Int(path.local.addrlen))
-            else { return 0 }
-            if result == NGTCP2_PATH_VALIDATION_RESULT_SUCCESS {
-                connection.validatedPath = (remote, local)
-            } else if connection.migration?.target.localAddress == local {
-                connection.migration?.hasFailed = true
-            }
-            return 0
+        ptt_set_path_callback(
+            &callbacks,
+            { _, _, path, result, data in
+                QUICConnection.of(data)?.tried(path, result)
+                return 0
+            },
+            { _, _, path, _, result, data in
+                QUICConnection.of(data)?.tried(path, result)
+                return 0
+            })
+    }
+
+    /// A token came by which the server knows this end's address next time.
+    private func received(token: UnsafePointer<UInt8>?, _ length: Int) {
+        guard let token else { return }
+        addressToken = Array(UnsafeBufferPointer(start: token, count: length))
+        resumptionChanged = true
+    }
+
+    /// A path to the peer has been tried.
+    private func tried(_ path: UnsafePointer<ngtcp2_path>?, _ result: ngtcp2_path_validation_result) {
+        guard let path = path?.pointee,
+            let remote = SocketAddress(path.remote.addr, length: Int(path.remote.addrlen)),
+            let local = SocketAddress(path.local.addr, length: Int(path.local.addrlen))
+        else { return }
+        if result == NGTCP2_PATH_VALIDATION_RESULT_SUCCESS {
+            validatedPath = (remote, local)
+        } else if migration?.target.localAddress == local {
+            migration?.hasFailed = true
         }
     }
 
@@ -185,7 +206,7 @@ extension QUICConnection {
                 if session.earlyDataAccepted {
                     earlyData = .accepted
                 } else {
-                    guard ngtcp2_conn_early_data_rejected(conn) == 0 else { return false }
+                    guard ptt_early_data_rejected(conn) == 0 else { return false }
                 }
             }
             ngtcp2_conn_set_keep_alive_timeout(conn, keepAliveNanoseconds)

@@ -25,7 +25,7 @@ extension QUICConnection {
         // A client's own address changes with the route, unseen; a server's is part of the path.
         let status = socket.withPath(from: isServer ? packet.local : nil, to: packet.remote) {
             ngtcp2_conn_read_pkt_versioned(
-                conn, $0, NGTCP2_PKT_INFO_VERSION_V1, &info,
+                conn, $0, NGTCP2_PKT_INFO_VERSION, &info,
                 packet.bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), packet.bytes.count,
                 endpoint.timestamp())
         }
@@ -71,7 +71,7 @@ extension QUICConnection {
         var info = ngtcp2_pkt_info()
         var impossible = ngtcp2_vec(base: nil, len: Int.max)
         let status = ngtcp2_conn_writev_stream_versioned(
-            conn, &path.path, NGTCP2_PKT_INFO_VERSION_V1, &info, nil, 0, &taken, NGTCP2_WRITE_STREAM_FLAG_NONE,
+            conn, &path.path, NGTCP2_PKT_INFO_VERSION, &info, nil, 0, &taken, NGTCP2_WRITE_STREAM_FLAG_NONE,
             stream.id, &impossible, 1, endpoint.timestamp())
         return status == NGTCP2_ERR_STREAM_SHUT_WR
     }
@@ -97,13 +97,9 @@ extension QUICConnection {
 
     private func postResumption() {
         resumptionChanged = false
-        guard hasTicket, let conn, let key = peerKeySHA256, let data = session?.resumptionData,
-            let parameters = ngtcp2_conn_get_remote_transport_params(conn)
-        else { return }
+        guard hasTicket, let conn, let key = peerKeySHA256, let data = session?.resumptionData else { return }
         var encoded = [UInt8](repeating: 0, count: 512)
-        let length = ngtcp2_encode_transport_params_versioned(
-            &encoded, encoded.count, NGTCP2_TRANSPORT_PARAMS_TYPE_ENCRYPTED_EXTENSIONS,
-            NGTCP2_TRANSPORT_PARAMS_VERSION_V1, parameters)
+        let length = ptt_encode_early_parameters(conn, &encoded, encoded.count)
         guard length > 0 else { return }
         let state = ResumptionState(
             session: data, transportParameters: Array(encoded.prefix(length)), token: addressToken,
@@ -113,7 +109,7 @@ extension QUICConnection {
 
     /// While something is unanswered, asks again after a moment of silence. Without it datagrams alone would never be asked
     /// about, and the back-off of probe time-outs (RFC 9002, section 6.2.1) would let seconds pass after a gap of seconds.
-    func probe(_ conn: OpaquePointer, _ statistics: ngtcp2_conn_stat, at time: UInt64) {
+    func probe(_ conn: OpaquePointer, _ statistics: ptt_connection_info, at time: UInt64) {
         guard isReady else { return }
         guard statistics.bytes_in_flight > 0 || silentSince != nil else { return }
         let configuration = endpoint.configuration
@@ -142,7 +138,7 @@ extension QUICConnection {
     private static let acknowledgementWait = Duration.milliseconds(30)
 
     /// Has the endpoint wake for the library's next deadline.
-    func updateDeadline(_ conn: OpaquePointer, _ statistics: ngtcp2_conn_stat) {
+    func updateDeadline(_ conn: OpaquePointer, _ statistics: ptt_connection_info) {
         let expiry = ngtcp2_conn_get_expiry(conn)
         if expiry >= UInt64(Int64.max) {
             endpoint.deadlines.remove(deadline)
@@ -155,7 +151,7 @@ extension QUICConnection {
     /// While nothing of ours is unanswered, the next deadline is an acknowledgement at the earliest. The library makes it an eighth
     /// of a round trip late, but it has until `max_ack_delay` (RFC 9000, section 13.2.1), and may go with what the endpoint wakes for
     /// meanwhile: the talker's next packet, say.
-    private func patience(_ statistics: ngtcp2_conn_stat) -> Duration {
+    private func patience(_ statistics: ptt_connection_info) -> Duration {
         guard isReady, statistics.bytes_in_flight == 0, sendQueue.isEmpty, datagrams.isEmpty else { return .zero }
         return max(.zero, Self.acknowledgementDelay - .nanoseconds(Int64(clamping: statistics.smoothed_rtt / 8)))
     }
@@ -244,10 +240,10 @@ extension QUICConnection {
     }
 
     private func peersReason(_ conn: OpaquePointer) -> QUICCloseReason {
-        var error = ngtcp2_connection_close_error()
-        ngtcp2_conn_get_connection_close_error(conn, &error)
+        var error = ptt_close_error()
+        ptt_get_close_error(conn, &error)
         let text = String(decoding: UnsafeBufferPointer(start: error.reason, count: error.reasonlen), as: UTF8.self)
-        if error.type == NGTCP2_CONNECTION_CLOSE_ERROR_CODE_TYPE_APPLICATION {
+        if ptt_is_application_error(&error) != 0 {
             return .closedByPeer(code: error.error_code, reason: text)
         }
         if error.error_code & ~0xFF == UInt64(NGTCP2_CRYPTO_ERROR) {
@@ -295,28 +291,24 @@ extension QUICConnection {
     }
 
     private func write(_ goodbye: Goodbye, _ conn: OpaquePointer) -> [UInt8] {
-        var error = ngtcp2_connection_close_error()
-        ngtcp2_connection_close_error_default(&error)
-        var text: [UInt8] = []
+        var error = ptt_close_error()
+        var reason: [UInt8] = []
         switch goodbye {
         case .none: return []
-        case .application(let request):
-            text = Array(request.reason.utf8)
-            ngtcp2_connection_close_error_set_application_error(&error, request.code, nil, 0)
-        case .tlsAlert(let alert):
-            ngtcp2_connection_close_error_set_transport_error_tls_alert(&error, alert, nil, 0)
-        case .library(let status):
-            ngtcp2_connection_close_error_set_transport_error_liberr(&error, status, nil, 0)
+        case .application(let request): reason = Array(request.reason.utf8)
+        case .tlsAlert(let alert): ptt_set_tls_alert(&error, alert)
+        case .library(let status): ptt_set_library_error(&error, status)
         }
-        var packet = [UInt8](repeating: 0, count: PacketSender.largestPacket)
+        var packet = [UInt8](repeating: 0, count: Self.packetByteCountMaximum)
         var path = ngtcp2_path_storage()
         ngtcp2_path_storage_zero(&path)
         var info = ngtcp2_pkt_info()
-        let length = text.withUnsafeMutableBufferPointer { text in
-            error.reason = text.baseAddress
-            error.reasonlen = text.count
+        let length = reason.withUnsafeBufferPointer { reason in
+            if case .application(let request) = goodbye {
+                ptt_set_application_error(&error, request.code, reason.baseAddress, reason.count)
+            }
             return ngtcp2_conn_write_connection_close_versioned(
-                conn, &path.path, NGTCP2_PKT_INFO_VERSION_V1, &info, &packet, packet.count, &error,
+                conn, &path.path, NGTCP2_PKT_INFO_VERSION, &info, &packet, packet.count, &error,
                 endpoint.timestamp())
         }
         // Before there are keys, nothing can be written; the peer's time-out tells it.

@@ -14,7 +14,8 @@ extension QUICConnection {
         /// The id that the client chose first, when a Retry came in between.
         var originalDestination: ngtcp2_cid?
         var version: UInt32
-        var token: ngtcp2_vec
+        /// Its bytes are the packet's.
+        var token: UnsafeBufferPointer<UInt8>
     }
 
     private static let quicVersion1: UInt32 = 1
@@ -24,16 +25,17 @@ extension QUICConnection {
     /// Creates the server's side of the connection that `initial` starts.
     func startServer(_ initial: Initial, options: QUICServerOptions) throws(QUICError) {
         var settings = makeSettings()
-        settings.token = initial.token
+        ptt_set_token(&settings, initial.token.baseAddress, initial.token.count)
         var parameters = makeParameters()
         var source = ngtcp2_cid()
         let own = endpoint.makeConnectionID(&source)
-        if let original = initial.originalDestination {
-            parameters.original_dcid = original
+        if var original = initial.originalDestination {
+            ptt_set_original_id(&parameters, &original)
             parameters.retry_scid = initial.destination
             parameters.retry_scid_present = 1
         } else {
-            parameters.original_dcid = initial.destination
+            var original = initial.destination
+            ptt_set_original_id(&parameters, &original)
         }
         parameters.stateless_reset_token_present = 1
         withUnsafeMutableBytes(of: &parameters.stateless_reset_token) {
@@ -45,8 +47,8 @@ extension QUICConnection {
         var created: OpaquePointer?
         let status = socket.withPath(from: localEnd, to: remoteEnd) { path in
             ngtcp2_conn_server_new_versioned(
-                &created, &peer, &source, path, initial.version, NGTCP2_CALLBACKS_VERSION_V1, &callbacks,
-                NGTCP2_SETTINGS_VERSION_V1, &settings, NGTCP2_TRANSPORT_PARAMS_VERSION_V1, &parameters, nil,
+                &created, &peer, &source, path, initial.version, NGTCP2_CALLBACKS_VERSION, &callbacks,
+                NGTCP2_SETTINGS_VERSION, &settings, NGTCP2_TRANSPORT_PARAMS_VERSION, &parameters, nil,
                 Unmanaged.passUnretained(self).toOpaque())
         }
         guard status == 0, let created else { throw QUICError.ngtcp2("ngtcp2_conn_server_new", status) }
@@ -81,13 +83,12 @@ extension QUICConnection {
             options.verification.accepts($0.serverKeySHA256) ? $0 : nil
         }
         var created: OpaquePointer?
-        var token = resumption?.token ?? []
-        let status = token.withUnsafeMutableBufferPointer { token in
-            settings.token = ngtcp2_vec(base: token.baseAddress, len: token.count)
+        let status = (resumption?.token ?? []).withUnsafeBufferPointer { token in
+            ptt_set_token(&settings, token.baseAddress, token.count)
             return socket.withPath(to: remoteEnd) { path in
                 ngtcp2_conn_client_new_versioned(
-                    &created, &destination, &source, path, Self.quicVersion1, NGTCP2_CALLBACKS_VERSION_V1,
-                    &callbacks, NGTCP2_SETTINGS_VERSION_V1, &settings, NGTCP2_TRANSPORT_PARAMS_VERSION_V1,
+                    &created, &destination, &source, path, Self.quicVersion1, NGTCP2_CALLBACKS_VERSION,
+                    &callbacks, NGTCP2_SETTINGS_VERSION, &settings, NGTCP2_TRANSPORT_PARAMS_VERSION,
                     &parameters, nil, Unmanaged.passUnretained(self).toOpaque())
             }
         }
@@ -103,15 +104,9 @@ extension QUICConnection {
 
     private func offerEarlyData(_ resumption: ResumptionState, _ session: TLSSession, _ conn: OpaquePointer) {
         guard session.resume(resumption.session) else { return }
-        var parameters = ngtcp2_transport_params()
-        let status = resumption.transportParameters.withUnsafeBufferPointer {
-            ngtcp2_decode_transport_params_versioned(
-                NGTCP2_TRANSPORT_PARAMS_VERSION_V1, &parameters, NGTCP2_TRANSPORT_PARAMS_TYPE_ENCRYPTED_EXTENSIONS,
-                $0.baseAddress, $0.count)
-        }
-        guard status == 0 else { return }
-        ngtcp2_conn_set_early_remote_transport_params_versioned(
-            conn, NGTCP2_TRANSPORT_PARAMS_VERSION_V1, &parameters)
+        // Those that another version of the library has written are not read; then there is no early data.
+        let parameters = resumption.transportParameters
+        guard ptt_set_early_parameters(conn, parameters, parameters.count) == 0 else { return }
         earlyData = .offered
     }
 
@@ -123,7 +118,7 @@ extension QUICConnection {
 
     private func makeSettings() -> ngtcp2_settings {
         var settings = ngtcp2_settings()
-        ngtcp2_settings_default_versioned(NGTCP2_SETTINGS_VERSION_V1, &settings)
+        ngtcp2_settings_default_versioned(NGTCP2_SETTINGS_VERSION, &settings)
         settings.initial_ts = endpoint.timestamp()
         settings.handshake_timeout = UInt64(clamping: endpoint.configuration.handshakeTimeout.nanoseconds)
         settings.rand_ctx.native_handle = UnsafeMutableRawPointer(reference)
@@ -132,6 +127,7 @@ extension QUICConnection {
         settings.no_pmtud = 1
         // The congestion controller's unit only, as packets are neither probed for nor shaped to it: it never goes below two
         // of them. Half of what the controller calls congestion is a radio that loses packets, and voice is thin.
+        ptt_set_shaping_off(&settings)
         settings.max_tx_udp_payload_size = max(
             settings.max_tx_udp_payload_size, endpoint.configuration.congestionWindowFloor / 2)
         return settings
@@ -140,7 +136,7 @@ extension QUICConnection {
     private func makeParameters() -> ngtcp2_transport_params {
         let configuration = endpoint.configuration
         var parameters = ngtcp2_transport_params()
-        ngtcp2_transport_params_default_versioned(NGTCP2_TRANSPORT_PARAMS_VERSION_V1, &parameters)
+        ngtcp2_transport_params_default_versioned(NGTCP2_TRANSPORT_PARAMS_VERSION, &parameters)
         parameters.initial_max_stream_data_bidi_local = UInt64(configuration.streamReceiveWindow)
         parameters.initial_max_stream_data_bidi_remote = UInt64(configuration.streamReceiveWindow)
         parameters.initial_max_data = UInt64(configuration.connectionReceiveWindow)

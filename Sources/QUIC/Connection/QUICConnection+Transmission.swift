@@ -11,6 +11,8 @@ extension QUICConnection {
     private static let piecesPerWrite = 8
     /// What takes less time at the pace of the congestion window is sent without a pause, and without a timer for its end; nanoseconds.
     private static let unpacedTime: UInt64 = 1_000_000
+    /// What any path carries (RFC 9000, section 14): larger packets are not probed for.
+    static let packetByteCountMaximum = Int(NGTCP2_MAX_UDP_PAYLOAD_SIZE)
 
     private enum Step {
         /// Something was put into the packet, or given up; go on with the same packet.
@@ -41,12 +43,12 @@ extension QUICConnection {
         var packets = 0
         var failure: Int32?
         sending: while packets < Self.packetsPerFlush {
-            guard let buffer = endpoint.sender.reserve() else {
+            guard let room = endpoint.sender.reserve() else {
                 endpoint.markDirty(self)
                 break
             }
             while true {
-                switch step(conn, buffer, &pass) {
+                switch step(conn, .init(rebasing: room.prefix(Self.packetByteCountMaximum)), &pass) {
                 case .more: continue
                 case .packet(let length):
                     commit(length, &pass)
@@ -64,15 +66,15 @@ extension QUICConnection {
             end(afterError: failure)
             return
         }
-        // As if it had been a moment before: a few packets are no burst that has to be paced.
-        ngtcp2_conn_update_pkt_tx_time(conn, pass.time - min(pass.time, Self.unpacedTime))
+        // As if it had been a moment before, where the library allows it: a few packets are no burst that has to be paced.
+        ptt_packets_sent(conn, pass.time, Self.unpacedTime)
         if let closeRequest, isHandshakeComplete || !isServer {
             end(.closedLocally(code: closeRequest.code, reason: closeRequest.reason), send: .application(closeRequest))
             return
         }
         if packets == Self.packetsPerFlush { endpoint.markDirty(self) }
-        var statistics = ngtcp2_conn_stat()
-        ngtcp2_conn_get_conn_stat_versioned(conn, NGTCP2_CONN_STAT_VERSION_V1, &statistics)
+        var statistics = ptt_connection_info()
+        ptt_get_connection_info(conn, &statistics)
         probe(conn, statistics, at: pass.time)
         updateDeadline(conn, statistics)
     }
@@ -84,7 +86,7 @@ extension QUICConnection {
         if let stream = nextStreamToSend() { return write(stream, conn, buffer, &pass) }
         var taken = 0
         let written = ngtcp2_conn_writev_stream_versioned(
-            conn, &pass.path.path, NGTCP2_PKT_INFO_VERSION_V1, &pass.info, buffer.bytes, buffer.count, &taken,
+            conn, &pass.path.path, NGTCP2_PKT_INFO_VERSION, &pass.info, buffer.bytes, buffer.count, &taken,
             NGTCP2_WRITE_STREAM_FLAG_NONE, -1, nil, 0, pass.time)
         if written < 0 { return .failed(Int32(truncatingIfNeeded: written)) }
         return written == 0 ? .nothing : .packet(written)
@@ -103,7 +105,7 @@ extension QUICConnection {
             // The library asserts that a piece is not empty: an empty datagram has none.
             var vector = ngtcp2_vec(base: datagram.baseAddress, len: datagram.count)
             return ngtcp2_conn_writev_datagram_versioned(
-                conn, &pass.path.path, NGTCP2_PKT_INFO_VERSION_V1, &pass.info, buffer.bytes, buffer.count, &accepted,
+                conn, &pass.path.path, NGTCP2_PKT_INFO_VERSION, &pass.info, buffer.bytes, buffer.count, &accepted,
                 NGTCP2_WRITE_DATAGRAM_FLAG_MORE, id, &vector, datagram.isEmpty ? 0 : 1, pass.time)
         }
         if accepted != 0 { datagrams.removeFirst() }
@@ -143,7 +145,7 @@ extension QUICConnection {
             var flags = NGTCP2_WRITE_STREAM_FLAG_MORE
             if stream.finishing, offered == stream.sending.unsent { flags |= NGTCP2_WRITE_STREAM_FLAG_FIN }
             return ngtcp2_conn_writev_stream_versioned(
-                conn, &pass.path.path, NGTCP2_PKT_INFO_VERSION_V1, &pass.info, buffer.bytes, buffer.count, &taken,
+                conn, &pass.path.path, NGTCP2_PKT_INFO_VERSION, &pass.info, buffer.bytes, buffer.count, &taken,
                 flags, stream.id, vectors.baseAddress, count, pass.time)
         }
         if taken >= 0 {
@@ -196,7 +198,7 @@ extension QUICConnection {
 
     func resetStream(_ stream: QUICStream, errorCode: UInt64) {
         guard let conn else { return }
-        _ = ngtcp2_conn_shutdown_stream(conn, stream.id, min(errorCode, 1 << 62 - 1))
+        _ = ptt_shutdown_stream(conn, stream.id, min(errorCode, 1 << 62 - 1))
         endpoint.markDirty(self)
     }
 

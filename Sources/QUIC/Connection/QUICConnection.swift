@@ -291,9 +291,9 @@ public final class QUICConnection: @unchecked Sendable {
     public var roundTripTime: Duration? {
         checkLoop()
         guard let conn, isReady else { return nil }
-        var statistics = ngtcp2_conn_stat()
-        ngtcp2_conn_get_conn_stat_versioned(conn, NGTCP2_CONN_STAT_VERSION_V1, &statistics)
-        guard statistics.first_rtt_sample_ts != UInt64.max else { return nil }
+        var statistics = ptt_connection_info()
+        ptt_get_connection_info(conn, &statistics)
+        guard statistics.min_rtt != UInt64.max else { return nil }
         return .nanoseconds(Int64(clamping: statistics.smoothed_rtt))
     }
 }

@@ -130,12 +130,14 @@ extension QUICEndpoint {
         guard let address = packet.remote.value else { return }
         var initial = QUICConnection.Initial(
             destination: header.dcid, source: header.scid, originalDestination: nil, version: header.version,
-            token: ngtcp2_vec())
+            token: UnsafeBufferPointer(start: nil, count: 0))
         var isProven = false
-        switch examineToken(header, packet, options) {
+        var tokenLength = 0
+        let token = UnsafeBufferPointer(start: ptt_token(&header, &tokenLength), count: tokenLength)
+        switch examineToken(token, header, packet, options) {
         case .proven(let original):
             initial.originalDestination = original
-            initial.token = header.token
+            initial.token = token
             isProven = true
         case .unproven: break
         case .forged: return sendInvalidToken(header, packet, on: socket)
@@ -171,22 +173,23 @@ extension QUICEndpoint {
     }
 
     private func examineToken(
-        _ header: ngtcp2_pkt_hd, _ packet: PacketReceiver.Packet, _ options: QUICServerOptions
+        _ bytes: UnsafeBufferPointer<UInt8>, _ header: ngtcp2_pkt_hd, _ packet: PacketReceiver.Packet,
+        _ options: QUICServerOptions
     ) -> TokenVerdict {
-        guard header.token.len > 0, let token = header.token.base else { return .unproven }
+        guard !bytes.isEmpty, let token = bytes.baseAddress else { return .unproven }
         let key = options.keys.tokenKey
         let address = packet.remote.address.assumingMemoryBound(to: sockaddr.self)
         var header = header
         if token.pointee == UInt8(NGTCP2_CRYPTO_TOKEN_MAGIC_RETRY) {
             var original = ngtcp2_cid()
             let status = ngtcp2_crypto_verify_retry_token(
-                &original, token, header.token.len, key, key.count, header.version, address, packet.remote.length,
+                &original, token, bytes.count, key, key.count, header.version, address, packet.remote.length,
                 &header.dcid, Self.retryTokenLifetime, Self.wallClock())
             return status == 0 ? .proven(original: original) : .forged
         }
         guard token.pointee == UInt8(NGTCP2_CRYPTO_TOKEN_MAGIC_REGULAR) else { return .unproven }
         let status = ngtcp2_crypto_verify_regular_token(
-            token, header.token.len, key, key.count, address, packet.remote.length, Self.addressTokenLifetime,
+            token, bytes.count, key, key.count, address, packet.remote.length, Self.addressTokenLifetime,
             Self.wallClock())
         return status == 0 ? .proven(original: nil) : .unproven
     }
