@@ -10,7 +10,7 @@ BUILD_PACKAGES := pkg-config libdbus-1-dev libasound2-dev libbluetooth-dev libop
 RUN_PACKAGES := dbus libasound2-plugins
 DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
 TEST_PACKAGES := pulseaudio pulseaudio-utils pipewire wireplumber pipewire-pulse alsa-utils sox strace procps iproute2 python3-venv opus-tools protobuf-compiler systemd \
-  ofono modemmanager mandoc rtkit zbar-tools avahi-daemon
+  modemmanager mandoc rtkit zbar-tools avahi-daemon
 
 .PHONY: demo test deps demo-deps test-deps build release test-programs unit vm vm-accessories lint format bench fuzz install
 
@@ -28,6 +28,7 @@ demo-deps:
 	@Tests/install-packages $(BUILD_PACKAGES) $(RUN_PACKAGES) $(DEMO_PACKAGES)
 test-deps:
 	@Tests/install-packages $(BUILD_PACKAGES) $(RUN_PACKAGES) $(DEMO_PACKAGES) $(TEST_PACKAGES)
+	@Tests/unpack-package ofono
 
 build:
 	swift build $(CHECKED_IMPORTS)

@@ -14,7 +14,7 @@ import Testing
             let configuration = fixture.bus.directory + "/phonesim.conf"
             try write("[phonesim]\nAddress=127.0.0.1\nPort=\(modem.address)\n", to: configuration)
             let ofonod = try ChildProcess(
-                ["/usr/sbin/ofonod", "--nodetach"],
+                ["/var/tmp/pttd-tests/ofono/usr/sbin/ofonod", "--nodetach"],
                 environment: [
                     "DBUS_SYSTEM_BUS_ADDRESS": fixture.bus.address, "OFONO_PHONESIM_CONFIG": configuration,
                 ], package: "ofono")

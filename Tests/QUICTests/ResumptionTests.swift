@@ -1,4 +1,5 @@
 import QUIC
+import Synchronization
 import TestSupport
 import Testing
 
@@ -61,20 +62,28 @@ import Testing
         let client = try await Peer.client()
         let state = try await state(from: server, to: client)
         try await server.wait("over") { $0.reasons.count == 1 }
+        let isRead = Mutex(false)
         try await server.on { peer in
             peer.onBytes = { stream, _ in
+                isRead.withLock { $0 = true }
                 #expect(stream.isEarlyData)
                 stream.connection?.close(code: 7, reason: "not so early")
                 #expect(stream.connection?.isOpen == false)
             }
         }
-        _ = try await connectEarly(client, to: server, state)
+        // Without an answer the client cannot go on with the handshake.
+        let path = try await Forwarder(to: server.address)
+        try await path.drop { direction, _ in direction == .toClient }
+        _ = try await connectEarly(client, to: server, at: path.address, state)
+        try await server.wait("early words") { _ in isRead.withLock { $0 } }
+        try await path.drop { _, _ in false }
         try await client.wait("closed") { $0.reasons.count == 2 }
         #expect(try await client.on { $0.reasons[1] } == .closedByPeer(code: 7, reason: "not so early"))
         try await server.wait("closed here too") { $0.reasons.count == 2 }
         #expect(try await server.on { $0.readyCount } == 1, "it is told of nothing after that")
         try await client.stop()
         try await server.stop()
+        path.stop()
     }
 
     @Test func earlyDataIsTakenByARestartedServerThatKeptItsKeys() async throws {

@@ -29,13 +29,13 @@ struct Newcomers {
         }
 
         /// Hands the packet to `body`, for as long as that takes.
-        func withPacket(_ body: (PacketReceiver.Packet) -> Void) {
+        func withPacket<Result>(_ body: (PacketReceiver.Packet) -> Result) -> Result {
             var ends = (remote, local)
             let (remoteLength, localLength) = (remoteLength, localLength)
-            withUnsafeMutablePointer(to: &ends) { ends in
+            return withUnsafeMutablePointer(to: &ends) { ends in
                 let remote = UnsafeMutableRawPointer(ends)
                 let local = remote + MemoryLayout<sockaddr_storage>.stride
-                bytes.withUnsafeBytes { bytes in
+                return bytes.withUnsafeBytes { bytes in
                     body(
                         PacketReceiver.Packet(
                             bytes: bytes, remote: NetworkEnd(address: remote, length: remoteLength),
@@ -58,6 +58,9 @@ struct Newcomers {
         held.append(Held(packet, on: socket))
         return true
     }
+
+    /// The one that has waited longest.
+    var first: Held? { head < held.count ? held[head] : nil }
 
     /// Takes out the one that has waited longest.
     mutating func takeFirst() -> Held? {

@@ -36,13 +36,29 @@ extension QUICEndpoint {
     }
 
     /// Looks at those who begin connections, while there is time.
+    ///
+    /// What an admitted client has sent right behind its first packet is looked at with it: early data that waited for another turn would
+    /// be overtaken by the client's next flight, and be early no more.
     func receiveNewcomers() {
         guard newcomers.count > 0 else { return }
         let end = Instant.now + Self.newcomersTime
         repeat {
             guard let next = newcomers.takeFirst() else { return }
             next.withPacket { handleLongHeader($0, on: next.socket, isNewcomer: true) }
-        } while !isClosed && Instant.now < end
+        } while !isClosed && (Instant.now < end || newcomers.first.map { $0.withPacket(isRouted) } == true)
+    }
+
+    /// Whether a packet with a long header is for a connection that exists.
+    private func isRouted(_ packet: PacketReceiver.Packet) -> Bool {
+        destination(of: packet).map { routes[$0] != nil } ?? false
+    }
+
+    private func destination(of packet: PacketReceiver.Packet) -> ConnectionID? {
+        var header = ngtcp2_version_cid()
+        let bytes = packet.bytes.assumingMemoryBound(to: UInt8.self)
+        guard ngtcp2_pkt_decode_version_cid(&header, bytes.baseAddress, bytes.count, ConnectionID.ownLength) == 0
+        else { return nil }
+        return ConnectionID(UnsafeRawBufferPointer(start: header.dcid, count: header.dcidlen))
     }
 
     private func handle(_ packet: PacketReceiver.Packet, on socket: UDPSocket) {
