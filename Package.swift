@@ -192,7 +192,7 @@ let package = Package(
         // Tests, one target a room.
         tests("Reactor", named: "Reactor", ["MonotonicTime", "CLinux"]),
         tests("Files", named: "Files"),
-        tests("Cryptography", named: "Cryptography", ["Files"]),
+        tests("Cryptography", named: "Cryptography", ["Files", "CGnuTLS"]),
         tests("Settings", named: "Settings"),
         tests("Logs", named: "Logs", ["MonotonicTime", log]),
         tests("Terminal", named: "Terminal", ["MonotonicTime", "Reactor"]),
