@@ -120,6 +120,11 @@ struct SystemUIStateMachine {
         case .newcomerGone: newcomers.dismissed(at: now)
         case .deadline: break
         }
+        switch event {
+        // Not every tray tells that a menu is closed, and each of these closes it.
+        case .talkClicked, .leaveClicked, .nearbyClicked, .createClicked: submenu.closed(at: now)
+        default: break
+        }
         submenu.pass(to: now)
         newcomers.pass(to: now)
         if submenu.isBrowsing != isBrowsing {

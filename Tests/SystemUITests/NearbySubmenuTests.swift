@@ -182,6 +182,32 @@ import Testing
     }
 }
 
+extension NearbySubmenuTests {
+    @Test func `a click closes the menu, whether the tray tells that or not`() {
+        var rules = Rules()
+        rules.handle(.nearbyOpened)
+        rules.handle(.nearbyChanged(SystemUINearby(channels: [channel("a", .ask), channel("b", .code)])))
+        rules.pass(.seconds(10))
+        rules.handle(.nearbyClicked(1_000))
+        #expect(rules.wishes == [.browseNearby(true), .joinNearby("a")])
+        #expect(
+            rules.notification?.subject
+                == .announcement("Waiting for approval: Anna is asked to let you into Channel a", isUrgent: false))
+        rules.pass(.milliseconds(1_900))
+        #expect(rules.wishes.count == 2)
+        rules.handle(.nearbyClicked(1_001))
+        guard case .announcement(let words, _) = rules.notification?.subject else {
+            Issue.record("a locked channel tells how it is joined")
+            return
+        }
+        #expect(words.hasPrefix("Channel b is locked: 'pttctl nearby'"))
+        rules.pass(.milliseconds(200))
+        #expect(rules.wishes == [.browseNearby(true), .joinNearby("a"), .browseNearby(false)])
+        rules.handle(.createClicked)
+        #expect(rules.wishes.last == .createNearby)
+    }
+}
+
 @Suite struct NewcomerQuestionsTests {
     private var questions = NewcomerQuestions()
     private var now = Instant.zero
