@@ -94,7 +94,8 @@ let package = Package(
         room("Cryptography", ["CGnuTLS", "CSodium", "Files"]),
         room("Settings", ["CTOML", "Files"]),
         room("Logs", ["CLinux", "Files", "MonotonicTime", log]),
-        room("Terminal", ["CLinux", "Files", "Logs", "MonotonicTime", "Reactor"]),
+        room("PlainText"),
+        room("Terminal", ["PlainText", "CLinux", "Files", "Logs", "MonotonicTime", "Reactor"]),
 
         // Floor 2: pure rules and protocols; one Swift face per system interface.
         room("PushToTalkCore", ["MonotonicTime"]),
@@ -115,7 +116,7 @@ let package = Package(
         room(
             "PTTBus", ["DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log],
             resources: [.embedInCode("Interfaces")]),
-        room("SystemUI", ["DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
+        room("SystemUI", ["PlainText", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         room("Audio", ["CALSA", "COpus", "CSpeexDSP", "CLinux", "MonotonicTime", log]),
         room("RelayClient", ["QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
 
@@ -195,6 +196,7 @@ let package = Package(
         tests("Cryptography", named: "Cryptography", ["Files", "CGnuTLS"]),
         tests("Settings", named: "Settings"),
         tests("Logs", named: "Logs", ["MonotonicTime", log]),
+        tests("PlainText", named: "PlainText"),
         tests("Terminal", named: "Terminal", ["MonotonicTime", "Reactor"]),
         tests("PushToTalkCore", named: "PushToTalkCore", ["MonotonicTime"]),
         tests("SFrame", named: "SFrame", ["Cryptography", "MonotonicTime"]),

@@ -1,7 +1,7 @@
 // The icon of last resort: a coloured sign, for themes that lack an icon's name. Pure.
 import DBus
 
-/// Disc, rings, half a ring, a barred ring: one per activity, drawn here, so that the tray icon is never a blank place.
+/// Disc, rings, half a ring, two halves of one, a barred ring: one per activity, drawn here, so that the tray icon is never a blank place.
 enum ActivityBadge {
     /// Width and height in pixels; hosts scale.
     static let side = 48
@@ -28,6 +28,7 @@ enum ActivityBadge {
                 switch activity {
                 case .connecting: coverage = min(coverage, fade(-dx))
                 case .unavailable: coverage = max(coverage, min(fade(3 - abs(dy)), fade(radius - distance)))
+                case .away: coverage = min(coverage, fade(abs(dx) - 4))
                 case .idle, .transmitting, .receiving: break
                 }
                 return [UInt8(coverage * 255), red, green, blue]
@@ -42,12 +43,13 @@ enum ActivityBadge {
         switch activity {
         case .transmitting: -1
         case .receiving: 0.35
-        case .idle, .connecting, .unavailable: 0.7
+        case .away, .idle, .connecting, .unavailable: 0.7
         }
     }
 
     private static func color(of activity: Activity) -> (red: UInt8, green: UInt8, blue: UInt8) {
         switch activity {
+        case .away: (0x7A, 0x7A, 0x7A)
         case .idle: (0x5B, 0x7F, 0xA6)
         case .transmitting: (0xD9, 0x2B, 0x2B)
         case .receiving: (0x2E, 0x9E, 0x4F)

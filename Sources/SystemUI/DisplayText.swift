@@ -1,23 +1,24 @@
 // Names and explanations that come from elsewhere, made fit for a desktop's widgets.
+import PlainText
 
 /// Text of others in the user interface: one line, bounded, and nothing in it that could turn the line around.
 enum DisplayText {
     /// The longest text shown, in characters; longer ones end in "…".
     static let characterCountMax = 160
 
-    /// `text` on one line, at most `characterCountMax` long; `fallback` when nothing of it can be seen.
-    static func line(_ text: String, fallback: String) -> String {
+    /// `text` on one line, at most `limit` characters long; `fallback` when nothing of it can be seen.
+    static func line(_ text: String, fallback: String, limit: Int = characterCountMax) -> String {
         var shown = ""
         var count = 0
         var pendingSpace = false
         // A "character" may be a letter with a thousand marks on it: scalars are bounded too.
-        for character in text.prefix(4 * characterCountMax) {
-            let kept = String(character.unicodeScalars.prefix(8).filter { !isInvisible($0) })
-            if kept.isEmpty || character.isWhitespace {
+        for character in text.prefix(4 * limit) {
+            let kept = String(character.unicodeScalars.prefix(8).filter { !$0.isHidden })
+            if kept.unicodeScalars.allSatisfy(\.isShaping) || character.isWhitespace {
                 pendingSpace = pendingSpace || (character.isWhitespace && !shown.isEmpty)
                 continue
             }
-            guard count + (pendingSpace ? 1 : 0) < characterCountMax else {
+            guard count + (pendingSpace ? 1 : 0) < limit else {
                 shown.append("…")
                 break
             }
@@ -50,14 +51,6 @@ enum DisplayText {
         text.unicodeScalars.reduce(into: "") { label, scalar in
             label.unicodeScalars.append(scalar)
             if scalar == "_" { label.unicodeScalars.append(scalar) }
-        }
-    }
-
-    /// Controls, and the embeddings, overrides and isolates of the bidirectional algorithm (UAX #9).
-    private static func isInvisible(_ scalar: Unicode.Scalar) -> Bool {
-        switch scalar.value {
-        case 0x202A...0x202E, 0x2066...0x2069, 0x200E, 0x200F, 0x061C: true
-        default: scalar.properties.generalCategory == .control
         }
     }
 }

@@ -1,9 +1,10 @@
 // The menu as com.canonical.dbusmenu lays it out. Pure.
 import DBus
 
-/// The lines of the menu and their properties. The lines are always the same ones, so a change never moves what a pointer is over.
+/// The lines of the menu and their properties. The fixed ones are always the same, so a change never moves what a pointer is over; the
+/// lines of channels nearby follow the rules of `NearbySubmenu`.
 struct MenuLayout {
-    /// A line, by its number on the bus.
+    /// A fixed line, by its number on the bus.
     enum Item: Int32, CaseIterable, Sendable {
         case root = 0
         case channel = 1
@@ -11,62 +12,101 @@ struct MenuLayout {
         case separator = 3
         case talk = 4
         case leave = 5
+        case secondSeparator = 6
+        case nearby = 7
+        case create = 8
+        case nearbyHeader = 9
     }
 
     /// `(ia{sv})`: an item and properties of it.
     static let itemType = DBusType.structure([.int32, .dictionary(key: .string, value: .variant)])
+    /// `(ias)`: an item and names of properties.
+    static let namesType = DBusType.structure([.int32, .array(.string)])
 
     /// What hosts are told of each item; `enabled` always, so that its change can be told.
-    let properties: [Item: [String: DBusValue]]
+    let properties: [Int32: [String: DBusValue]]
+    /// The lines below each item that has some, in order.
+    let children: [Int32: [Int32]]
 
     /// The menu that shows `view`.
     init(_ view: MenuView) {
         func line(_ label: String, enabled: Bool) -> [String: DBusValue] {
             ["label": .string(DisplayText.menuLabel(label)), "enabled": .boolean(enabled)]
         }
-        properties = [
-            .root: ["children-display": .string("submenu")],
+        let submenu = ["children-display": DBusValue.string("submenu")]
+        let fixed: [Item: [String: DBusValue]] = [
+            .root: submenu,
             .channel: line(view.channelLine, enabled: false),
             .status: line(view.statusLine, enabled: false),
             .separator: ["type": .string("separator")],
             .talk: line(view.action.label, enabled: view.canTalk),
             .leave: line("Leave channel", enabled: view.canLeave),
+            .secondSeparator: ["type": .string("separator")],
+            .nearby: line("Channels nearby", enabled: true).merging(submenu) { own, _ in own },
+            .create: line("New channel here", enabled: true),
+            .nearbyHeader: line(view.nearby.header, enabled: false),
+        ]
+        var properties = Dictionary(uniqueKeysWithValues: fixed.map { ($0.key.rawValue, $0.value) })
+        for channel in view.nearby.lines {
+            properties[channel.number] = line(channel.label, enabled: channel.isEnabled)
+            if channel.isLocked { properties[channel.number]?["icon-name"] = .string("changes-prevent-symbolic") }
+        }
+        self.properties = properties
+        let top: [Item] = [.channel, .status, .separator, .talk, .leave, .secondSeparator, .nearby, .create]
+        children = [
+            Item.root.rawValue: top.map(\.rawValue),
+            Item.nearby.rawValue: [Item.nearbyHeader.rawValue] + view.nearby.lines.map(\.number),
         ]
     }
 
-    /// The items that are different from those of `old`, each with the properties that are.
+    /// The items that `old` has, too, and that are different there, each with the properties that are.
     func changes(since old: MenuLayout) -> [DBusValue] {
-        Item.allCases.compactMap { item in
-            let before = old.properties[item] ?? [:]
+        properties.keys.sorted().compactMap { item in
+            guard let before = old.properties[item] else { return nil }
             let changed = (properties[item] ?? [:]).filter { before[$0.key] != $0.value }
             return changed.isEmpty ? nil : Self.value(item, changed)
         }
     }
 
+    /// The items that `old` has, too, each with the names of properties that it has no more.
+    func removals(since old: MenuLayout) -> [DBusValue] {
+        properties.keys.sorted().compactMap { item in
+            let names = (old.properties[item] ?? [:]).keys.filter { properties[item]?[$0] == nil }.sorted()
+            return names.isEmpty ? nil : .structure([.int32(item), .strings(names)])
+        }
+    }
+
+    /// The items below which there are other lines than in `old`.
+    func moves(since old: MenuLayout) -> [Int32] {
+        children.keys.sorted().filter { children[$0] != old.children[$0] }
+    }
+
     /// The items among `identifiers` (none: all), with the properties among `names` (none: all).
     func items(_ identifiers: Set<Int32>, names: Set<String>) -> [DBusValue] {
-        Item.allCases.filter { identifiers.isEmpty || identifiers.contains($0.rawValue) }
+        properties.keys.sorted().filter { identifiers.isEmpty || identifiers.contains($0) }
             .map { Self.value($0, selected($0, names)) }
     }
 
-    /// `(ia{sv}av)`: the item and, unless `depth` is 0, what is below it; nil when there is no such item.
+    /// `(ia{sv}av)`: the item and what is below it, `depth` levels deep (negative: all); nil when there is no such item.
     func tree(from identifier: Int32, depth: Int32, names: Set<String>) -> DBusValue? {
-        guard let item = Item(rawValue: identifier) else { return nil }
-        let children = item == .root && depth != 0 ? Item.allCases.filter { $0 != .root } : []
+        guard properties[identifier] != nil else { return nil }
+        let below = depth == 0 ? [] : children[identifier] ?? []
         return .structure([
-            .int32(item.rawValue), .properties(selected(item, names)),
+            .int32(identifier), .properties(selected(identifier, names)),
             .array(
-                .variant, children.compactMap { tree(from: $0.rawValue, depth: 0, names: names) }.map { .variant($0) }),
+                .variant,
+                below.compactMap { tree(from: $0, depth: depth < 0 ? depth : depth - 1, names: names) }
+                    .map { .variant($0) }),
         ])
     }
 
-    private func selected(_ item: Item, _ names: Set<String>) -> [String: DBusValue] {
+    private func selected(_ item: Int32, _ names: Set<String>) -> [String: DBusValue] {
         let all = properties[item] ?? [:]
         return names.isEmpty ? all : all.filter { names.contains($0.key) }
     }
 
-    private static func value(_ item: Item, _ properties: [String: DBusValue]) -> DBusValue {
-        .structure([.int32(item.rawValue), .properties(properties)])
+    private static func value(_ item: Int32, _ properties: [String: DBusValue]) -> DBusValue {
+        .structure([.int32(item), .properties(properties)])
     }
 }
 
@@ -111,7 +151,7 @@ extension MenuService {
                 "ItemsPropertiesUpdated",
                 [
                     .init("updatedProps", .array(MenuLayout.itemType)),
-                    .init("removedProps", .array(.structure([.int32, .array(.string)]))),
+                    .init("removedProps", .array(MenuLayout.namesType)),
                 ]),
             .init("LayoutUpdated", [.init("revision", .uint32), .init("parent", .int32)]),
             .init("ItemActivationRequested", [.init("id", .int32), .init("timestamp", .uint32)]),

@@ -2,7 +2,7 @@
 import DBus
 import Reactor
 
-/// Serves a menu of fixed lines whose labels change; hosts are told what changed.
+/// Serves a menu; hosts are told what changed.
 actor MenuService {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
@@ -14,7 +14,16 @@ actor MenuService {
     private static let eventCountMax = 16
 
     private let bus: DBusConnection
-    private let clicked: @Sendable (MenuLayout.Item) -> Void
+    /// What somebody does in it.
+    enum Event: Sendable {
+        /// A click on the line of that number, which can be clicked.
+        case clicked(Int32)
+        /// The submenu of channels nearby is about to be shown, or is.
+        case nearbyOpened
+        case nearbyClosed
+    }
+
+    private let handler: @Sendable (Event) -> Void
     private var layout: MenuLayout
     /// Counts changes, for hosts that compare.
     private var revision: UInt32 = 1
@@ -22,12 +31,12 @@ actor MenuService {
     /// Whether anybody has read the menu, and so has something to update.
     private var hasReader = false
 
-    /// A menu that nobody can see yet. `clicked` is called on the loop, for lines that can be clicked.
-    init(_ view: MenuView, bus: DBusConnection, clicked: @escaping @Sendable (MenuLayout.Item) -> Void) {
+    /// A menu that nobody can see yet. `handler` is called on the loop.
+    init(_ view: MenuView, bus: DBusConnection, handler: @escaping @Sendable (Event) -> Void) {
         layout = MenuLayout(view)
         self.bus = bus
         loop = bus.loop
-        self.clicked = clicked
+        self.handler = handler
     }
 
     /// Puts the menu on the bus.
@@ -47,15 +56,22 @@ actor MenuService {
     func show(_ view: MenuView) {
         let old = layout
         layout = MenuLayout(view)
-        let changes = layout.changes(since: old)
-        guard !changes.isEmpty else { return }
+        let (changes, removals) = (layout.changes(since: old), layout.removals(since: old))
+        let moves = layout.moves(since: old)
+        guard !changes.isEmpty || !removals.isEmpty || !moves.isEmpty else { return }
         revision &+= 1
         guard hasReader else { return }
         // Without a bus there is nobody to tell.
-        bus.assumeIsolated { bus in
-            try? bus.emitSignal(
-                "ItemsPropertiesUpdated", of: Self.interface, at: Self.path,
-                [.array(MenuLayout.itemType, changes), .array(.structure([.int32, .array(.string)]), [])])
+        bus.assumeIsolated { [revision] bus in
+            if !changes.isEmpty || !removals.isEmpty {
+                try? bus.emitSignal(
+                    "ItemsPropertiesUpdated", of: Self.interface, at: Self.path,
+                    [.array(MenuLayout.itemType, changes), .array(MenuLayout.namesType, removals)])
+            }
+            for parent in moves {
+                try? bus.emitSignal(
+                    "LayoutUpdated", of: Self.interface, at: Self.path, [.uint32(revision), .int32(parent)])
+            }
         }
     }
 
@@ -74,9 +90,15 @@ actor MenuService {
                 "GetProperty": { [weak self] in try await self?.getProperty($0) ?? [] },
                 "Event": { [weak self] in try await self?.event($0) ?? [] },
                 "EventGroup": { [weak self] in try await self?.eventGroup($0) ?? [] },
-                // The lines are always what they should be.
-                "AboutToShow": { _ in [.boolean(false)] },
-                "AboutToShowGroup": { _ in [.array(.int32, []), .array(.int32, [])] },
+                // The lines are always what they should be; what opening changes in them is told by signals.
+                "AboutToShow": { [weak self] call in
+                    await self?.isAboutToShow([try call.arguments.argument(0)])
+                    return [.boolean(false)]
+                },
+                "AboutToShowGroup": { [weak self] call in
+                    await self?.isAboutToShow(Set(call.arguments[0].arrayValue?.compactMap { $0.get() } ?? []))
+                    return [.array(.int32, []), .array(.int32, [])]
+                },
             ])
     }
 
@@ -101,7 +123,7 @@ actor MenuService {
     private func getProperty(_ call: DBusMethodCall) throws -> [DBusValue] {
         let identifier: Int32 = try call.arguments.argument(0)
         let name: String = try call.arguments.argument(1)
-        guard let value = MenuLayout.Item(rawValue: identifier).flatMap({ layout.properties[$0] })?[name] else {
+        guard let value = layout.properties[identifier]?[name] else {
             throw DBusErrorReply.invalidArguments("the menu has no item \(identifier) with such a property")
         }
         hasReader = true
@@ -132,10 +154,21 @@ actor MenuService {
         return [.array(.int32, unknown)]
     }
 
+    private func isAboutToShow(_ identifiers: Set<Int32>) {
+        if identifiers.contains(MenuLayout.Item.nearby.rawValue) { handler(.nearbyOpened) }
+    }
+
     /// Returns whether there is such an item.
     private func handle(_ identifier: Int32, _ event: String) -> Bool {
-        guard let item = MenuLayout.Item(rawValue: identifier) else { return false }
-        if event == "clicked", layout.properties[item]?["enabled"] == .boolean(true) { clicked(item) }
+        guard let properties = layout.properties[identifier] else { return false }
+        switch (event, identifier) {
+        case ("clicked", MenuLayout.Item.nearby.rawValue): break
+        case ("clicked", _): if properties["enabled"] == .boolean(true) { handler(.clicked(identifier)) }
+        case ("opened", MenuLayout.Item.nearby.rawValue): handler(.nearbyOpened)
+        case ("closed", MenuLayout.Item.nearby.rawValue), ("closed", MenuLayout.Item.root.rawValue):
+            handler(.nearbyClosed)
+        default: break
+        }
         return true
     }
 }

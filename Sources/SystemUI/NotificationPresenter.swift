@@ -4,12 +4,13 @@ import Logging
 import MonotonicTime
 import Reactor
 
-/// The notification on the user's desktop.
+/// A notification on the user's desktop.
 actor NotificationPresenter {
     /// What becomes of it.
     enum Event: Sendable {
         case gone
-        case talkClicked
+        /// A click on the button of that key, so long after it came on the screen.
+        case clicked(key: String, after: Duration)
     }
 
     nonisolated let loop: EventLoop
@@ -87,7 +88,7 @@ actor NotificationPresenter {
                     arguments: [.uint32(number)])
             }
         case .gone: handler(.gone)
-        case .talkClicked: handler(.talkClicked)
+        case .clicked(let key, let shown): handler(.clicked(key: key, after: shown))
         }
     }
 

@@ -27,6 +27,11 @@ struct NotificationRequest: Equatable {
         case .spoke(let name): (headline, remark) = ("\(name) was speaking", nil)
         case .failure(let reason): (headline, remark) = ("You cannot talk", reason)
         case .announcement(let text, _): (headline, remark) = (text, nil)
+        case .newcomer(let name):
+            (headline, remark) = (
+                "\(name) wants to join",
+                capabilities.contains("actions") ? nil : "'pttctl nearby admit' or 'pttctl nearby refuse' answers"
+            )
         }
         if capabilities.contains("body") {
             summary = headline
@@ -36,11 +41,7 @@ struct NotificationRequest: Equatable {
             summary = "\(headline) on \(view.channelName)" + (remark.map { ": \($0)" } ?? "")
             body = ""
         }
-        if let action = view.action, capabilities.contains("actions") {
-            actions = [NotificationStateMachine.talkKey, action.label]
-        } else {
-            actions = []
-        }
+        actions = capabilities.contains("actions") ? view.buttons.flatMap { [$0.key, $0.label] } : []
         hints = [
             "urgency": .byte(1),
             // Who spoke is of no interest afterwards.
@@ -48,7 +49,11 @@ struct NotificationRequest: Equatable {
             // A chime over a voice would hide its first word.
             "suppress-sound": .boolean(true),
         ]
-        if case .announcement(_, isUrgent: true) = view.subject { hints["urgency"] = .byte(2) }
+        switch view.subject {
+        // Somebody stands and waits.
+        case .announcement(_, isUrgent: true), .newcomer: hints["urgency"] = .byte(2)
+        case .speaking, .spoke, .failure, .announcement: break
+        }
         let showsIcons = capabilities.contains("icon-static") || capabilities.contains("icon-multi")
         switch view.subject {
         case .speaking, .spoke:
@@ -60,6 +65,9 @@ struct NotificationRequest: Equatable {
         case .announcement(_, let isUrgent):
             hints["category"] = .string("device")
             icon = showsIcons ? (isUrgent ? "dialog-warning" : "dialog-information") : ""
+        case .newcomer:
+            hints["category"] = .string("presence")
+            icon = showsIcons ? "dialog-question" : ""
         }
         if showsIcons, let picture { hints["image-path"] = .string(picture.uri) }
     }

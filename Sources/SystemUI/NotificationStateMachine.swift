@@ -33,14 +33,12 @@ struct NotificationStateMachine {
         case close(UInt32)
         /// The notification was on the screen and is not any more, by no wish of ours.
         case gone
-        /// The user clicked Talk or Stop on it.
-        case talkClicked
+        /// The user clicked the button of that key, so long after the notification came on the screen.
+        case clicked(key: String, after: Duration)
     }
 
     /// The shortest time between two notifications.
     static let interval = Duration.milliseconds(500)
-    /// The key of the notification's button.
-    static let talkKey = "talk"
     /// Why a notification was closed: because we asked (Desktop Notifications Specification, "NotificationClosed").
     private static let closedByCall: UInt32 = 3
 
@@ -60,6 +58,8 @@ struct NotificationStateMachine {
     private var sent: NotificationView?
     /// The notification on the screen.
     private var shown: UInt32?
+    /// Since when it shows what it shows.
+    private var shownSince = Instant.zero
     private var isSending = false
     private var notBefore: Instant?
 
@@ -84,6 +84,7 @@ struct NotificationStateMachine {
         case .notified(let number, let asked) where asked == generation:
             isSending = false
             shown = number ?? shown
+            shownSince = now
         case .serverUnknown(let asked) where asked == generation:
             isSending = false
             server = .absent
@@ -91,7 +92,8 @@ struct NotificationStateMachine {
         case .closed(let number, let reason) where number == shown:
             shown = nil
             if reason != Self.closedByCall { actions.append(.gone) }
-        case .actionInvoked(let number, Self.talkKey) where number == shown: actions.append(.talkClicked)
+        case .actionInvoked(let number, let key) where number == shown && sent?.hasButton(key) == true:
+            actions.append(.clicked(key: key, after: now - shownSince))
         case .capabilities, .notified, .serverUnknown, .closed, .actionInvoked, .deadline: break
         }
         return actions + advance(at: now)
@@ -119,4 +121,8 @@ struct NotificationStateMachine {
             return [.notify(wanted, capabilities: capabilities, replacing: shown ?? 0, server: generation)]
         }
     }
+}
+
+extension NotificationView {
+    fileprivate func hasButton(_ key: String) -> Bool { buttons.contains { $0.key == key } }
 }

@@ -28,6 +28,7 @@ public actor SystemUI {
     private struct Parts {
         let images: [ImageFiles]
         let notification: NotificationPresenter
+        let newcomer: NotificationPresenter
         let tray: StatusNotifierItem
         let menu: MenuService
     }
@@ -62,6 +63,7 @@ public actor SystemUI {
             try await parts.menu.start()
             try await parts.tray.start()
             try await parts.notification.start()
+            try await parts.newcomer.start()
         } catch {
             await stop()
             throw error
@@ -72,6 +74,8 @@ public actor SystemUI {
     public func stop() async {
         guard let old = parts else { return }
         parts = nil
+        if machine.isBrowsing { handler(.browseNearby(false)) }
+        await old.newcomer.stop()
         await old.notification.stop()
         await old.tray.stop()
         await old.menu.stop()
@@ -83,6 +87,9 @@ public actor SystemUI {
 
     /// What is so from now on.
     public func update(_ state: SystemUIState) { handle(.stateChanged(state)) }
+
+    /// What is nearby from now on.
+    public func update(nearby: SystemUINearby) { handle(.nearbyChanged(nearby)) }
 
     /// A begin was refused, or a transmission was cut: shown for a few seconds.
     ///
@@ -101,6 +108,7 @@ public actor SystemUI {
         for action in machine.handle(event, at: .now) {
             switch action {
             case .notification(let view): parts.notification.assumeIsolated { $0.show(view) }
+            case .newcomer(let view): parts.newcomer.assumeIsolated { $0.show(view) }
             case .tray(let view): parts.tray.assumeIsolated { $0.show(view) }
             case .menu(let view): parts.menu.assumeIsolated { $0.show(view) }
             case .tell(let wish): handler(wish)
@@ -124,19 +132,30 @@ public actor SystemUI {
                 self?.assumeIsolated { ui in
                     switch event {
                     case .gone: ui.handle(.notificationGone)
-                    case .talkClicked: ui.handle(.talkClicked)
+                    case .clicked: ui.handle(.talkClicked)
+                    }
+                }
+            },
+            newcomer: NotificationPresenter(bus: bus, images: faces, logger: logger) { [weak self] event in
+                self?.assumeIsolated { ui in
+                    switch event {
+                    case .gone: ui.handle(.newcomerGone)
+                    case .clicked(let key, let shown): ui.handle(.newcomerClicked(key: key, after: shown))
                     }
                 }
             },
             tray: StatusNotifierItem(SystemUIStateMachine.initialTray, bus: bus, images: icons, logger: logger) {
                 [weak self] in self?.assumeIsolated { $0.handle(.talkClicked) }
             },
-            menu: MenuService(SystemUIStateMachine.initialMenu, bus: bus) { [weak self] item in
+            menu: MenuService(SystemUIStateMachine.initialMenu, bus: bus) { [weak self] event in
                 self?.assumeIsolated { ui in
-                    switch item {
-                    case .talk: ui.handle(.talkClicked)
-                    case .leave: ui.handle(.leaveClicked)
-                    case .root, .channel, .status, .separator: break
+                    switch event {
+                    case .clicked(MenuLayout.Item.talk.rawValue): ui.handle(.talkClicked)
+                    case .clicked(MenuLayout.Item.leave.rawValue): ui.handle(.leaveClicked)
+                    case .clicked(MenuLayout.Item.create.rawValue): ui.handle(.createClicked)
+                    case .clicked(let number): ui.handle(.nearbyClicked(number))
+                    case .nearbyOpened: ui.handle(.nearbyOpened)
+                    case .nearbyClosed: ui.handle(.nearbyClosed)
                     }
                 }
             })

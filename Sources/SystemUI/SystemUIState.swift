@@ -5,6 +5,8 @@ import PushToTalkCore
 public struct SystemUIState: Hashable, Sendable {
     /// The channel that is joined.
     public struct Channel: Hashable, Sendable {
+        /// Tells it from others.
+        public var identifier: String
         /// Its name and picture.
         public var descriptor: PTChannelDescriptor
         /// Whether it can be used.
@@ -16,9 +18,11 @@ public struct SystemUIState: Hashable, Sendable {
 
         /// A channel.
         public init(
-            descriptor: PTChannelDescriptor, serviceStatus: PTServiceStatus, serviceDetail: String = "",
+            identifier: String = "", descriptor: PTChannelDescriptor, serviceStatus: PTServiceStatus,
+            serviceDetail: String = "",
             transmissionMode: PTTransmissionMode = .halfDuplex
         ) {
+            self.identifier = identifier
             self.descriptor = descriptor
             self.serviceStatus = serviceStatus
             self.serviceDetail = serviceDetail
@@ -52,4 +56,12 @@ public enum SystemUIEvent: Hashable, Sendable {
     case talkReleased
     /// The user wants to leave the channel.
     case leave
+    /// The user looks at the channels nearby, or does so no more.
+    case browseNearby(Bool)
+    /// The user wants to join the channel nearby of that `id`.
+    case joinNearby(String)
+    /// The user wants a channel on this machine.
+    case createNearby
+    /// The user lets the newcomer of that `id` into a channel of this machine, or does not.
+    case decideNewcomer(String, isAdmitted: Bool)
 }

@@ -14,6 +14,18 @@ struct SystemUIStateMachine {
         /// A click on Talk or Stop, wherever it is.
         case talkClicked
         case leaveClicked
+        /// What there is nearby.
+        case nearbyChanged(SystemUINearby)
+        /// The submenu of channels nearby is about to be shown, or is.
+        case nearbyOpened
+        case nearbyClosed
+        /// A click on the channel nearby whose line has that number.
+        case nearbyClicked(Int32)
+        case createClicked
+        /// A button of the notification about a newcomer was clicked, so long after it came on the screen.
+        case newcomerClicked(key: String, after: Duration)
+        /// The user, or the server's own clock, took that notification away.
+        case newcomerGone
         /// The user, or the server's own clock, took the notification away.
         case notificationGone
         /// `nextDeadline` has come.
@@ -24,6 +36,8 @@ struct SystemUIStateMachine {
     enum Action: Hashable, Sendable {
         /// The notification is this one from now on; nil: none.
         case notification(NotificationView?)
+        /// The notification about a newcomer is this one from now on; nil: none. It stands beside the other one.
+        case newcomer(NotificationView?)
         case tray(TrayView)
         case menu(MenuView)
         case tell(SystemUIEvent)
@@ -48,6 +62,11 @@ struct SystemUIStateMachine {
     private var announcement: (text: String, isUrgent: Bool, until: Instant)?
     private var isNotificationGone = false
     private var notification: NotificationView?
+    private var submenu = NearbySubmenu()
+    private var newcomers = NewcomerQuestions()
+    private var newcomer: NotificationView?
+    /// Whether channels are looked for, as was told.
+    private(set) var isBrowsing = false
     private var tray: Throttle<TrayView>
     private var menu: Throttle<MenuView>
     /// Pressed here and not ended since.
@@ -59,18 +78,20 @@ struct SystemUIStateMachine {
     /// Nothing to show.
     init() {
         tray = Throttle(Self.trayView(of: SystemUIState()), interval: Self.redrawInterval)
-        menu = Throttle(Self.menuView(of: SystemUIState(), action: .talk), interval: Self.redrawInterval)
+        menu = Throttle(Self.initialMenu, interval: Self.redrawInterval)
     }
 
     /// The tray icon and the menu while there is no channel.
     static let initialTray = trayView(of: SystemUIState())
-    static let initialMenu = menuView(of: SystemUIState(), action: .talk)
+    static let initialMenu = menuView(
+        of: SystemUIState(), action: .talk, nearby: NearbySubmenu().view(activeChannel: nil))
 
     /// When `deadline` must be handled; nil while nothing is pending.
     var nextDeadline: Instant? {
-        [lastSpeaker?.until, failure?.until, announcement?.until, tray.nextDeadline, menu.nextDeadline].compactMap {
-            $0
-        }.min()
+        [
+            lastSpeaker?.until, failure?.until, announcement?.until, tray.nextDeadline, menu.nextDeadline,
+            submenu.nextDeadline, newcomers.nextDeadline,
+        ].compactMap(\.self).min()
     }
 
     /// Applies an event.
@@ -85,7 +106,30 @@ struct SystemUIStateMachine {
         case .talkClicked: actions += talkClicked(at: now)
         case .leaveClicked: if state.channel != nil { actions.append(.tell(.leave)) }
         case .notificationGone: isNotificationGone = true
+        case .nearbyChanged(let nearby):
+            submenu.update(nearby, at: now)
+            newcomers.update(nearby.newcomers, at: now)
+        case .nearbyOpened: submenu.opened(at: now)
+        case .nearbyClosed: submenu.closed(at: now)
+        case .nearbyClicked(let number): actions += nearbyClicked(number, at: now)
+        case .createClicked: actions.append(.tell(.createNearby))
+        case .newcomerClicked(let key, let shown):
+            if let (id, isAdmitted) = newcomers.clicked(key, after: shown, at: now) {
+                actions.append(.tell(.decideNewcomer(id, isAdmitted: isAdmitted)))
+            }
+        case .newcomerGone: newcomers.dismissed(at: now)
         case .deadline: break
+        }
+        switch event {
+        // Not every tray tells that a menu is closed, and each of these closes it.
+        case .talkClicked, .leaveClicked, .nearbyClicked, .createClicked: submenu.closed(at: now)
+        default: break
+        }
+        submenu.pass(to: now)
+        newcomers.pass(to: now)
+        if submenu.isBrowsing != isBrowsing {
+            isBrowsing.toggle()
+            actions.append(.tell(.browseNearby(isBrowsing)))
         }
         switch event {
         // Talk and Stop changed places under the user's pointer.
@@ -150,8 +194,11 @@ struct SystemUIStateMachine {
     private var talkAction: TalkAction { state.isTransmitting || isPressed ? .stop : .talk }
 
     private mutating func talkClicked(at now: Instant) -> [Action] {
-        // Without a channel nothing is shown that could be clicked; when it cannot be used, the refusal will say why.
-        guard state.channel != nil else { return [] }
+        guard state.channel != nil else {
+            announce(Self.wayToChannel, false, at: now)
+            return []
+        }
+        // When it cannot be used, the refusal will say why.
         if let clicksCountFrom, now < clicksCountFrom { return [] }
         switch talkAction {
         case .talk:
@@ -161,6 +208,19 @@ struct SystemUIStateMachine {
             isPressed = false
             isReleasing = state.isTransmitting
             return [.tell(.talkReleased)]
+        }
+    }
+
+    private mutating func nearbyClicked(_ number: Int32, at now: Instant) -> [Action] {
+        switch submenu.clicked(number, activeChannel: state.channel?.identifier, at: now) {
+        case nil: return []
+        case .join(let id): return [.tell(.joinNearby(id))]
+        case .ask(let id, let name, let creator):
+            announce("Waiting for approval: \(creator) is asked to let you into \(name)", false, at: now)
+            return [.tell(.joinNearby(id))]
+        case .locked(let name):
+            announce("\(name) is locked: 'pttctl nearby' in a terminal joins it and asks for its code", false, at: now)
+            return []
         }
     }
 
@@ -174,7 +234,14 @@ struct SystemUIStateMachine {
             actions.append(.notification(wanted))
         }
         if let view = tray.set(Self.trayView(of: state), at: now) { actions.append(.tray(view)) }
-        if let view = menu.set(Self.menuView(of: state, action: talkAction), at: now) { actions.append(.menu(view)) }
+        if newcomers.view != newcomer {
+            newcomer = newcomers.view
+            actions.append(.newcomer(newcomer))
+        }
+        let nearby = submenu.view(activeChannel: state.channel?.identifier)
+        if let view = menu.set(Self.menuView(of: state, action: talkAction, nearby: nearby), at: now) {
+            actions.append(.menu(view))
+        }
         return actions
     }
 
@@ -185,7 +252,7 @@ struct SystemUIStateMachine {
                     DisplayText.line(announcement.text, fallback: "Push-to-talk"), isUrgent: announcement.isUrgent),
                 channelName: state.channel.map(Self.name(of:)) ?? Self.noChannel,
                 image: state.channel?.descriptor.image,
-                action: nil, lifetime: announcement.isUrgent ? Self.urgentLifetime : Self.failureLifetime)
+                lifetime: announcement.isUrgent ? Self.urgentLifetime : Self.failureLifetime)
         }
         guard let channel = state.channel else { return nil }
         let name = Self.name(of: channel)
@@ -193,8 +260,8 @@ struct SystemUIStateMachine {
             _ subject: NotificationView.Subject, _ image: PTImage?, _ action: TalkAction?, _ lifetime: Duration
         ) -> NotificationView {
             NotificationView(
-                subject: subject, channelName: name, image: image ?? channel.descriptor.image, action: action,
-                lifetime: lifetime)
+                subject: subject, channelName: name, image: image ?? channel.descriptor.image,
+                buttons: action.map { [$0.button] } ?? [], lifetime: lifetime)
         }
         if let failure {
             let text = DisplayText.line(failure.text, fallback: "no reason was given")
@@ -216,17 +283,20 @@ struct SystemUIStateMachine {
     private static func trayView(of state: SystemUIState) -> TrayView {
         guard let channel = state.channel else {
             return TrayView(
-                status: .passive, activity: .idle, image: nil, title: noChannel, text: statusText(of: state))
+                status: .active, activity: .away, image: nil, title: noChannel, text: statusText(of: state))
         }
         return TrayView(
             status: channel.serviceStatus == .unavailable ? .needsAttention : .active, activity: activity(of: state),
             image: channel.descriptor.image, title: name(of: channel), text: statusText(of: state))
     }
 
-    private static func menuView(of state: SystemUIState, action: TalkAction) -> MenuView {
+    private static func menuView(
+        of state: SystemUIState, action: TalkAction, nearby: MenuView.Nearby
+    ) -> MenuView {
         MenuView(
             channelLine: state.channel.map(name(of:)) ?? noChannel, statusLine: statusText(of: state), action: action,
-            canTalk: action == .stop || state.channel.map(canTalk(on:)) ?? false, canLeave: state.channel != nil)
+            canTalk: action == .stop || state.channel.map(canTalk(on:)) ?? false, canLeave: state.channel != nil,
+            nearby: nearby)
     }
 
     private static func activity(of state: SystemUIState) -> Activity {
@@ -236,7 +306,8 @@ struct SystemUIStateMachine {
         switch state.channel?.serviceStatus {
         case .unavailable: return .unavailable
         case .connecting: return .connecting
-        case .ready, nil: return .idle
+        case .ready: return .idle
+        case nil: return .away
         }
     }
 
@@ -262,6 +333,7 @@ struct SystemUIStateMachine {
     }
 
     private static let noChannel = "No channel"
+    private static let wayToChannel = "You are on no channel: the icon's menu has channels nearby (right click)"
     private static func name(of channel: SystemUIState.Channel) -> String {
         DisplayText.line(channel.descriptor.name, fallback: "Channel without a name")
     }

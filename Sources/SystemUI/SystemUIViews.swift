@@ -3,6 +3,8 @@ import PushToTalkCore
 
 /// What the machine is doing for its user, as the icon tells it.
 enum Activity: Hashable, Sendable, CaseIterable {
+    /// There is no channel.
+    case away
     case idle
     case transmitting
     case receiving
@@ -13,6 +15,7 @@ enum Activity: Hashable, Sendable, CaseIterable {
     /// a theme lacks one, hosts draw `ActivityBadge`.
     var iconName: String {
         switch self {
+        case .away: "microphone-sensitivity-muted"
         case .idle: "microphone-sensitivity-high"
         case .transmitting: "media-record"
         case .receiving: "audio-volume-high"
@@ -34,6 +37,18 @@ enum TalkAction: Hashable, Sendable {
         case .stop: "Stop talking"
         }
     }
+
+    /// The button on a notification; it has one meaning at a time, so one key.
+    var button: NotificationButton { NotificationButton(key: Self.key, label: label) }
+    static let key = "talk"
+}
+
+/// A button on a notification.
+struct NotificationButton: Hashable, Sendable {
+    /// What the server tells when it is clicked.
+    var key: String
+    /// What stands on it.
+    var label: String
 }
 
 /// The notification, before it is known what the server can show.
@@ -48,24 +63,25 @@ struct NotificationView: Hashable, Sendable {
         case failure(String)
         /// Something that happened.
         case announcement(String, isUrgent: Bool)
+        /// Somebody of this name wants to join the channel.
+        case newcomer(String)
     }
 
     var subject: Subject
     var channelName: String
     /// The participant's picture, or the channel's.
     var image: PTImage?
-    /// The button on it; nil: none.
-    var action: TalkAction?
+    /// The buttons on it.
+    var buttons: [NotificationButton] = []
     /// How long it may stand if nobody closes it.
     var lifetime: Duration
 }
 
 /// The tray icon.
 struct TrayView: Hashable, Sendable {
-    /// How much attention it wants (StatusNotifierItem's `Status`).
+    /// How much attention it wants (StatusNotifierItem's `Status`). Never "Passive": some trays offer no way to a hidden icon, and its menu is
+    /// the way to a channel.
     enum Status: String, Sendable {
-        /// There is no channel: a host may hide the icon.
-        case passive = "Passive"
         case active = "Active"
         /// There is a channel, and nobody on it can be heard.
         case needsAttention = "NeedsAttention"
@@ -86,4 +102,20 @@ struct MenuView: Hashable, Sendable {
     var action: TalkAction
     var canTalk: Bool
     var canLeave: Bool
+    var nearby: Nearby
+
+    /// The submenu "Channels nearby".
+    struct Nearby: Hashable, Sendable {
+        /// A channel.
+        struct Line: Hashable, Sendable {
+            var number: Int32
+            var label: String
+            var isEnabled: Bool
+            var isLocked: Bool
+        }
+
+        /// Its first line, which does nothing.
+        var header: String
+        var lines: [Line]
+    }
 }

@@ -1,16 +1,10 @@
 // Words from elsewhere, made fit for a terminal: nothing in them moves the cursor, colours or reorders the line.
 
+import PlainText
+
 extension Unicode.Scalar {
-    /// Whether a terminal may take it for more than a sign: control characters (C0, DEL, C1), separators of lines and paragraphs, and
-    /// marks that reorder or hide what stands beside them (UAX #9's marks, embeddings, overrides and isolates; U+200B, U+2060, U+FEFF).
-    public var isTerminalControl: Bool {
-        switch value {
-        case 0..<0x20, 0x7F...0x9F, 0x61C, 0x200B, 0x200E...0x200F, 0x2028...0x202E, 0x2060...0x2069, 0xFEFF,
-            0xE0000...0xE007F:
-            true
-        default: false
-        }
-    }
+    /// Whether a terminal may take it for more than a sign.
+    public var isTerminalControl: Bool { isHidden }
 
     /// Columns that it takes: 0 for marks that join the sign before them, 2 for wide signs (UAX #11), else 1.
     fileprivate var columns: Int {

@@ -40,6 +40,7 @@ extension ChannelDirector: DaemonControls {
         case .talkPressed: seat.bridge.assumeIsolated { $0.press(.userInterface) }
         case .talkReleased: seat.bridge.assumeIsolated { $0.stop(.userRequest) }
         case .leave: step(.leave(seat.uuid, caller: ""))
+        case .browseNearby, .joinNearby, .createNearby, .decideNewcomer: break
         }
     }
 

@@ -91,12 +91,6 @@ extension Daemon {
             calls = CallMonitor(on: systemBus, logger: Logger(label: "pttd.calls")) { active in
                 director.assumeIsolated { $0.callsChanged(active) }
             }
-            // Who can reach the session bus is the user.
-            desktop =
-                configuration.desktop ?? (address == .session)
-                ? SystemUI(bus: bus, logger: Logger(label: "pttd.desktop")) { event in
-                    director.assumeIsolated { $0.desktopWants(event) }
-                } : nil
             let commands =
                 runsCommands ? CommandRunner(loop: loop, logger: Logger(label: "pttd.commands")) : nil
             let resumption = ResumptionFile(path: state + "/resumption", logger: Logger(label: "pttd.relay")).restore()
@@ -106,6 +100,13 @@ extension Daemon {
                 identity: identity,
                 creator: DisplayName(cleaning: configuration.displayName, fallback: "pttd"),
                 logger: Logger(label: "pttd.nearby"))
+            // Who can reach the session bus is the user.
+            desktop =
+                configuration.desktop ?? (address == .session)
+                ? SystemUI(bus: bus, logger: Logger(label: "pttd.desktop")) { event in
+                    director.assumeIsolated { $0.desktopWants(event) }
+                    nearby.assumeIsolated { $0.desktopWants(event) }
+                } : nil
             surroundings = ChannelDirector.Surroundings(
                 makeLink: { link, mode in
                     let client = RelayClient(
@@ -134,7 +135,6 @@ extension Daemon {
                     }
                 })
             await api.serve(nearby: nearby)
-            await nearby.onNewcomer { newcomer in publisher.assumeIsolated { $0.newcomer(newcomer) } }
             nearbyNetwork = NearbyNetwork(bus: systemBus, logger: Logger(label: "pttd.nearby")) {
                 channels in
                 nearby.assumeIsolated { $0.changed(channels) }
@@ -226,6 +226,7 @@ extension Daemon {
                 try await desktop.start()
             }
             await publisher.show(on: desktop)
+            await nearby.show(on: desktop)
         }
 
         /// What is held when the machine falls asleep must not be held when it wakes.

@@ -105,13 +105,6 @@ actor StatusPublisher {
     /// Something happened that no property tells.
     func announce(_ text: String) { desktop?.assumeIsolated { $0.announce(text) } }
 
-    /// Somebody waits to be admitted to a channel nearby that this machine hosts.
-    func newcomer(_ newcomer: NearbyNewcomer) {
-        let words =
-            "\(newcomer.name) wants to join \(newcomer.channelName): 'pttctl nearby admit' or 'pttctl nearby refuse'"
-        desktop?.assumeIsolated { $0.announce(words, isUrgent: true) }
-    }
-
     /// An emergency control was held for as long as its guard asks.
     func emergency(_ source: AccessorySource) {
         desktop?.assumeIsolated { $0.announce("Emergency: \(source.accessory)", isUrgent: true) }
@@ -177,7 +170,8 @@ extension SystemUIState {
         self.init(
             channel: snapshot.channel.map {
                 Channel(
-                    descriptor: $0.descriptor, serviceStatus: $0.serviceStatus, serviceDetail: detail,
+                    identifier: $0.uuid.uuidString.lowercased(), descriptor: $0.descriptor,
+                    serviceStatus: $0.serviceStatus, serviceDetail: detail,
                     transmissionMode: $0.transmissionMode)
             }, speaker: snapshot.activeRemoteParticipant, isTransmitting: snapshot.transmission != nil)
     }

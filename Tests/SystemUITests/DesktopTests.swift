@@ -60,6 +60,38 @@ import Testing
         }
     }
 
+    @Test func `a newcomer is asked about beside who speaks, and the button answers for that newcomer`() async throws {
+        try await withBus { fixture in
+            let server = try await NotificationServer(on: fixture.connect())
+            let desktop = try await Desktop(fixture)
+            await desktop.ui.update(Desktop.state(speaker: "Anna"))
+            try await server.notifications.wait(for: 1)
+            await desktop.ui.update(
+                nearby: SystemUINearby(newcomers: [.init(id: "e", name: "Eve\u{202E}", channelName: "Crane 2")]))
+            let asked = try #require(try await server.notifications.wait(for: 2).last)
+            #expect(asked.summary == "Eve wants to join" && asked.body == "Crane 2" && asked.replaced == 0)
+            #expect(asked.actions == ["admit-1", "Admit", "refuse-1", "Refuse"])
+            // Who speaks changes, and the question stays what it is.
+            await desktop.ui.update(Desktop.state(speaker: "Bert"))
+            #expect(try await server.notifications.wait(for: 3).last?.replaced == 1)
+            try await Task.sleep(for: .milliseconds(600))
+            try await server.emit("ActionInvoked", [.uint32(1), .string("admit-1")])
+            try await server.emit("ActionInvoked", [.uint32(2), .string("admit-2")])
+            try await server.emit("ActionInvoked", [.uint32(2), .string("talk")])
+            try await server.emit("ActionInvoked", [.uint32(2), .string("admit-1")])
+            #expect(try await desktop.wishes.wait(for: 1) == [.decideNewcomer("e", isAdmitted: true)])
+            #expect(try await server.closed.wait(for: 1) == [2])
+            // The next one gives up before an answer.
+            await desktop.ui.update(
+                nearby: SystemUINearby(newcomers: [.init(id: "f", name: "Fred", channelName: "Crane 2")]))
+            #expect(try await server.notifications.wait { $0.last?.summary == "Fred wants to join" }.last != nil)
+            await desktop.ui.update(nearby: SystemUINearby())
+            #expect(try await server.closed.wait(for: 2) == [2, 3])
+            await desktop.end()
+            await server.leave()
+        }
+    }
+
     @Test func `a server that appears while somebody speaks tells of it, and its successor of what is next`()
         async throws
     {
@@ -171,10 +203,10 @@ import Testing
             let desktop = try await Desktop(fixture)
             let item = try #require(try await watcher.items.wait(for: 1).first)
             let before = try await watcher.properties(of: item)
-            #expect(before["Status"] == .string("Passive") && before["Category"] == .string("Communications"))
+            #expect(before["Status"] == .string("Active") && before["Category"] == .string("Communications"))
             #expect(before["Menu"] == .objectPath(MenuService.path))
             await desktop.ui.update(Desktop.state(speaker: "Q&A", image: PTImage(named: "team")))
-            try await watcher.signals.wait { Set(["NewIcon", "NewToolTip", "NewTitle", "NewStatus"]).isSubset(of: $0) }
+            try await watcher.signals.wait { Set(["NewIcon", "NewToolTip", "NewTitle"]).isSubset(of: $0) }
             let receiving = try await watcher.properties(of: item)
             #expect(receiving["Status"] == .string("Active"))
             #expect(receiving["IconName"] == .string("audio-volume-high"))

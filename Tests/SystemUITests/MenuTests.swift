@@ -25,8 +25,8 @@ import Testing
         }
 
         /// The labels of the lines that have one, by number.
-        func labels() async throws -> [Int32: String] {
-            let answer = try await call("GetLayout", [.int32(0), .int32(-1), .strings([])])
+        func labels(below parent: Int32 = 0) async throws -> [Int32: String] {
+            let answer = try await call("GetLayout", [.int32(parent), .int32(-1), .strings([])])
             let children = answer[1].structureValue?[2].arrayValue ?? []
             var labels: [Int32: String] = [:]
             for child in children {
@@ -51,7 +51,11 @@ import Testing
     @Test func `the menu shows channel and status, and its clicks reach the user's wishes`() async throws {
         try await withMenu { (desktop, host) async throws in
             await desktop.ui.update(Desktop.state())
-            #expect(try await host.labels() == [1: "Kitchen", 2: "Ready", 4: "Talk", 5: "Leave channel"])
+            #expect(
+                try await host.labels() == [
+                    1: "Kitchen", 2: "Ready", 4: "Talk", 5: "Leave channel", 7: "Channels nearby",
+                    8: "New channel here",
+                ])
             try await host.click(.channel)
             try await host.click(.talk, event: "hovered")
             try await host.click(.talk)
@@ -65,6 +69,49 @@ import Testing
             try await host.click(.talk)
             try await host.click(.leave)
             #expect(desktop.wishes.all.count == 3)
+        }
+    }
+
+    @Test func `the submenu is looked into, channels come and go there, and a click joins`() async throws {
+        try await withMenu { (desktop, host) async throws in
+            let moves = Recorder<[DBusValue]>()
+            try await host.connection.addMatch(
+                DBusMatchRule(interface: MenuService.interface, member: "LayoutUpdated")
+            ) { moves.record($0.arguments) }
+            await desktop.ui.update(Desktop.state())
+            #expect(try await host.labels(below: 7) == [9: "Looking for channels…"])
+            #expect(try await host.call("AboutToShow", [.int32(7)]) == [.boolean(false)])
+            try await host.click(.nearby, event: "opened")
+            #expect(try await desktop.wishes.wait(for: 1) == [.browseNearby(true)])
+            func channel(_ id: String, _ name: String, _ admission: SystemUINearby.Admission) -> SystemUINearby.Channel
+            {
+                .init(id: id, channel: id, name: name, creator: "Anna", members: 2, admission: admission, isOwn: false)
+            }
+            await desktop.ui.update(
+                nearby: SystemUINearby(channels: [
+                    channel("a", "Crane_2\u{202E}", .open), channel("b", "Gate", .code), channel("c", "Yard", .ask),
+                ]))
+            #expect(try await moves.wait(for: 1).last?[1] == .int32(7))
+            let labels: [Int32: String] = [
+                9: "Choose one to join it", 1_000: "Crane__2 (Anna, 2 members)",
+                1_001: "Gate (Anna, 2 members, locked)",
+                1_002: "Yard (Anna, 2 members, asks before it lets you in)",
+            ]
+            #expect(try await eventually { try await host.labels(below: 7) == labels })
+            let icon = try await host.call("GetProperty", [.int32(1_001), .string("icon-name")])
+            #expect(icon == [.variant(.string("changes-prevent-symbolic"))])
+            func click(_ number: Int32) async throws {
+                _ = try await host.call("Event", [.int32(number), .string("clicked"), .variant(.int32(0)), .uint32(0)])
+            }
+            // The list has just moved under the pointer.
+            try await click(1_000)
+            try await Task.sleep(for: .milliseconds(500))
+            for number: Int32 in [9, 1_001, 1_000, 1_002] { try await click(number) }
+            try await host.click(.create)
+            #expect(
+                desktop.wishes.all == [.browseNearby(true), .joinNearby("a"), .joinNearby("c"), .createNearby])
+            try await host.click(.nearby, event: "closed")
+            #expect(try await desktop.wishes.wait { $0.last == .browseNearby(false) }.count == 5)
         }
     }
 
@@ -122,10 +169,10 @@ import Testing
                 .structure([.int32(item), .string("clicked"), .variant(.int32(0)), .uint32(0)])
             }
             let bad: [(String, [DBusValue])] = [
-                ("GetLayout", [.int32(-1), .int32(0), .strings([])]), ("GetLayout", [.int32(6)]),
+                ("GetLayout", [.int32(-1), .int32(0), .strings([])]), ("GetLayout", [.int32(10)]),
                 ("GetProperty", [.int32(3), .string("label")]), ("GetProperty", [.int32(.min), .string("")]),
                 ("Event", [.int32(99), .string("clicked"), .variant(.int32(0)), .uint32(0)]),
-                ("EventGroup", [.array(event, [click(6), click(-9)])]),
+                ("EventGroup", [.array(event, [click(10), click(-9)])]),
                 ("EventGroup", [.array(event, Array(repeating: click(4), count: 17))]),
             ]
             for (method, arguments) in bad {
@@ -134,8 +181,8 @@ import Testing
             #expect(desktop.wishes.all.isEmpty)
             #expect(try await host.call("EventGroup", [.array(event, [])]) == [.array(.int32, [])])
             #expect(
-                try await host.call("EventGroup", [.array(event, [click(9), click(5)])]) == [
-                    .array(.int32, [.int32(9)])
+                try await host.call("EventGroup", [.array(event, [click(1_000), click(5)])]) == [
+                    .array(.int32, [.int32(1_000)])
                 ])
             #expect(desktop.wishes.all == [.leave])
         }

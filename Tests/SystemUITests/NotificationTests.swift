@@ -11,7 +11,8 @@ private func view(
     _ subject: NotificationView.Subject = .speaking("Anna"), action: TalkAction? = nil, channel: String = "Kitchen"
 ) -> NotificationView {
     NotificationView(
-        subject: subject, channelName: channel, image: nil, action: action, lifetime: .seconds(60))
+        subject: subject, channelName: channel, image: nil, buttons: action.map { [$0.button] } ?? [],
+        lifetime: .seconds(60))
 }
 
 @Suite struct NotificationRequestTests {
@@ -45,6 +46,18 @@ private func view(
         #expect(request.hints["category"] == .string("im.error"))
     }
 
+    @Test func `a newcomer is asked about with buttons, or with the command where there are none`() {
+        var newcomer = view(.newcomer("Eve"), channel: "Crane 2")
+        newcomer.buttons = [.init(key: "admit-1", label: "Admit"), .init(key: "refuse-1", label: "Refuse")]
+        let asked = NotificationRequest(newcomer, capabilities: full, replacing: 0, picture: nil)
+        #expect(asked.summary == "Eve wants to join" && asked.body == "Crane 2")
+        #expect(asked.actions == ["admit-1", "Admit", "refuse-1", "Refuse"])
+        #expect(asked.hints["urgency"] == .byte(2))
+        let told = NotificationRequest(newcomer, capabilities: ["body"], replacing: 0, picture: nil)
+        #expect(told.actions.isEmpty)
+        #expect(told.body == "Crane 2\n'pttctl nearby admit' or 'pttctl nearby refuse' answers")
+    }
+
     @Test func `without markup nothing is escaped`() {
         let request = NotificationRequest(
             view(.failure("1 < 2"), channel: "Q&A"), capabilities: ["body"], replacing: 0, picture: nil)
@@ -54,7 +67,7 @@ private func view(
 
 @Suite struct NotificationStateMachineTests {
     private var machine = NotificationStateMachine()
-    private let anna = view()
+    private let anna = view(action: .talk)
     private let bert = view(.speaking("Bert"))
 
     private mutating func handle(
@@ -133,11 +146,11 @@ private func view(
     @Test mutating func `only what happens to our notification counts`() {
         _ = handle(.wanted(anna))
         _ = handle(.capabilities(["body"], server: 0))
-        _ = handle(.notified(4, server: 0))
+        _ = handle(.notified(4, server: 0), at: 100)
         #expect(handle(.closed(5, reason: 2)).isEmpty)
         #expect(handle(.actionInvoked(5, key: "talk")).isEmpty)
         #expect(handle(.actionInvoked(4, key: "default")).isEmpty)
-        #expect(handle(.actionInvoked(4, key: "talk")) == [.talkClicked])
+        #expect(handle(.actionInvoked(4, key: "talk"), at: 400) == [.clicked(key: "talk", after: .milliseconds(300))])
         #expect(handle(.closed(4, reason: 2)) == [.gone])
         #expect(handle(.wanted(nil)).isEmpty)
         #expect(handle(.actionInvoked(4, key: "talk")).isEmpty)
@@ -170,7 +183,7 @@ private func view(
                         screen.insert(number)
                         answers.append(.notified(number, server: server))
                     case .close(let number): screen.remove(number)
-                    case .gone, .talkClicked: break
+                    case .gone, .clicked: break
                     }
                 }
                 #expect(screen.count <= 1)

@@ -13,6 +13,7 @@ struct Rules {
     private(set) var wishes: [SystemUIEvent] = []
     private(set) var notification: NotificationView?
     private(set) var notifications = 0
+    private(set) var newcomer: NotificationView?
     private(set) var tray = SystemUIStateMachine.initialTray
     private(set) var menu = SystemUIStateMachine.initialMenu
     private(set) var redraws = 0
@@ -24,6 +25,7 @@ struct Rules {
             case .notification(let view):
                 notification = view
                 notifications += 1
+            case .newcomer(let view): newcomer = view
             case .tray(let view):
                 tray = view
                 redraws += 1
@@ -66,18 +68,24 @@ struct Rules {
     private let anna = PTParticipant(name: "Anna", image: PTImage(named: "avatar-default"))
     private let bert = PTParticipant(name: "Bert", image: nil)
 
-    @Test func `without a channel there is a passive icon, a menu that does nothing, and no notification`() {
+    @Test func `without a channel there is an icon whose menu leads to one, and no notification`() {
         var rules = Rules()
         rules.change { $0.speaker = anna }
-        rules.handle(.talkClicked)
         rules.handle(.leaveClicked)
         rules.handle(.failed("no"))
         #expect(rules.notification == nil)
         #expect(rules.wishes.isEmpty)
-        #expect(rules.tray.status == .passive)
+        #expect(rules.tray.status == .active && rules.tray.activity == .away)
         #expect(rules.menu == SystemUIStateMachine.initialMenu)
         #expect(!rules.menu.canTalk && !rules.menu.canLeave)
         #expect(rules.machine.nextDeadline == nil)
+        rules.handle(.talkClicked)
+        #expect(rules.wishes.isEmpty)
+        guard case .announcement(let words, false) = rules.notification?.subject else {
+            Issue.record("a click without a channel tells the way to one")
+            return
+        }
+        #expect(words.contains("channels nearby"))
     }
 
     @Test func `who speaks is shown with the channel, remains for a moment, and goes`() {
@@ -144,7 +152,7 @@ struct Rules {
         rules.change { $0.channel = nil }
         #expect(rules.notification == nil)
         rules.pass(.seconds(1))
-        #expect(rules.tray.status == .passive)
+        #expect(rules.tray.activity == .away)
     }
 
     @Test func `a refusal is told with its reason and gives way to a voice or a transmission`() {
@@ -286,18 +294,18 @@ struct Rules {
     @Test func `a notification offers Talk when an answer is possible`() {
         var half = Rules.joined()
         half.change { $0.speaker = anna }
-        #expect(half.notification?.action == nil)
+        #expect(half.notification?.buttons.isEmpty == true)
         half.change { $0.speaker = nil }
-        #expect(half.notification?.action == .talk)
+        #expect(half.notification?.buttons == [TalkAction.talk.button])
         var full = Rules.joined(mode: .fullDuplex)
         full.change { $0.speaker = anna }
-        #expect(full.notification?.action == .talk)
+        #expect(full.notification?.buttons == [TalkAction.talk.button])
         full.handle(.talkClicked)
-        #expect(full.notification?.action == .stop)
+        #expect(full.notification?.buttons == [TalkAction.stop.button])
         var listener = Rules.joined(mode: .listenOnly)
         listener.change { $0.speaker = anna }
         listener.change { $0.speaker = nil }
-        #expect(listener.notification != nil && listener.notification?.action == nil)
+        #expect(listener.notification?.buttons.isEmpty == true)
     }
 
     @Test func `a storm of changes redraws ten times a second, and ends with what is so`() {
@@ -341,7 +349,7 @@ struct Rules {
             let isTransmitting = rules.state.channel != nil && rules.state.isTransmitting
             rules.pass(.seconds(10))
             #expect(rules.machine.nextDeadline == nil)
-            #expect((rules.tray.status == .passive) == (rules.state.channel == nil))
+            #expect((rules.tray.activity == .away) == (rules.state.channel == nil))
             #expect((rules.tray.activity == .transmitting) == isTransmitting)
             #expect(!isTransmitting || rules.menu.action == .stop)
             #expect(rules.notification == nil || rules.state.speaker != nil)

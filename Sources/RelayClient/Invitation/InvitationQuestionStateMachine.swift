@@ -79,6 +79,16 @@ public enum InvitationQuestionError: Error, Sendable, Hashable, CustomStringConv
         }
     }
 
+    /// Whether nobody has answered who could be the channel's host.
+    public var isSilence: Bool {
+        switch self {
+        case .noPlace, .unreachable, .badAnswer: true
+        case .notOpen, .versionMismatch, .busy, .codeNeeded, .wrongCode, .notAdmitted, .wrongKey, .system, .impostor,
+            .cancelled:
+            false
+        }
+    }
+
     /// How much an error says of the channel: of several, the most telling one is told.
     fileprivate var weight: Int {
         switch self {

@@ -2,6 +2,7 @@
 import Cryptography
 import DaemonAPI
 import Logging
+import MonotonicTime
 import Nearby
 import PTTBus
 import PushToTalkCore
@@ -56,17 +57,79 @@ extension NearbyChannels {
             // A code for an open channel is not told to a stranger who asks for none, nor is the join refused for it.
             if announcement.admission == .code { credentials.code = code }
         }
-        let question = InvitationQuestion(
-            for: announcement.channel, at: channel.places, pin: announcement.pin, with: credentials,
-            identity: identity, loop: loop, logger: logger)
-        questions[caller.busName] = question
-        defer { if questions[caller.busName] === question { questions[caller.busName] = nil } }
-        do throws(InvitationQuestionError) { return try await question.ask() } catch {
-            throw PTChannelError(.unknown, explanation: "\(error)")
+        func question(at places: [RelayPlace]) -> InvitationQuestion {
+            InvitationQuestion(
+                for: announcement.channel, at: places, pin: announcement.pin, with: credentials, identity: identity,
+                loop: loop, logger: logger)
+        }
+        let began = Instant.now
+        let first = question(at: channel.places)
+        do throws(InvitationQuestionError) { return try await ask(first, for: caller) } catch {
+            guard error.isSilence,
+                let places = await placesOfNextHost(
+                    of: channel, until: began + Self.followingTime, question: first, caller)
+            else { throw PTChannelError(.unknown, explanation: "\(error)") }
+            logger.info(
+                "the host of a channel nearby has gone, and the next one is asked",
+                metadata: ["channel": "\(announcement.name)"])
+            let second = question(at: places)
+            do throws(InvitationQuestionError) { return try await ask(second, for: caller) } catch {
+                await ended(second, of: caller)
+                throw PTChannelError(.unknown, explanation: "\(error)")
+            }
         }
     }
 
-    func cancelJoining(by caller: BusCaller) { questions[caller.busName]?.cancel() }
+    /// So long after the question to a host that has gone its successor may be found. The members need less to agree on it.
+    private static let followingTime: Duration = .seconds(6)
+
+    private func ask(
+        _ question: InvitationQuestion, for caller: BusCaller
+    ) async throws(InvitationQuestionError) -> InvitationLink {
+        questions[caller.busName] = question
+        await browse()
+        // A click elsewhere may have taken its place meanwhile.
+        guard questions[caller.busName] === question else { throw .cancelled }
+        do throws(InvitationQuestionError) {
+            let link = try await question.ask()
+            await ended(question, of: caller)
+            return link
+        } catch {
+            if !error.isSilence { await ended(question, of: caller) }
+            throw error
+        }
+    }
+
+    private func ended(_ question: InvitationQuestion, of caller: BusCaller) async {
+        guard questions[caller.busName] === question else { return }
+        questions[caller.busName] = nil
+        await browse()
+    }
+
+    /// The places of a channel that were not asked, as soon as there are some. The announcement of a host that has gone may outlive it by some
+    /// seconds, and its successor announces the same channel.
+    ///
+    /// - Returns: nil when there are none in time, or nobody waits for the answer any more.
+    private func placesOfNextHost(
+        of channel: NearbyChannel, until end: Instant, question: InvitationQuestion, _ caller: BusCaller
+    ) async -> [RelayPlace]? {
+        let id = NearbyChannelDescription.id(channel)
+        var places: [RelayPlace] = []
+        repeat {
+            let now = found.first { NearbyChannelDescription.id($0) == id }
+            places = (now?.places ?? []).filter { !channel.places.contains($0) }
+            guard places.isEmpty, questions[caller.busName] === question else { break }
+            await loop.pause(for: .milliseconds(50))
+        } while Instant.now < end
+        let isWanted = questions[caller.busName] === question
+        await ended(question, of: caller)
+        return isWanted && !places.isEmpty ? places : nil
+    }
+
+    func cancelJoining(by caller: BusCaller) {
+        questions.removeValue(forKey: caller.busName)?.cancel()
+        Task { await browse() }
+    }
 
     /// Something happens to a hosted channel.
     func happened(_ change: NearbyHostChange, to id: ChannelID) {
@@ -77,7 +140,6 @@ extension NearbyChannels {
             let newcomer = NearbyNewcomer(channel: id, member: member, name: name, channelName: host.channel.name)
             newcomers.append(newcomer)
             publish()
-            newcomerAsks(newcomer)
         case .settled(let member):
             newcomers.removeAll { $0.channel == id && $0.member == member }
             publish()
@@ -90,9 +152,6 @@ extension NearbyChannels {
         newcomers.removeAll { $0.channel == id }
         publish()
     }
-
-    /// Has that called, on the loop, for each newcomer who begins to wait.
-    func onNewcomer(_ handler: @escaping @Sendable (NearbyNewcomer) -> Void) { newcomerAsks = handler }
 
     func decide(_ isAdmitted: Bool, about id: String, by caller: BusCaller) async throws(PTChannelError) {
         guard let newcomer = newcomers.first(where: { $0.id == id }), let host = hosts[newcomer.channel] else {

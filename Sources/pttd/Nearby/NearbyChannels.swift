@@ -11,6 +11,7 @@ import Reactor
 import RelayClient
 import RelayProtocol
 import RelayServer
+import SystemUI
 
 /// The channels that machines nearby announce, and those that this one hosts. It lives on the daemon's loop.
 actor NearbyChannels: NearbyControls {
@@ -39,8 +40,8 @@ actor NearbyChannels: NearbyControls {
     var newcomers: [NearbyNewcomer] = []
     /// Questions for invitations under way, by the bus name of who asks.
     var questions: [String: InvitationQuestion] = [:]
-    /// Told of each newcomer who begins to wait. On the loop.
-    var newcomerAsks: @Sendable (NearbyNewcomer) -> Void = { _ in }
+    /// What the desktop's menu is about.
+    var desktop = NearbyDesktop()
     /// Creations under way, which count against the limit.
     private var creating = 0
 
@@ -138,9 +139,10 @@ actor NearbyChannels: NearbyControls {
         let waiting = newcomers.compactMap { newcomer in
             hosts[newcomer.channel].map { NearbyNewcomerDescription(newcomer, $0.channel) }
         }
-        api.assumeIsolated { [problem] in
-            $0.update(nearby: descriptions + unseen, newcomers: waiting, problem: problem)
-        }
+        let channels = descriptions + unseen
+        api.assumeIsolated { [problem] in $0.update(nearby: channels, newcomers: waiting, problem: problem) }
+        let shown = SystemUINearby(channels, newcomers: waiting, joining: desktop.joining, problem: problem)
+        desktop.ui?.assumeIsolated { $0.update(nearby: shown) }
     }
 
     // MARK: What is asked
@@ -150,8 +152,10 @@ actor NearbyChannels: NearbyControls {
         await browse()
     }
 
-    /// Looks for channels while a list is shown, and for some time after a press.
-    func browse() async { await network?.browse(isListShown || pressTimer != nil) }
+    /// Looks for channels while a list is shown, for some time after a press, and while a host is asked, which another one may follow.
+    func browse() async {
+        await network?.browse(isListShown || desktop.isBrowsing || pressTimer != nil || !questions.isEmpty)
+    }
 
     func createChannel(
         _ name: String?, admission: NearbyAdmission, by caller: BusCaller

@@ -64,8 +64,9 @@ struct NearbyHost: Sendable {
     /// The number of members.
     func memberCount() async -> Int { await server.memberCount(of: channel.id) }
 
-    /// How long somebody may go on talking when the host leaves.
-    private static let leavingTime: Duration = .seconds(1)
+    /// How long somebody may go on talking when the host leaves, so that it leaves between bursts if it can. The rest of a second remains
+    /// for the next host, which announces itself and is found; a burst that is under way goes on there.
+    private static let leavingTime: Duration = .milliseconds(600)
     /// The same when there is another host to go on with.
     private static let movingTime: Duration = .seconds(5)
 

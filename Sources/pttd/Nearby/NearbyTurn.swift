@@ -79,7 +79,7 @@ extension NearbyChannels {
 
 extension EventLoop {
     /// Returns on any thread after `duration`.
-    fileprivate func pause(for duration: Duration) async {
+    func pause(for duration: Duration) async {
         await withCheckedContinuation { done in
             execute { [self] in schedule(after: duration) { done.resume() } }
         }

@@ -2,6 +2,7 @@
 // Commands, one a line, fields separated by tabs:
 //   channel NAME [PICTURE]    status ready|connecting|unavailable [WHY]    mode half|full|listen    speaker NAME [PICTURE]
 //   silent    transmitting    stopped    failed WHY    none
+//   nearby [ID NAME CREATOR MEMBERS open|code|ask]…    problem WHY    newcomers [ID NAME CHANNEL]…
 // A picture is a PNG or JPEG file, or the name of an icon.
 import DBus
 import Glibc
@@ -49,6 +50,32 @@ func shown(_ state: SystemUIState, after command: [String]) -> SystemUIState? {
     return state
 }
 
+/// The fields in groups of `size`.
+func groups(_ fields: [String], of size: Int) -> [[String]] {
+    stride(from: 0, to: fields.count - size + 1, by: size).map { Array(fields[$0..<$0 + size]) }
+}
+
+func nearby(_ state: SystemUINearby, after command: [String]) -> SystemUINearby? {
+    var state = state
+    let fields = Array(command.dropFirst())
+    let admissions: [String: SystemUINearby.Admission] = ["open": .open, "code": .code, "ask": .ask]
+    switch command[0] {
+    case "nearby":
+        state.channels = groups(fields, of: 5).map {
+            SystemUINearby.Channel(
+                id: $0[0], channel: $0[0], name: $0[1], creator: $0[2], members: Int($0[3]) ?? 0,
+                admission: admissions[$0[4]] ?? .unknown, isOwn: false)
+        }
+    case "newcomers":
+        state.newcomers = groups(fields, of: 3).map {
+            SystemUINearby.Newcomer(id: $0[0], name: $0[1], channelName: $0[2])
+        }
+    case "problem": state.problem = fields.first ?? ""
+    default: return nil
+    }
+    return state
+}
+
 var logger = Logger(label: "probe")
 logger.logLevel = .debug
 let loop = try EventLoop(name: "probe")
@@ -58,10 +85,14 @@ let ui = SystemUI(bus: bus, logger: logger) { say("\($0)") }
 try await ui.start()
 say("started")
 var state = SystemUIState()
+var around = SystemUINearby()
 while let line = readLine() {
     let command = line.split(separator: "\t", omittingEmptySubsequences: false).map(String.init)
     if command.count > 1, command[0] == "failed" {
         await ui.failed(command[1])
+    } else if let next = nearby(around, after: command) {
+        around = next
+        await ui.update(nearby: around)
     } else if let next = shown(state, after: command) {
         state = next
         await ui.update(state)
