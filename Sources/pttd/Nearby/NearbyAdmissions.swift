@@ -62,8 +62,19 @@ extension NearbyChannels {
         questions[caller.busName] = question
         defer { if questions[caller.busName] === question { questions[caller.busName] = nil } }
         do throws(InvitationQuestionError) { return try await question.ask() } catch {
-            throw PTChannelError(.unknown, explanation: "\(error)")
+            throw PTChannelError(.unknown, explanation: Self.words(error, channel))
         }
+    }
+
+    /// Bluetooth shows a channel whose machine cannot be reached by IP.
+    private static func words(_ error: InvitationQuestionError, _ channel: NearbyChannel) -> String {
+        switch error {
+        case .noPlace, .unreachable: guard channel.means == [.bluetooth] else { return "\(error)" }
+        default: return "\(error)"
+        }
+        return
+            "Bluetooth sees the channel, but no network leads to the machine of \(channel.announcement.creator) that hosts it: "
+            + "bring both into one Wi-Fi, or switch on a hotspot on one of them, or connect them by Bluetooth PAN; then join again"
     }
 
     func cancelJoining(by caller: BusCaller) { questions[caller.busName]?.cancel() }
