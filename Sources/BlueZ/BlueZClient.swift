@@ -38,6 +38,7 @@ public actor BlueZClient {
     var reconcileTimer: EventLoop.Timer?
     var agent: AgentState?
     var serial: SerialProfileState?
+    var offer: LocalOffer?
     /// Devices that we are pairing: the only ones whose pairing the default agent agrees to.
     var pairing: [DeviceIdentifier: Pairing] = [:]
 

@@ -22,6 +22,8 @@ public enum BlueZEvent: Hashable, Sendable {
     case deviceAdded(Device)
     /// A property of a device changed.
     case deviceChanged(Device)
+    /// A device was heard, as strongly as before: BlueZ tells each advertisement when a discovery asks for duplicates.
+    case deviceHeard(DeviceIdentifier)
     /// A device has a link. Also reported for those that have one when they are first seen.
     case deviceConnected(DeviceIdentifier)
     /// A device has no link any more.

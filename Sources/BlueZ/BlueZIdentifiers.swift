@@ -145,6 +145,8 @@ enum BlueZName {
     static let characteristic = "org.bluez.GattCharacteristic1"
     static let battery = "org.bluez.Battery1"
     static let gattManager = "org.bluez.GattManager1"
+    static let advertisingManager = "org.bluez.LEAdvertisingManager1"
+    static let advertisement = "org.bluez.LEAdvertisement1"
     static let gattProfile = "org.bluez.GattProfile1"
     static let agentManager = "org.bluez.AgentManager1"
     static let agent = "org.bluez.Agent1"

@@ -147,7 +147,7 @@ struct BlueZTree {
         let old = device
         read(identifier.path, properties) { device.update(&$0) }
         device.invalidate(invalidated)
-        guard device != old else { return [] }
+        guard device != old else { return properties["RSSI"] != nil ? [.deviceHeard(identifier)] : [] }
         devices[identifier] = device
         var events: [BlueZEvent] = [.deviceChanged(device)]
         if device.isConnected != old.isConnected, device.isConnected {

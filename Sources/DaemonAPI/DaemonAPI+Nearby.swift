@@ -130,10 +130,15 @@ extension DaemonAPI {
 
     /// The channels nearby, who waits to be admitted to those of this machine, and what keeps them from being found.
     public func update(
-        nearby channels: [NearbyChannelDescription], newcomers: [NearbyNewcomerDescription] = [], problem: String
+        nearby channels: [NearbyChannelDescription], newcomers: [NearbyNewcomerDescription] = [], problem: String,
+        bluetoothProblem: String = ""
     ) {
-        guard channels != nearby.channels || newcomers != nearby.newcomers || problem != nearby.problem else { return }
-        (nearby.channels, nearby.newcomers, nearby.problem) = (channels, newcomers, problem)
+        var new = nearby
+        (new.channels, new.newcomers, new.problem, new.bluetoothProblem) = (
+            channels, newcomers, problem, bluetoothProblem
+        )
+        guard new != nearby else { return }
+        nearby = new
         showNearby()
     }
 

@@ -64,12 +64,12 @@ struct NearbyPlace: Hashable, Sendable {
             let first = UInt32(bigEndian: four.s_addr) >> 24
             guard first != 0, first != 127, first < 224 else { return nil }
             kind = .ipv4
-            host = Self.text(AF_INET, &four)
+            host = LocalAddresses.text(withUnsafeBytes(of: four) { [UInt8]($0) }) ?? ""
         } else if inet_pton(AF_INET6, address, &six) == 1 {
             let bytes = withUnsafeBytes(of: six) { [UInt8]($0) }
             // Neither unspecified, loopback, IPv4 in disguise (::/32 holds all of them) nor multicast.
             guard bytes.prefix(4) != [0, 0, 0, 0], bytes[0] != 0xFF else { return nil }
-            host = Self.text(AF_INET6, &six)
+            host = LocalAddresses.text(bytes) ?? ""
             kind = bytes[0] == 0xFE && bytes[1] & 0xC0 == 0x80 ? .linkLocal : .ipv6
             if kind == .linkLocal {
                 guard let zone = zone() else { return nil }
@@ -80,12 +80,6 @@ struct NearbyPlace: Hashable, Sendable {
         }
         guard let place = RelayPlace(host: host, port: port) else { return nil }
         self.place = place
-    }
-
-    private static func text(_ family: Int32, _ address: UnsafeRawPointer) -> String {
-        var buffer = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
-        inet_ntop(family, address, &buffer, socklen_t(buffer.count))
-        return String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 }
 

@@ -16,12 +16,70 @@ public struct NearbyChannel: Hashable, Sendable {
     public var places: [RelayPlace]
     /// Whether this machine's `NearbyNetwork` announces it.
     public var isOwn: Bool
+    /// How it was found; empty for a channel of this machine that nothing has found.
+    public var means: Set<NearbyMeans>
+    /// How strongly Bluetooth hears the nearest machine that hosts it, in dBm; nil: not by Bluetooth.
+    public var signalStrength: Int?
 
     /// A channel nearby.
-    public init(announcement: NearbyAnnouncement, places: [RelayPlace], isOwn: Bool) {
+    public init(
+        announcement: NearbyAnnouncement, places: [RelayPlace], isOwn: Bool, means: Set<NearbyMeans> = [.network],
+        signalStrength: Int? = nil
+    ) {
         self.announcement = announcement
         self.places = places
         self.isOwn = isOwn
+        self.means = means
+        self.signalStrength = signalStrength
+    }
+}
+
+/// By which means a channel nearby is found.
+public enum NearbyMeans: String, Hashable, Sendable, CaseIterable, Comparable {
+    /// DNS-SD on the local network.
+    case network
+    /// Bluetooth Low Energy.
+    case bluetooth
+
+    /// The network first.
+    public static func < (lhs: Self, rhs: Self) -> Bool { lhs == .network && rhs == .bluetooth }
+}
+
+extension NearbyChannel {
+    /// One list of what the network and Bluetooth have found: a channel that both have found is one line, of which the network tells, since
+    /// its word is newer. Lines beyond `NearbyStateMachine.channelsMaximum` of others are left out, those of Bluetooth first.
+    public static func merged(network: [NearbyChannel], bluetooth: [NearbyChannel]) -> [NearbyChannel] {
+        var merged = network
+        var indices: [FollowedChannel: Int] = [:]
+        for (index, channel) in merged.enumerated() { indices[channel.key] = index }
+        var foreign = network.count { !$0.isOwn }
+        for channel in bluetooth {
+            if let index = indices[channel.key] {
+                merged[index].means.formUnion(channel.means)
+                merged[index].signalStrength = channel.signalStrength
+                merged[index].places = joined(merged[index].places, channel.places)
+            } else if foreign < NearbyStateMachine.channelsMaximum {
+                foreign += 1
+                merged.append(channel)
+            }
+        }
+        return merged.sorted(by: isBefore)
+    }
+
+    /// The channel with its key: two entries of the same are one line.
+    private var key: FollowedChannel { FollowedChannel(channel: announcement.channel, pin: announcement.pin) }
+
+    /// The first places, and of the second those that are new and fit.
+    static func joined(_ first: [RelayPlace], _ second: [RelayPlace]) -> [RelayPlace] {
+        Array((first + second.filter { !first.contains($0) }).prefix(placesMaximum))
+    }
+
+    /// By name, then by id, then by pin.
+    static func isBefore(_ lhs: NearbyChannel, _ rhs: NearbyChannel) -> Bool {
+        let (left, right) = (lhs.announcement, rhs.announcement)
+        if left.name != right.name { return left.name.text < right.name.text }
+        if left.channel != right.channel { return left.channel.bytes.lexicographicallyPrecedes(right.channel.bytes) }
+        return left.pin.bytes.lexicographicallyPrecedes(right.pin.bytes)
     }
 }
 

@@ -323,14 +323,6 @@ struct NearbyStateMachine {
         let listed = all.map { key, announcement, isOwn in
             NearbyChannel(announcement: announcement, places: Self.best(found[key] ?? []), isOwn: isOwn)
         }
-        return listed.sorted(by: Self.isBefore)
-    }
-
-    /// By name, then by id, then by pin.
-    private static func isBefore(_ lhs: NearbyChannel, _ rhs: NearbyChannel) -> Bool {
-        let (left, right) = (lhs.announcement, rhs.announcement)
-        if left.name != right.name { return left.name.text < right.name.text }
-        if left.channel != right.channel { return left.channel.bytes.lexicographicallyPrecedes(right.channel.bytes) }
-        return left.pin.bytes.lexicographicallyPrecedes(right.pin.bytes)
+        return listed.sorted(by: NearbyChannel.isBefore)
     }
 }

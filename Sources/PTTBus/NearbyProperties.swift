@@ -62,6 +62,10 @@ public struct NearbyChannelDescription: Hashable, Sendable, Codable {
     public var isOwn = false
     /// The code of a channel that this machine hosts, six digits; empty: none, or not known.
     public var code = ""
+    /// How it was found: "network", "bluetooth", or both; empty for a channel of this machine that nothing has found.
+    public var foundBy: [String] = []
+    /// How strongly Bluetooth hears it, in dBm; nil: not by Bluetooth.
+    public var signalStrength: Int?
 
     /// A channel without a name.
     public init() {}
@@ -76,6 +80,8 @@ public struct NearbyChannelDescription: Hashable, Sendable, Codable {
         admission = properties["Admission"]?.stringValue ?? ""
         isOwn = properties["Own"]?.boolValue ?? false
         code = properties["Code"]?.stringValue ?? ""
+        foundBy = properties["FoundBy"]?.arrayValue?.compactMap(\.stringValue) ?? []
+        signalStrength = properties["SignalStrength"]?.integerValue.map { Int(clamping: $0) }
     }
 
     /// The values by property name.
@@ -83,7 +89,9 @@ public struct NearbyChannelDescription: Hashable, Sendable, Codable {
         var properties: [String: DBusValue] = [
             "Id": .string(id), "UUID": .string(uuid), "Name": .string(name), "Creator": .string(creator),
             "Members": .uint32(UInt32(clamping: members)), "Admission": .string(admission), "Own": .boolean(isOwn),
+            "FoundBy": .strings(foundBy),
         ]
+        if let signalStrength { properties["SignalStrength"] = .int16(Int16(clamping: signalStrength)) }
         if !code.isEmpty { properties["Code"] = .string(code) }
         return properties
     }
@@ -95,6 +103,8 @@ public struct NearbyProperties: BusProperties, Hashable, Codable {
     public var browsing = false
     /// What keeps channels from being found or announced, and what to do; empty when nothing does.
     public var problem = ""
+    /// What keeps channels from being found or announced by Bluetooth; empty when nothing does, or nobody wants it.
+    public var bluetoothProblem = ""
     /// The channels that are known now.
     public var channels: [NearbyChannelDescription] = []
     /// Who waits to be admitted to channels of this machine, in the order in which they asked.
@@ -110,6 +120,7 @@ public struct NearbyProperties: BusProperties, Hashable, Codable {
     public init(properties: [String: DBusValue]) {
         browsing = properties["Browsing"]?.boolValue ?? false
         problem = properties["Problem"]?.stringValue ?? ""
+        bluetoothProblem = properties["BluetoothProblem"]?.stringValue ?? ""
         channels =
             properties["Channels"]?.arrayValue?.compactMap(\.propertiesValue)
             .map { NearbyChannelDescription(properties: $0) } ?? []
@@ -122,6 +133,7 @@ public struct NearbyProperties: BusProperties, Hashable, Codable {
     public var properties: [String: DBusValue] {
         [
             "Browsing": .boolean(browsing), "Problem": .string(problem),
+            "BluetoothProblem": .string(bluetoothProblem),
             "Channels": .array(
                 .dictionary(key: .string, value: .variant), channels.map { .properties($0.properties) }),
             "Waiting": .array(

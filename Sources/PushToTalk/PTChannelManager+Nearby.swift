@@ -32,6 +32,18 @@ public struct PTNearbyChannel: Hashable, Sendable, Identifiable {
     public let isHostedHere: Bool
     /// The code of a locked channel that this machine hosts, six digits; nil: none, or not known here.
     public let code: String?
+    /// How it was found; empty for a channel of this machine that nothing has found.
+    public let foundBy: Set<Means>
+    /// How strongly Bluetooth hears it, in dBm; nil: not by Bluetooth.
+    public let signalStrength: Int?
+
+    /// By which means a channel is found.
+    public enum Means: String, Hashable, Sendable, CaseIterable {
+        /// The local network.
+        case network
+        /// Bluetooth Low Energy. Talking needs a network all the same.
+        case bluetooth
+    }
 
     /// nil when pttd tells of something that this version does not know.
     init?(_ description: NearbyChannelDescription) {
@@ -41,6 +53,9 @@ public struct PTNearbyChannel: Hashable, Sendable, Identifiable {
         (name, creator) = (description.name, description.creator)
         (memberCount, isHostedHere) = (description.members, description.isOwn)
         code = description.code.isEmpty ? nil : description.code
+        (foundBy, signalStrength) = (
+            Set(description.foundBy.compactMap { Means(rawValue: $0) }), description.signalStrength
+        )
     }
 }
 

@@ -1,4 +1,4 @@
-// pttctl nearby: channels that machines on the same network host.
+// pttctl nearby: channels that machines on the same network, or in reach of Bluetooth, host.
 import ArgumentParser
 import FoundationEssentials
 import Glibc
@@ -10,9 +10,10 @@ import Terminal
 /// `pttctl nearby`.
 struct Nearby: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Talk to whoever is here, without a server: channels that machines on this network host.",
+        abstract: "Talk to whoever is here, without a server: channels that machines here host.",
         discussion: """
-            'pttctl nearby create "Crane 2"' makes a channel that everybody on this network sees; 'pttctl nearby' shows those there are.
+            'pttctl nearby create "Crane 2"' makes a channel that everybody on this network or in reach of Bluetooth sees; 'pttctl nearby' shows those \
+            there are.
             """,
         subcommands: [
             NearbyList.self, NearbyCreate.self, NearbyJoin.self, NearbyDelete.self, NearbyWaiting.self,
@@ -27,14 +28,15 @@ struct NearbyList: AsyncParsableCommand {
         commandName: "list", abstract: "Show the channels nearby, as they come and go, until interrupted.",
         discussion: """
             On a terminal it is a list that is drawn again in its place: the arrow keys choose a channel, Enter joins it, q ends. \
-            Elsewhere it prints what is there after two seconds, or for as long as --seconds says.
+            Elsewhere it prints what is there after two seconds, or for as long as --seconds says; channels that only Bluetooth finds \
+            take up to ten.
             """)
 
     @OptionGroup var options: BusOptions
     @Option(help: "End after so many seconds, at most 86400.") var seconds: Double?
     @Flag(help: "Print the channels as a JSON array, for scripts.") var json = false
 
-    /// How long a script waits for channels: so soon those on the network have answered.
+    /// How long a script waits for channels: so soon those on the network have answered. Bluetooth takes up to ten seconds.
     private static let patience = 2.0
 
     func validate() throws { try AccessoryScan.check(seconds) }
@@ -125,7 +127,13 @@ struct NearbyList: AsyncParsableCommand {
     /// A line for a pipe.
     static func line(_ channel: NearbyChannelDescription) -> String {
         "\(channel.name.plain(limit: 128))\t\(channel.creator.plain(limit: 128))\t\(channel.members)\t\(channel.admission)"
-            + "\t\(channel.isOwn ? "own" : "network")\t\(channel.id)\t\(channel.code.plain(limit: 6))"
+            + "\t\(channel.isOwn ? "own" : found(channel))\t\(channel.id)\t\(channel.code.plain(limit: 6))"
+    }
+
+    /// How a channel was found: "network", "bluetooth -50 dBm", or both.
+    static func found(_ channel: NearbyChannelDescription) -> String {
+        let strength = channel.signalStrength.map { " \($0) dBm" } ?? ""
+        return channel.foundBy.map { $0.plain(limit: 16) + ($0 == "bluetooth" ? strength : "") }.joined(separator: ", ")
     }
 }
 
@@ -166,7 +174,7 @@ struct NearbyCreate: AsyncParsableCommand {
             if !channel.code.isEmpty { Console.say(Self.words(code: channel.code)) }
             if ask { Console.say("you are asked about each newcomer: 'pttctl nearby waiting' shows who waits") }
             if !snapshot.nearby.problem.isEmpty {
-                Console.complain("pttctl: nobody finds it yet: \(snapshot.nearby.problem.plain())")
+                Console.complain("pttctl: others may not find it: \(snapshot.nearby.problem.plain())")
             }
         }
     }
@@ -198,8 +206,8 @@ struct NearbyJoin: AsyncParsableCommand {
     @Argument(help: "Its name, or its Id as 'pttctl nearby --json' shows it.") var name: String
     @Option(help: "The code of a locked channel, six digits.") var code: String?
 
-    /// How long a channel of that name is looked for.
-    private static let patience = 5.0
+    /// How long a channel of that name is looked for: Bluetooth takes up to ten seconds.
+    private static let patience = 12.0
 
     func run() async throws {
         try await options.withDaemon { daemon in

@@ -40,6 +40,7 @@ extension Daemon {
         private let realTime: RealTimeRequests
         private let nearby: NearbyChannels
         private let nearbyNetwork: NearbyNetwork
+        private let nearbyBluetooth: NearbyBluetooth?
 
         /// The rooms, joined; nothing runs before `start`.
         init(
@@ -61,6 +62,19 @@ extension Daemon {
                 ? bus : DBusConnection(to: systemAddress, on: loop, logger: Logger(label: "pttd.bluez"))
             realTime = Daemon.realTimeRequests(on: systemBus)
             let api = DaemonAPI(bus: bus, controls: director, logger: Logger(label: "pttd.api"))
+            let nearby = NearbyChannels(
+                director: director, api: api,
+                store: NearbyStore(path: state + "/nearby-channels", logger: Logger(label: "pttd.nearby")),
+                identity: identity,
+                creator: DisplayName(cleaning: configuration.displayName, fallback: "pttd"),
+                logger: Logger(label: "pttd.nearby"))
+            let bluetooth =
+                configuration.nearby.usesBluetooth
+                ? NearbyBluetooth(
+                    bus: systemAddress, settings: configuration.nearby, loop: loop,
+                    logger: Logger(label: "pttd.nearby"),
+                    handler: { channels in nearby.assumeIsolated { $0.changed(byBluetooth: channels) } },
+                    problem: { problem in nearby.assumeIsolated { $0.changed(bluetoothProblem: problem) } }) : nil
             let publisher = StatusPublisher(api: api, director: director)
             let foreground = ForegroundMonitor(on: systemBus, logger: Logger(label: "pttd.sessions"))
             let accessoryStore = AccessoryStore(directory: state)
@@ -70,7 +84,9 @@ extension Daemon {
                 settings: restored.settings, bus: systemBus, logger: Logger(label: "pttd.accessories")
             ) { event in
                 switch event {
-                case .intent(let intent, _): director.assumeIsolated { $0.accessoryWants(intent) }
+                case .intent(let intent, _):
+                    director.assumeIsolated { $0.accessoryWants(intent) }
+                    bluetooth?.assumeIsolated { $0.held(intent.isTalking) }
                 case .action(let action, let source, _): director.assumeIsolated { $0.controlWants(action, source) }
                 case .emergency(let source, let isActive, _):
                     if isActive { publisher.assumeIsolated { $0.emergency(source) } }
@@ -94,12 +110,6 @@ extension Daemon {
             let commands =
                 runsCommands ? CommandRunner(loop: loop, logger: Logger(label: "pttd.commands")) : nil
             let resumption = ResumptionFile(path: state + "/resumption", logger: Logger(label: "pttd.relay")).restore()
-            let nearby = NearbyChannels(
-                director: director, api: api,
-                store: NearbyStore(path: state + "/nearby-channels", logger: Logger(label: "pttd.nearby")),
-                identity: identity,
-                creator: DisplayName(cleaning: configuration.displayName, fallback: "pttd"),
-                logger: Logger(label: "pttd.nearby"))
             // Who can reach the session bus is the user.
             desktop =
                 configuration.desktop ?? (address == .session)
@@ -130,7 +140,9 @@ extension Daemon {
                     switch event {
                     case .changed: publisher.assumeIsolated { $0.changed() }
                     case .failed(let error): publisher.assumeIsolated { $0.failed(error) }
-                    case .endedBySystem: accessories.assumeIsolated { $0.transmissionEnded() }
+                    case .endedBySystem:
+                        accessories.assumeIsolated { $0.transmissionEnded() }
+                        bluetooth?.assumeIsolated { $0.held(false) }
                     case .channelEnded(let words): director.assumeIsolated { $0.channelEnded(words) }
                     }
                 })
@@ -144,7 +156,7 @@ extension Daemon {
                 channel, director, clock, bus, systemBus
             )
             (self.api, self.publisher, self.foreground, self.accessories) = (api, publisher, foreground, accessories)
-            self.nearby = nearby
+            (self.nearby, nearbyBluetooth) = (nearby, bluetooth)
         }
 
         /// Starts everything. A bus that is not there may come later: no error.
@@ -166,7 +178,7 @@ extension Daemon {
                 logger.warning("no Bluetooth yet: BlueZ's bus is tried again and again", metadata: ["why": "\(error)"])
             }
             await attempt("no Bluetooth: the bus does not tell of BlueZ", logger) { try await accessories.start() }
-            await nearby.start(nearbyNetwork)
+            await nearby.start(nearbyNetwork, nearbyBluetooth)
             await attempt("telephone calls are not noticed", logger) { try await calls.start() }
             await attempt("programs count as being in the foreground", logger) {
                 try await foreground.start()
@@ -244,6 +256,16 @@ extension Daemon {
             } catch {
                 logger.warning("\(failure)", metadata: ["why": "\(error)"])
             }
+        }
+    }
+}
+
+extension AccessoryIntent {
+    /// Whether a control is down after it.
+    fileprivate var isTalking: Bool {
+        switch self {
+        case .transmitBegan, .transmitEscalated: true
+        case .transmitEnded: false
         }
     }
 }

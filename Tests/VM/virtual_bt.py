@@ -43,7 +43,7 @@ from bumble.transport import open_transport
 
 from virtual_buttons import FAMILIES
 from virtual_keys import WIRED
-from virtual_radio import Air, Radio, log
+from virtual_radio import Air, KernelSink, Radio, log
 
 
 def make(specification, air, radio):
@@ -73,20 +73,6 @@ async def open_classic(devices):
     for device, index in zip(devices, others):
         await device.open(index, classic().address_of(host))
     return process
-
-
-class KernelSink:
-    """What the controller says to the kernel. One that is switched off takes nothing (ENXIO), and nothing else comes of it: asyncio
-    would close the controller for it, and its adapter would be gone."""
-
-    def __init__(self, transport):
-        self.pipe = transport.sink.transport.get_extra_info('pipe')
-
-    def on_packet(self, packet):
-        try:
-            os.write(self.pipe.fileno(), packet)
-        except OSError as error:
-            log(f'the kernel took no packet of {len(packet)} bytes: {error.strerror}')
 
 
 async def main():

@@ -1,6 +1,7 @@
 """The controllers of virtual_bt.py and the air between them: bumble's, with what Linux needs put right."""
 import asyncio
 import logging
+import os
 import sys
 import time
 
@@ -103,3 +104,17 @@ class Radio(Controller):
         """The supervision time-out has passed."""
         if self.le_connections.get(connection.peer_address) is connection:
             self.on_le_disconnected(connection, hci.HCI_ErrorCode.CONNECTION_TIMEOUT_ERROR)
+
+
+class KernelSink:
+    """What the controller says to the kernel. One that is switched off takes nothing (ENXIO), and nothing else comes of it: asyncio
+    would close the controller for it, and its adapter would be gone."""
+
+    def __init__(self, transport):
+        self.pipe = transport.sink.transport.get_extra_info('pipe')
+
+    def on_packet(self, packet):
+        try:
+            os.write(self.pipe.fileno(), packet)
+        except OSError as error:
+            log(f'the kernel took no packet of {len(packet)} bytes: {error.strerror}')

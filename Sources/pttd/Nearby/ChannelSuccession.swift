@@ -167,7 +167,7 @@ extension NearbyChannels {
             hosts[id] = nil
             forgetNewcomers(of: id)
         }
-        await network?.withdraw(id)
+        await withdraw(id)
         publish()
         await host.stop(movingTo: place)
         if hosts[id] == nil { store.forgetPlaces(of: "\(id)") }

@@ -68,7 +68,7 @@ extension NearbyChannels {
             guard error.isSilence,
                 let places = await placesOfNextHost(
                     of: channel, until: began + Self.followingTime, question: first, caller)
-            else { throw PTChannelError(.unknown, explanation: "\(error)") }
+            else { throw PTChannelError(.unknown, explanation: Self.words(error, channel)) }
             logger.info(
                 "the host of a channel nearby has gone, and the next one is asked",
                 metadata: ["channel": "\(announcement.name)"])
@@ -124,6 +124,17 @@ extension NearbyChannels {
         let isWanted = questions[caller.busName] === question
         await ended(question, of: caller)
         return isWanted && !places.isEmpty ? places : nil
+    }
+
+    /// Bluetooth shows a channel whose machine cannot be reached by IP.
+    private static func words(_ error: InvitationQuestionError, _ channel: NearbyChannel) -> String {
+        switch error {
+        case .noPlace, .unreachable: guard channel.means == [.bluetooth] else { return "\(error)" }
+        default: return "\(error)"
+        }
+        return
+            "Bluetooth sees the channel, but no network leads to the machine of \(channel.announcement.creator) that hosts it: "
+            + "bring both into one Wi-Fi, or switch on a hotspot on one of them, or connect them by Bluetooth PAN; then join again"
     }
 
     func cancelJoining(by caller: BusCaller) {

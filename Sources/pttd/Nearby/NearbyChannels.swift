@@ -25,12 +25,19 @@ actor NearbyChannels: NearbyControls {
     let creator: DisplayName
     let logger: Logger
     private(set) var network: NearbyNetwork?
+    private(set) var bluetooth: NearbyBluetooth?
     var hosts: [ChannelID: NearbyHost] = [:]
     var record = NearbyRecord()
     /// Of the channels that this machine is on, and has not created.
     var successions: [ChannelID: ChannelSuccession] = [:]
+    /// What the network and Bluetooth have found, as one list.
     private(set) var found: [NearbyChannel] = []
-    private(set) var problem = ""
+    private var foundByNetwork: [NearbyChannel] = []
+    private var foundByBluetooth: [NearbyChannel] = []
+    /// What is announced now, for Bluetooth.
+    private var announced: [ChannelID: BluetoothRecord.Channel] = [:]
+    private var networkProblem = ""
+    private var bluetoothProblem = ""
     private var isListShown = false
     /// Runs for some time after a press of a control that joins the next channel.
     var pressTimer: EventLoop.Timer?
@@ -86,9 +93,9 @@ actor NearbyChannels: NearbyControls {
         return links
     }
 
-    /// Begins to announce on this network.
-    func start(_ network: NearbyNetwork) async {
-        self.network = network
+    /// Begins to announce on this network, and by Bluetooth; nil: not by Bluetooth.
+    func start(_ network: NearbyNetwork, _ bluetooth: NearbyBluetooth?) async {
+        (self.network, self.bluetooth) = (network, bluetooth)
         await network.onHosts { [weak self] hosts in self?.assumeIsolated { $0.seen(hosts) } }
         await network.onProblem { [weak self] problem in self?.assumeIsolated { $0.changed(problem) } }
         publish()
@@ -106,6 +113,7 @@ actor NearbyChannels: NearbyControls {
         successions = [:]
         // Whoever looks for the channel finds the next host from now on.
         await network?.stop()
+        await bluetooth?.stop()
         await withTaskGroup(of: Void.self) { group in
             for host in hosts.values { group.addTask { await host.stop() } }
         }
@@ -116,14 +124,35 @@ actor NearbyChannels: NearbyControls {
 
     /// The channels that are announced now.
     func changed(_ channels: [NearbyChannel]) {
-        found = channels
+        foundByNetwork = channels
+        found = NearbyChannel.merged(network: foundByNetwork, bluetooth: foundByBluetooth)
         publish()
+    }
+
+    /// The channels that Bluetooth has found.
+    func changed(byBluetooth channels: [NearbyChannel]) {
+        foundByBluetooth = channels
+        changed(foundByNetwork)
     }
 
     /// What keeps channels from being found or announced.
     private func changed(_ problem: NearbyProblem?) {
-        self.problem = problem.map { "\($0)" } ?? ""
+        networkProblem = problem.map { "\($0)" } ?? ""
         publish()
+    }
+
+    /// What keeps Bluetooth from it; empty: nothing does.
+    func changed(bluetoothProblem problem: String) {
+        bluetoothProblem = problem
+        publish()
+    }
+
+    /// What keeps channels from being found or announced at all. That Bluetooth is missing is none where there is a network.
+    var problem: String {
+        guard !networkProblem.isEmpty, bluetooth != nil else { return networkProblem }
+        return bluetoothProblem.isEmpty
+            ? "\(networkProblem). Until then channels are announced and found by Bluetooth only"
+            : "\(networkProblem). Nor does Bluetooth help: \(bluetoothProblem)"
     }
 
     func publish() {
@@ -140,7 +169,9 @@ actor NearbyChannels: NearbyControls {
             hosts[newcomer.channel].map { NearbyNewcomerDescription(newcomer, $0.channel) }
         }
         let channels = descriptions + unseen
-        api.assumeIsolated { [problem] in $0.update(nearby: channels, newcomers: waiting, problem: problem) }
+        api.assumeIsolated { [problem, bluetoothProblem] in
+            $0.update(nearby: channels, newcomers: waiting, problem: problem, bluetoothProblem: bluetoothProblem)
+        }
         let shown = SystemUINearby(channels, newcomers: waiting, joining: desktop.joining, problem: problem)
         desktop.ui?.assumeIsolated { $0.update(nearby: shown) }
     }
@@ -154,7 +185,9 @@ actor NearbyChannels: NearbyControls {
 
     /// Looks for channels while a list is shown, for some time after a press, and while a host is asked, which another one may follow.
     func browse() async {
-        await network?.browse(isListShown || desktop.isBrowsing || pressTimer != nil || !questions.isEmpty)
+        let isWanted = isListShown || desktop.isBrowsing || pressTimer != nil
+        await network?.browse(isWanted || !questions.isEmpty)
+        await bluetooth?.browse(isWanted)
     }
 
     func createChannel(
@@ -232,7 +265,7 @@ actor NearbyChannels: NearbyControls {
         forgetNewcomers(of: host.channel.id)
         record.hosted.removeAll { $0.id == "\(host.channel.id)" }
         keep()
-        await network?.withdraw(host.channel.id)
+        await withdraw(host.channel.id)
         await host.delete()
         store.forgetPlaces(of: "\(host.channel.id)")
         logger.notice("a channel nearby is deleted", metadata: ["channel": "\(host.channel.name)"])
@@ -293,7 +326,23 @@ actor NearbyChannels: NearbyControls {
             admission: host.channel.announcedAdmission, generation: host.channel.generation, host: host.channel.host)
         // It may have been deleted meanwhile.
         guard hosts[id] != nil else { return }
+        announced[id] = BluetoothRecord.Channel(announcement, port: host.port)
         await network?.announce(announcement, port: host.port)
+        await announceByBluetooth()
+    }
+
+    /// Nobody finds the channel here any more.
+    func withdraw(_ id: ChannelID) async {
+        announced[id] = nil
+        await network?.withdraw(id)
+        await announceByBluetooth()
+    }
+
+    private func announceByBluetooth() async {
+        let channels = announced.values.sorted {
+            $0.announcement.channel.description < $1.announcement.channel.description
+        }
+        await bluetooth?.announce(channels)
     }
 
     func keep() {
@@ -321,6 +370,8 @@ extension NearbyChannelDescription {
         (name, creator) = (announcement.name.text, announcement.creator.text)
         (members, admission) = (announcement.members, announcement.admission.rawValue)
         isOwn = channel.isOwn
+        foundBy = channel.means.sorted().map(\.rawValue)
+        signalStrength = channel.signalStrength
     }
 
     /// A channel of this machine that nobody has seen announced yet.

@@ -1,0 +1,415 @@
+// Channels nearby by Bluetooth: between BlueZ and the rules of `Nearby`. No rule lives here.
+import BlueZ
+import DBus
+import Logging
+import MonotonicTime
+import Nearby
+import Reactor
+
+/// Advertises the channels of this machine by Bluetooth Low Energy, and finds those of others while somebody looks.
+///
+/// It has a connection to the bus of its own, for bluetoothd counts discoveries and their filters by connection: what accessories look for is
+/// not disturbed. There is none while nothing is announced or looked for.
+actor NearbyBluetooth {
+    nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+
+    private let address: DBusAddress
+    private let settings: NearbySettings
+    private let logger: Logger
+    private let handler: @Sendable ([NearbyChannel]) -> Void
+    private let problemHandler: @Sendable (String) -> Void
+    private var connection: DBusConnection?
+    private var client: BlueZClient?
+    /// A connection is being made or ended.
+    private var isTurning = false
+    private var isStopped = false
+    private var finder = BluetoothFinder()
+    private var announcer = BluetoothAnnouncer()
+    private var timer: EventLoop.Timer?
+    private var timerDue: Instant?
+    private var adapter: AdapterIdentifier?
+    private var isBrowsing = false
+    private var channels: [BluetoothRecord.Channel] = []
+    /// What is handed out now, page by page, and when it was put together.
+    private var handedOut: (pages: [[UInt8]], at: Instant)?
+    private var problem = ""
+    /// Reads that wait for a device's services.
+    private var waiting: [DeviceIdentifier: CheckedContinuation<Void, Never>] = [:]
+    /// Devices that BlueZ keeps because of a read.
+    private var kept: Set<DeviceIdentifier> = []
+    /// Why Bluetooth is not there; nil: it is.
+    private var absence: BluetoothAbsence?
+
+    private static let service = BluetoothUUID(BluetoothSignal.service)
+    private static let page = BluetoothUUID(BluetoothSignal.page)
+    private static let basePath: DBusObjectPath = "/pttd/nearby"
+    /// One read of all pages takes less.
+    private static let recordTime = Duration.seconds(1)
+    /// So soon bluetoothd has told what there is.
+    private static let startTime = Duration.seconds(2)
+    /// Objects may come so long after BlueZ has said that services are known.
+    private static let lateTime = Duration.milliseconds(300)
+
+    /// - Parameters:
+    ///   - address: BlueZ's bus.
+    ///   - handler: Called on the loop whenever what Bluetooth finds has changed.
+    ///   - problem: Called on the loop with what keeps Bluetooth from it, in words for the user; empty: nothing does.
+    init(
+        bus address: DBusAddress, settings: NearbySettings, loop: EventLoop, logger: Logger,
+        handler: @escaping @Sendable ([NearbyChannel]) -> Void, problem: @escaping @Sendable (String) -> Void
+    ) {
+        (self.address, self.settings, self.loop, self.logger) = (address, settings, loop, logger)
+        self.handler = handler
+        problemHandler = problem
+    }
+
+    isolated deinit { timer?.cancel() }
+
+    /// Looks for channels, or ends that.
+    func browse(_ isWanted: Bool) {
+        isBrowsing = isWanted
+        turn()
+        carryOut(finder.handle(.browse(isWanted), at: .now))
+    }
+
+    /// The channels that this machine hosts, from now on.
+    func announce(_ channels: [BluetoothRecord.Channel]) {
+        guard channels != self.channels else { return }
+        self.channels = channels
+        turn()
+        renew()
+    }
+
+    /// A talk button is held, or none is any more. On the loop.
+    func held(_ isHeld: Bool) { carryOut(finder.handle(.held(isHeld), at: .now)) }
+
+    /// Ends everything. When it returns, bluetoothd has been told.
+    func stop() async {
+        browse(false)
+        channels = []
+        renew()
+        isStopped = true
+        await close()
+    }
+
+    // MARK: The connection
+
+    private var isWanted: Bool { settings.usesBluetooth && !isStopped && (isBrowsing || !channels.isEmpty) }
+
+    /// Connects when that is wanted and disconnects when it is not.
+    private func turn() {
+        guard !isTurning, isWanted != (connection != nil) else { return }
+        isTurning = true
+        Task {
+            if isWanted { await open() } else { await close() }
+            isTurning = false
+            turn()
+        }
+    }
+
+    private func open() async {
+        let connection = DBusConnection(to: address, on: loop, logger: logger)
+        let client = BlueZClient(on: connection, basePath: Self.basePath, logger: logger) { [weak self] event in
+            self?.assumeIsolated { $0.received(event) }
+        }
+        (self.connection, self.client) = (connection, client)
+        do {
+            try await connection.connect(retrying: true)
+            try await client.start()
+            // Until then it may just be starting.
+            loop.schedule(after: Self.startTime) { [weak self] in self?.assumeIsolated { $0.updateRadio() } }
+        } catch {
+            logger.warning("channels nearby cannot use Bluetooth", metadata: ["reason": "\(error)"])
+            updateRadio()
+        }
+    }
+
+    private func close() async {
+        guard let connection else { return }
+        if let adapter { await client?.withdraw(from: adapter) }
+        await forgetAll()
+        await client?.stop()
+        await connection.close()
+        (self.connection, client, adapter, absence) = (nil, nil, nil, nil)
+        carryOut(finder.handle(.radio(false), at: .now))
+        carryOut(announcer.handle(.radio(false), at: .now))
+    }
+
+    // MARK: What BlueZ tells
+
+    private func received(_ event: BlueZEvent) {
+        switch event {
+        case .available, .unavailable, .adapterAdded, .adapterChanged, .adapterPowered, .adapterRemoved: updateRadio()
+        case .deviceAdded(let device), .deviceChanged(let device): hear(device)
+        case .deviceHeard(let identifier):
+            if let device = client?.assumeIsolated({ $0.device(identifier) }) { hear(device) }
+        case .servicesResolved(let device, true): waiting.removeValue(forKey: device)?.resume()
+        case .deviceDisconnected(let device, _): waiting.removeValue(forKey: device)?.resume()
+        case .deviceRemoved(let device):
+            kept.remove(device)
+            waiting.removeValue(forKey: device)?.resume()
+        default: return
+        }
+    }
+
+    private func updateRadio() {
+        guard let client else { return }
+        let adapters = client.assumeIsolated { $0.isAvailable ? $0.adapters : nil }
+        let own = adapters?.filter { settings.names($0) }
+        let chosen = own?.first { $0.isPowered }?.identifier
+        absence =
+            adapters == nil
+            ? .noService : chosen != nil ? nil : own?.isEmpty == true ? .noAdapter(settings.adapter) : .off
+        if chosen != adapter {
+            if adapter != nil {
+                carryOut(finder.handle(.radio(false), at: .now))
+                carryOut(announcer.handle(.radio(false), at: .now))
+            }
+            adapter = chosen
+            if chosen != nil {
+                carryOut(finder.handle(.radio(true), at: .now))
+                carryOut(announcer.handle(.radio(true), at: .now))
+            }
+        }
+        tellProblem()
+    }
+
+    private func hear(_ device: Device) {
+        guard let service = Self.service, device.identifier.adapter == adapter, device.services.contains(service),
+            let strength = device.rssi
+        else { return }
+        let signal = BluetoothSignal(manufacturerData: device.manufacturerData)
+        let peer = BluetoothPeer(path: device.identifier.path.rawValue)
+        carryOut(finder.handle(.heard(peer, signal, strength: Int(strength)), at: .now))
+    }
+
+    private func tellProblem() {
+        let refusal = announcer.refusal ?? finder.refusal
+        let new =
+            !isWanted
+            ? ""
+            : absence.map { "\($0)" } ?? refusal.map { "bluetoothd refuses to announce or to look for channels: \($0)" }
+                ?? ""
+        guard new != problem else { return }
+        problem = new
+        if !new.isEmpty { logger.info("no channels nearby by Bluetooth", metadata: ["why": "\(new)"]) }
+        problemHandler(new)
+    }
+
+    // MARK: What is handed out
+
+    /// Puts together what is handed out: this machine's addresses are those of this moment.
+    private func renew() {
+        guard !channels.isEmpty else {
+            handedOut = nil
+            return carryOut(announcer.handle(.record(tag: nil), at: .now))
+        }
+        let record = BluetoothRecord(addresses: LocalAddresses.all, channels: channels)
+        handedOut = (record.pages, .now)
+        carryOut(announcer.handle(.record(tag: record.tag), at: .now))
+    }
+
+    /// A page, as somebody reads it.
+    private func read(page index: Int) -> [UInt8] {
+        if let handedOut, handedOut.at + Self.recordTime <= .now { renew() }
+        guard let pages = handedOut?.pages, pages.indices.contains(index) else { return [] }
+        return pages[index]
+    }
+
+    private func register(_ tag: UInt32, _ ticket: UInt64) {
+        guard let client, let adapter, let service = Self.service, let page = Self.page else { return }
+        let offered = LocalService(
+            service, characteristics: Array(repeating: page, count: BluetoothRecord.pageCount))
+        Task {
+            do throws(BlueZError) {
+                try await client.offer(
+                    offered, advertising: Self.advertisement(tag), on: adapter,
+                    read: { [weak self] index in self?.assumeIsolated { $0.read(page: index) } ?? [] },
+                    released: { [weak self] in
+                        self?.assumeIsolated { $0.carryOut($0.announcer.handle(.released, at: .now)) }
+                    })
+                logger.info("channels announced by Bluetooth", metadata: ["adapter": "\(adapter)"])
+                carryOut(announcer.handle(.done(ticket: ticket), at: .now))
+            } catch {
+                logger.warning("channels are not announced by Bluetooth", metadata: ["reason": "\(error)"])
+                carryOut(announcer.handle(.refused(ticket: ticket, reason: "\(error)"), at: .now))
+            }
+        }
+    }
+
+    private static func advertisement(_ tag: UInt32) -> LocalAdvertisement {
+        LocalAdvertisement(
+            services: service.map { [$0] } ?? [],
+            manufacturerData: [BluetoothSignal.company: BluetoothSignal(tag: tag).manufacturerData])
+    }
+
+    private func carryOut(_ actions: [BluetoothAnnouncer.Action]) {
+        for action in actions {
+            switch action {
+            case .register(let tag, let ticket): register(tag, ticket)
+            case .update(let tag): Task { await client?.update(Self.advertisement(tag)) }
+            case .unregister:
+                guard let adapter else { break }
+                Task { await client?.withdraw(from: adapter) }
+            }
+        }
+        schedule()
+        tellProblem()
+    }
+
+    // MARK: What is found
+
+    private func carryOut(_ actions: [BluetoothFinder.Action]) {
+        for action in actions {
+            switch action {
+            case .startScan: startScan()
+            case .stopScan: stopScan()
+            case .read(let peer, let ticket): Task { await read(peer, ticket) }
+            case .endRead(let peer, _): endRead(peer)
+            case .forget(let peer):
+                if let device = DeviceIdentifier(path: peer.path) { Task { await forget(device) } }
+            case .report(let channels): handler(channels)
+            }
+        }
+        schedule()
+        tellProblem()
+    }
+
+    private func startScan() {
+        guard let client, let adapter, let service = Self.service else { return }
+        var filter = DiscoveryFilter()
+        filter.services = [service]
+        filter.reportsDuplicates = true
+        Task { [filter] in
+            do throws(BlueZError) {
+                try await client.startDiscovery(on: adapter, filter: filter)
+                carryOut(finder.handle(.scanBegan, at: .now))
+            } catch {
+                carryOut(finder.handle(.scanRefused("\(error)"), at: .now))
+            }
+        }
+    }
+
+    private func stopScan() {
+        guard let client, let adapter else { return }
+        Task {
+            // Whatever BlueZ answers: the next scan shows whether there can be one.
+            try? await client.stopDiscovery(on: adapter)
+            carryOut(finder.handle(.scanEnded, at: .now))
+        }
+    }
+
+    private func read(_ peer: BluetoothPeer, _ ticket: UInt64) async {
+        guard let client, let device = DeviceIdentifier(path: peer.path) else {
+            return carryOut(finder.handle(.read(ticket: ticket, .failed), at: .now))
+        }
+        let wasConnected = await client.device(device)?.isConnected ?? false
+        let outcome: BluetoothFinder.Outcome
+        do throws(BlueZError) { outcome = try await pages(of: device, client) } catch {
+            logger.debug("no record of channels", metadata: ["device": "\(device)", "reason": "\(error)"])
+            outcome = .failed
+        }
+        carryOut(finder.handle(.read(ticket: ticket, outcome), at: .now))
+        // A link that was there before is somebody else's. bluetoothd takes two seconds to end one.
+        if !wasConnected { try? await client.disconnect(device) }
+    }
+
+    private func pages(of device: DeviceIdentifier, _ client: BlueZClient) async throws(BlueZError)
+        -> BluetoothFinder.Outcome
+    {
+        if await client.device(device)?.isPaired == false { kept.insert(device) }
+        try await client.connect(device)
+        if await client.device(device)?.areServicesResolved == false {
+            await withCheckedContinuation { waiting.updateValue($0, forKey: device)?.resume() }
+        }
+        guard await client.device(device)?.areServicesResolved == true else { return .failed }
+        var pages = await places(of: device, client)
+        if pages.isEmpty {
+            await pause(Self.lateTime)
+            pages = await places(of: device, client)
+        }
+        guard !pages.isEmpty else { return .nothingThere }
+        // bluetoothd gives handles in an order of its own, and pages that are not needed are empty.
+        var values: [[UInt8]] = []
+        for page in pages {
+            let value = try await client.readValue(page)
+            if !value.isEmpty { values.append(value) }
+            if let count = values.first.map({ BluetoothRecord.pageCount(in: $0) ?? 1 }), values.count == count { break }
+        }
+        return .pages(values, zones: LocalAddresses.zones)
+    }
+
+    private func places(of device: DeviceIdentifier, _ client: BlueZClient) async -> [CharacteristicIdentifier] {
+        let all = await client.characteristics(of: device)
+        let pages = all.filter { $0.service == Self.service && $0.uuid == Self.page }
+        return Array(pages.map(\.identifier).prefix(BluetoothRecord.pageCount))
+    }
+
+    private func pause(_ duration: Duration) async {
+        await withCheckedContinuation { done in loop.schedule(after: duration) { done.resume() } }
+    }
+
+    private func endRead(_ peer: BluetoothPeer) {
+        guard let client, let device = DeviceIdentifier(path: peer.path) else { return }
+        waiting.removeValue(forKey: device)?.resume()
+        // It ends a connection that is being made, too.
+        Task { try? await client.disconnect(device) }
+    }
+
+    /// BlueZ keeps a device that was connected; this machine has no use for it.
+    private func forget(_ device: DeviceIdentifier) async {
+        guard let client, kept.remove(device) != nil, let known = await client.device(device), !known.isPaired,
+            !known.isTrusted
+        else { return }
+        try? await client.removeDevice(device)
+    }
+
+    private func forgetAll() async { for device in kept.sorted() { await forget(device) } }
+
+    private func schedule() {
+        let deadline = [finder.nextDeadline, announcer.nextDeadline].compactMap { $0 }.min()
+        if let deadline, timerDue == deadline, timer?.isPending == true { return }
+        timer?.cancel()
+        timerDue = deadline
+        timer = deadline.map {
+            loop.schedule(at: $0) { [weak self] in
+                self?.assumeIsolated { bluetooth in
+                    bluetooth.carryOut(bluetooth.finder.handleTimeout(at: .now))
+                    bluetooth.carryOut(bluetooth.announcer.handleTimeout(at: .now))
+                }
+            }
+        }
+    }
+}
+
+/// Why there is no Bluetooth for channels nearby, and what to do.
+enum BluetoothAbsence: Equatable, CustomStringConvertible {
+    case noService
+    case noAdapter(String?)
+    case off
+
+    var description: String {
+        switch self {
+        case .noService: "bluetoothd does not run: install bluez, or start it with \"systemctl start bluetooth\""
+        case .noAdapter(nil): "this machine has no Bluetooth adapter"
+        case .noAdapter(let name?):
+            "there is no Bluetooth adapter \(name), which [nearby] in pttd.toml names: see \"bluetoothctl list\""
+        case .off: "Bluetooth is off: switch it on with \"bluetoothctl power on\""
+        }
+    }
+}
+
+/// What pttd.toml says of channels nearby.
+struct NearbySettings: Sendable, Equatable {
+    /// Whether channels are announced and looked for by Bluetooth.
+    var usesBluetooth = true
+    /// The adapter that does it, by its name or its address in upper case; nil: the first one that is on.
+    var adapter: String?
+
+    /// Whether it may be that adapter.
+    func names(_ found: Adapter) -> Bool {
+        guard let adapter else { return true }
+        return adapter == found.identifier.name || adapter == found.address?.description
+    }
+}

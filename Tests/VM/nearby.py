@@ -1,0 +1,152 @@
+"""The scenario of nearby.sh: what two pttd find by Bluetooth, how long it takes, and that they talk as soon as there is a network."""
+import json
+import socket
+import subprocess
+import sys
+import time
+
+failures = 0
+CHANNEL = 'Crane 2'
+
+
+def ctl(who, *arguments):
+    command = ['pttctl', *arguments, '--bus', f'unix:path=/run/{who}.bus']
+    if who == 'visitor':
+        command = ['ip', 'netns', 'exec', 'visitor', *command]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def say(text):
+    print(f'[{time.clock_gettime(time.CLOCK_BOOTTIME):7.2f}] {text}', flush=True)
+
+
+def check(what, is_true, detail=''):
+    global failures
+    if is_true:
+        say(f'ok   {what}')
+    else:
+        failures += 1
+        say(f'FAIL {what} {detail}')
+    return is_true
+
+
+def within(what, seconds, condition):
+    """Waits; how long it took, or None."""
+    begun = time.monotonic()
+    while time.monotonic() - begun < seconds:
+        if condition():
+            took = time.monotonic() - begun
+            check(f'{what}: after {took:.1f} s, at most {seconds}', True)
+            return took
+        time.sleep(0.05)
+    check(f'{what} within {seconds} s', False)
+
+
+def properties(who):
+    answer = subprocess.run(
+        ['busctl', f'--address=unix:path=/run/{who}.bus', '--json=short', 'call', 'org.pttd', '/org/pttd',
+         'org.freedesktop.DBus.Properties', 'GetAll', 's', 'org.pttd.Nearby1'], capture_output=True, text=True, timeout=30)
+    if answer.returncode != 0:
+        return {'Channels': [], 'Problem': answer.stderr}
+    plain = json.loads(answer.stdout)['data'][0]
+    return {'Channels': [{k: v['data'] for k, v in c.items()} for c in plain['Channels']['data']],
+            'Problem': plain['Problem']['data'], 'BluetoothProblem': plain['BluetoothProblem']['data']}
+
+
+def listed(who):
+    return next((c for c in properties(who)['Channels'] if c['Name'] == CHANNEL), None)
+
+
+def radio(request):
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect('/run/pair.sock')
+        connection.sendall((request + '\n').encode())
+        return connection.recv(100)
+
+
+def active(who):
+    answer = ctl(who, 'status', '--json')
+    if answer.returncode != 0:
+        return None
+    channels = json.loads(answer.stdout)['channels']
+    return channels[0] if channels else None
+
+
+def is_ready(who):
+    channel = active(who)
+    return channel is not None and channel['name'] == CHANNEL and channel['serviceStatus'] == 'ready'
+
+
+def logged(who, text):
+    with open(f'/ctl/out/{who}.log') as log:
+        return text in log.read()
+
+
+def create(name, *options):
+    made = ctl('host', 'nearby', 'create', name, *options)
+    return check(f'{name} is created', made.returncode == 0, made.stderr)
+
+
+within('pttd runs', 20, lambda: ctl('host', 'status').returncode == 0 and ctl('visitor', 'status').returncode == 0)
+browser = subprocess.Popen(['pttctl', 'nearby', '--seconds', '600', '--bus', 'unix:path=/run/visitor.bus'],
+                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+time.sleep(2)
+check('nothing is there before it is created', listed('visitor') is None)
+
+# --- found by Bluetooth alone
+create(CHANNEL)
+within('the visitor sees the channel by Bluetooth', 10, lambda: listed('visitor'))
+channel = listed('visitor') or {}
+check('its signal is told, and that it was found by Bluetooth', channel.get('FoundBy') == ['bluetooth'] and channel.get('SignalStrength') == -50, channel)
+check('its creator is told', channel.get('Creator') == 'Anna', channel)
+lines = ctl('visitor', 'nearby', 'list', '--seconds', '0.2').stdout
+check('pttctl says how it was found', 'bluetooth -50 dBm' in lines, lines)
+problem = properties('visitor')['Problem']
+check('Avahi is missing, and the user is told what is left', 'Bluetooth only' in problem, problem)
+
+# --- no network leads there yet
+begun = time.monotonic()
+refused = ctl('visitor', 'nearby', 'join', CHANNEL)
+check(f'without a network the join says what to do, after {time.monotonic() - begun:.1f} s',
+      refused.returncode != 0 and 'hotspot' in refused.stderr, refused.stderr)
+
+# --- the cable is plugged in
+for command in ('ip link set cable up', 'ip -n visitor link set plug up'):
+    subprocess.run(command.split(), check=True)
+
+
+def joins():
+    return ctl('visitor', 'nearby', 'join', CHANNEL).returncode == 0
+
+
+within('with a network the visitor joins', 45, joins)
+within('the visitor is ready', 5, lambda: is_ready('visitor'))
+within('the host is ready', 5, lambda: is_ready('host'))
+within('the host counts two members, and Bluetooth tells', 20, lambda: (listed('visitor') or {}).get('Members') == 2)
+subprocess.run(['ip', 'netns', 'exec', 'visitor', 'timeout', '2', 'pttctl', 'talk', '--bus', 'unix:path=/run/visitor.bus'],
+               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+# --- deleted
+deleted = ctl('host', 'nearby', 'delete', CHANNEL)
+check('the host deletes it', deleted.returncode == 0, deleted.stderr)
+within('it is gone from the list', 15, lambda: listed('visitor') is None)
+
+# --- a machine that vanishes
+create(CHANNEL)
+within('a new channel appears', 10, lambda: listed('visitor'))
+radio('vanish 0')
+within('a machine that has vanished is gone from the list', 15, lambda: listed('visitor') is None)
+radio('return 0')
+within('it is back', 12, lambda: listed('visitor'))
+
+# --- bluetoothd restarts
+subprocess.run(['systemctl', 'restart', 'bluetooth'], check=True)
+time.sleep(0.5)
+within('after a restart of bluetoothd the channel is gone or there again, and stays', 25,
+       lambda: listed('visitor') and sum(line.count('channels announced by Bluetooth') for line in open('/ctl/out/host.log')) >= 3)
+browser.terminate()
+browser.wait()
+time.sleep(1)
+known = subprocess.run(['bluetoothctl', 'devices'], capture_output=True, text=True, timeout=20).stdout
+check('BlueZ keeps no stranger when nobody looks any more', '00:AA:02' not in known, known)
+sys.exit(failures > 0)

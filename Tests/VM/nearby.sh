@@ -1,0 +1,51 @@
+#!/bin/bash
+# Two machines in one guest that find each other by Bluetooth alone: an adapter, a pttd and a bus for org.pttd each, no Avahi, and a
+# cable between them that is plugged in late. Started by Tests/VM/run-nearby; the scenario is nearby.py.
+harness=/host/Tests/VM
+. "$harness/guest-functions.sh"
+out=/ctl/out
+programs=${PROGRAMS:-/host/.build/release}
+export LD_LIBRARY_PATH=/usr/lib/pttd-test
+mkdir -p $LD_LIBRARY_PATH; cp "$programs"/lib/* $LD_LIBRARY_PATH/ 2>/dev/null
+install -m 755 "$programs"/{pttd,pttctl} /usr/bin/ || { failed "no programs in $programs"; exit 1; }
+modprobe -a bluetooth hci_vhci snd-aloop veth || { failed "kernel modules"; exit 1; }
+python3 "$harness/virtual_pair.py" >>$out/radio.log 2>&1 & radio=$!
+until_true 60 test -S /run/pair.sock || { failed "the virtual radio"; tail $out/radio.log; exit 1; }
+systemctl start bluetooth
+both_on() { [ "$(for a in 00:AA:02:00:00:01 00:AA:02:00:00:02; do bluetoothctl <<<"show $a"; done | grep -c 'Powered: yes')" = 2 ]; }
+check "bluetoothd has two adapters that are on" until_true 30 both_on || { bluetoothctl list; exit 1; }
+
+# --- the visitor's pttd has a network of its own; D-Bus and BlueZ do not mind
+ip netns add visitor
+ip link add cable type veth peer name plug netns visitor
+ip address add 10.77.0.1/24 dev cable
+ip -n visitor address add 10.77.0.2/24 dev plug
+ip -n visitor link set lo up
+settings() { cat <<TOML
+[daemon]
+name = "$1"
+bus = "unix:path=/run/$2.bus"
+
+[nearby]
+adapter = "$3"
+
+[audio]
+microphone = "plughw:Loopback,1,$4"
+speaker = "plughw:Loopback,0,$5"
+TOML
+}
+settings Anna host 00:AA:02:00:00:01 0 1 > /root/host.toml
+settings Ben visitor 00:AA:02:00:00:02 2 3 > /root/visitor.toml
+for name in host visitor; do
+  dbus-daemon --session --nofork --nopidfile --address=unix:path=/run/$name.bus >/dev/null 2>&1 &
+  until_true 10 test -S /run/$name.bus || failed "a bus"
+  mkdir -p /root/$name-state
+done
+start() { pttd --config /root/$1.toml --state /root/$1-state --log-level debug >/dev/null 2>>$out/$1.log; }
+start host & host=$!
+ip netns exec visitor bash -c "exec pttd --config /root/visitor.toml --state /root/visitor-state --log-level debug >/dev/null 2>>$out/visitor.log" & visitor=$!
+(btmon -w $out/hci.btsnoop >/dev/null 2>&1 &)
+python3 "$harness/nearby.py" || failures=$((failures + 1))
+kill $host $visitor; sleep 1; kill $radio
+say "$failures failures"
+exit $((failures > 0))
