@@ -1,18 +1,23 @@
 # Two commands do everything: `make demo` and `make test`. The others are parts of them.
 # Shipped programs: Swift's runtime inside, checked libc calls and stack guards in C, all symbols bound at the start, and no
 # search for libraries beside the program.
+# Nothing of them tells where they were built: two builds of one commit are identical.
 SHIPPED := --static-swift-stdlib --disable-local-rpath -Xcc -D_FORTIFY_SOURCE=2 -Xcc -fstack-protector-strong \
-  -Xlinker -z -Xlinker relro -Xlinker -z -Xlinker now
+  -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=. -Xcc -ffile-prefix-map=$(CURDIR)=. \
+  -Xlinker -z -Xlinker relro -Xlinker -z -Xlinker now -Xlinker --build-id=sha1
+# Where SwiftPM builds.
+SCRATCH ?= .build
 CHECKED_IMPORTS := --explicit-target-dependency-import-check error
 
 BUILD_PACKAGES := pkg-config libdbus-1-dev libasound2-dev libbluetooth-dev libopus-dev libspeexdsp-dev libogg-dev libevdev-dev libudev-dev \
   libngtcp2-dev libngtcp2-crypto-gnutls-dev libgnutls28-dev libsodium-dev libtomlplusplus-dev libqrencode-dev libsqlite3-dev
+DEB_PACKAGES := debhelper dpkg-dev fakeroot
 RUN_PACKAGES := dbus libasound2-plugins
 DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
 TEST_PACKAGES := pulseaudio pulseaudio-utils pipewire wireplumber pipewire-pulse alsa-utils sox strace procps iproute2 python3-venv opus-tools protobuf-compiler systemd \
   modemmanager mandoc rtkit zbar-tools avahi-daemon
 
-.PHONY: demo test deps demo-deps test-deps build release test-programs unit vm vm-accessories lint format bench fuzz install
+.PHONY: demo test deps demo-deps test-deps build programs release test-programs unit vm vm-accessories lint format bench fuzz install install-pttd install-pttrelay deb deb-deps dist
 
 # Builds, runs the whole line from a simulated button to the ear, and shows what came out.
 demo: demo-deps release
@@ -32,14 +37,17 @@ test-deps:
 
 build:
 	swift build $(CHECKED_IMPORTS)
-release:
-	swift build -c release $(SHIPPED) --product pttd
-	swift build -c release $(SHIPPED) --product pttctl
-	swift build -c release $(SHIPPED) --product pttrelay
-	swift build -c release $(SHIPPED) --product fake-bluez
+# The commit that `--version` names.
+release programs test-programs: export PTTD_COMMIT := $(shell packaging/commit)
+programs:
+	swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product pttd
+	swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product pttctl
+	swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product pttrelay
+release: programs
+	swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product fake-bluez
 test-programs:
-	swift build -c release $(SHIPPED) --product PushToTalkApp
-	swift build -c release $(SHIPPED) --product bus-cycles
+	swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product PushToTalkApp
+	swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product bus-cycles
 
 unit:
 	swift test --no-parallel $(CHECKED_IMPORTS)
@@ -59,17 +67,36 @@ format:
 fuzz: deps
 	Tests/Fuzz/run all
 
-# Puts programs and system files where a package would; DESTDIR as usual. No other prefix: the system bus reads policies below /usr only.
-# Programs are stripped; debuggers find their symbols by build ID (gdb, "Debugging Information in Separate Files").
-install:
-	for program in pttd pttctl pttrelay; do \
-	    id=$$(readelf -n .build/release/$$program | sed -n 's/.*Build ID: //p') && [ -n "$$id" ] && \
-	    symbols=$(DESTDIR)/usr/lib/debug/.build-id/$$(printf %.2s $$id)/$${id#??}.debug && \
-	    install -D -m 755 -s .build/release/$$program $(DESTDIR)/usr/bin/$$program && \
-	    install -d "$$(dirname $$symbols)" && \
-	    objcopy --only-keep-debug --compress-debug-sections .build/release/$$program $$symbols && chmod 644 $$symbols || exit 1; \
-	done
-	install -Dm 644 -t $(DESTDIR)/usr/lib/systemd/system systemd/pttd.service systemd/pttrelay.service
+# Puts programs and system files where a package does; DESTDIR as usual. No other prefix: the system bus reads policies below /usr only.
+# Programs are stripped, and debuggers find their symbols by build ID (gdb, "Debugging Information in Separate Files"); with STRIP=
+# they stay whole, for dh_strip. UNITS: where systemd looks for units.
+STRIP := yes
+UNITS := /usr/lib/systemd/system
+BUILT = $(SCRATCH)/release
+
+# install-program NAME: the program, its symbols and its completions.
+define install-program
+install -D -m 755 $(if $(STRIP),-s) $(BUILT)/$(1) $(DESTDIR)/usr/bin/$(1)
+$(if $(STRIP),id=$$(readelf -n $(BUILT)/$(1) | sed -n 's/.*Build ID: //p') && [ -n "$$id" ] && \
+    symbols=$(DESTDIR)/usr/lib/debug/.build-id/$$(printf %.2s $$id)/$${id#??}.debug && install -d "$$(dirname $$symbols)" && \
+    objcopy --only-keep-debug --compress-debug-sections $(BUILT)/$(1) $$symbols && chmod 644 $$symbols)
+$(BUILT)/$(1) --generate-completion-script bash | sed '1{/^#!/d}' | \
+    install -Dm 644 /dev/stdin $(DESTDIR)/usr/share/bash-completion/completions/$(1)
+$(BUILT)/$(1) --generate-completion-script zsh | install -Dm 644 /dev/stdin $(DESTDIR)/usr/share/zsh/$(ZSH)/_$(1)
+$(BUILT)/$(1) --generate-completion-script fish | install -Dm 644 /dev/stdin $(DESTDIR)/usr/share/fish/vendor_completions.d/$(1).fish
+endef
+# Debian's packages have another folder.
+ZSH := site-functions
+
+install: install-pttd install-pttrelay
+ifeq ($(DESTDIR),)
+	systemd-sysusers pttd.conf && systemd-tmpfiles --create pttd.conf && systemctl daemon-reload && systemctl reload dbus && systemd-hwdb update && \
+	    udevadm control --reload && udevadm trigger -s input -s tty
+endif
+install-pttd:
+	$(call install-program,pttd)
+	$(call install-program,pttctl)
+	install -Dm 644 -t $(DESTDIR)$(UNITS) systemd/pttd.service
 	install -Dm 644 systemd/user/pttd.service $(DESTDIR)/usr/lib/systemd/user/pttd.service
 	install -Dm 644 systemd/pttd.sysusers $(DESTDIR)/usr/lib/sysusers.d/pttd.conf
 	install -Dm 644 systemd/pttd.tmpfiles $(DESTDIR)/usr/lib/tmpfiles.d/pttd.conf
@@ -79,19 +106,21 @@ install:
 	install -Dm 644 -t $(DESTDIR)/usr/lib/udev/rules.d udev/60-pttd.rules udev/72-pttd-access.rules
 	install -Dm 644 -t $(DESTDIR)/usr/lib/udev/hwdb.d udev/60-pttd.hwdb
 	install -Dm 644 -t $(DESTDIR)/usr/share/man/man1 docs/man/pttctl.1
-	install -Dm 644 -t $(DESTDIR)/usr/share/man/man8 docs/man/pttd.8 docs/man/pttrelay.8
-	for program in pttctl pttd pttrelay; do \
-	    .build/release/$$program --generate-completion-script bash | \
-	        install -Dm 644 /dev/stdin $(DESTDIR)/usr/share/bash-completion/completions/$$program && \
-	    .build/release/$$program --generate-completion-script zsh | \
-	        install -Dm 644 /dev/stdin $(DESTDIR)/usr/share/zsh/site-functions/_$$program && \
-	    .build/release/$$program --generate-completion-script fish | \
-	        install -Dm 644 /dev/stdin $(DESTDIR)/usr/share/fish/vendor_completions.d/$$program.fish || exit 1; \
-	done
-ifeq ($(DESTDIR),)
-	systemd-sysusers pttd.conf && systemd-tmpfiles --create pttd.conf && systemctl daemon-reload && systemctl reload dbus && systemd-hwdb update && \
-	    udevadm control --reload && udevadm trigger -s input -s tty
-endif
+	install -Dm 644 -t $(DESTDIR)/usr/share/man/man8 docs/man/pttd.8
+install-pttrelay:
+	$(call install-program,pttrelay)
+	install -Dm 644 -t $(DESTDIR)$(UNITS) systemd/pttrelay.service
+	install -Dm 644 -t $(DESTDIR)/usr/share/man/man8 docs/man/pttrelay.8
+
+# The Debian packages, into .build-deb (docs/building.md). It builds what `make programs` does, with the same flags in the same folder:
+# after that nothing is compiled again.
+deb: deps deb-deps
+	packaging/deb
+# The source tarball with the Swift packages, into .build-dist.
+dist:
+	packaging/dist --scratch $(SCRATCH)
+deb-deps:
+	@Tests/install-packages $(DEB_PACKAGES)
 
 # Figures, by hand; only the cycles fail, when memory or descriptors grow. Each script installs what it compares with: Mumble, PulseAudio, an X server.
 bench: deps release test-programs

@@ -32,6 +32,11 @@ func tests(
         swiftSettings: swiftSettings)
 }
 
+/// The commit for `--version`, which `make` hands over; only text that a C string may hold as it is.
+let commit = Context.environment["PTTD_COMMIT"].flatMap { text in
+    !text.isEmpty && text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == "-") } ? text : nil
+}
+
 let log = Target.Dependency.product(name: "Logging", package: "swift-log")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
@@ -70,6 +75,9 @@ let package = Package(
     targets: [
         // Floor 0: C libraries, and the few macros and variadics that Swift cannot see.
         .target(name: "CLinux", path: "Sources/C/CLinux"),
+        .target(
+            name: "CBuild", path: "Sources/C/CBuild",
+            cSettings: commit.map { [.define("PTTD_COMMIT", to: "\"\($0)\"")] }),
         // toml++ is headers only here (libtomlplusplus-dev), so nothing more has to be installed where the programs run.
         .target(
             name: "CTOML", path: "Sources/C/CTOML",
@@ -89,6 +97,7 @@ let package = Package(
 
         // Floor 1: what every room may stand on.
         room("MonotonicTime", ["CLinux"]),
+        room("Version", ["CBuild"]),
         room("Reactor", ["CLinux", "MonotonicTime"]),
         room("Files"),
         room("Cryptography", ["CGnuTLS", "CSodium", "Files"]),
@@ -141,7 +150,7 @@ let package = Package(
                 "MonotonicTime", "Reactor", log,
             ]),
         room(
-            "DaemonAPI", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
+            "DaemonAPI", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", "Version", log]),
 
         room(
             "RelayHTTP",
@@ -159,6 +168,7 @@ let package = Package(
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "Files",
                 "MonotonicTime",
                 "Reactor", "PTTBus", "Calls", "Nearby", "RealTimeKit", "SystemUI", "Recordings", "Logs", "Terminal",
+                "Version",
                 arguments,
                 log,
             ]),
@@ -166,14 +176,14 @@ let package = Package(
             "pttctl",
             [
                 "PTTBus", "PushToTalkCore", "Accessories", "Settings", "DBus", "Terminal", "MonotonicTime", "Reactor",
-                "Logs", arguments, log,
+                "Logs", "Version", arguments, log,
             ]),
         executable(
             "pttrelay",
             [
                 "RelayServer", "RelayHTTP", "RelayStore", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Files",
                 "Reactor",
-                "Logs", "Terminal", "MonotonicTime", "CQREncode", arguments, lifecycle, log,
+                "Logs", "Terminal", "MonotonicTime", "Version", "CQREncode", arguments, lifecycle, log,
             ]),
 
         // Not a product: what forwarding costs (Benchmarks/RelayForward).
@@ -288,7 +298,7 @@ let package = Package(
             ]),
         tests(
             "DaemonAPI", named: "DaemonAPI",
-            ["BusTestSupport", log, "PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor"]),
+            ["BusTestSupport", log, "PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", "Version"]),
 
         // The whole fleet in one thread (Tests/Fleet/README.md). It sees what modules keep to themselves: a release build of it needs
         // -enable-testing, as Tests/Fleet/run has it.

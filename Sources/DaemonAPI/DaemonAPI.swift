@@ -5,6 +5,7 @@ import MonotonicTime
 import PTTBus
 import PushToTalkCore
 import Reactor
+import Version
 
 /// `org.pttd` on one bus. Give it what is so; it tells the bus what changed.
 public actor DaemonAPI {
@@ -56,7 +57,7 @@ public actor DaemonAPI {
         self.delegateLimit = delegateLimit
         calls = isBounded ? PTTBusLimits.calls : nil
         if !isBounded { begins.pace = .unbounded }
-        manager.version = PTTBus.version
+        manager.version = Version.number
     }
 
     isolated deinit {

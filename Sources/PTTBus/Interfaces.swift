@@ -5,8 +5,6 @@ import FoundationEssentials
 /// The well-known name, object paths and interfaces of `org.pttd`. The XML files in `Interfaces/` are their source; this type
 /// carries them and the names that code needs.
 public enum PTTBus {
-    /// The version of these programs.
-    public static let version = "0.1.0"
     /// The well-known bus name.
     public static let name = "org.pttd"
     /// The daemon's object and the root of its object tree.

@@ -6,6 +6,7 @@ import Logs
 import PTTBus
 import Reactor
 import Terminal
+import Version
 
 /// The command line of `pttctl`.
 @main
@@ -18,11 +19,11 @@ struct Pttctl: AsyncParsableCommand {
             Exit status: 0 when it was done, 1 when it was not (standard error says why and what to do), 64 when the command line \
             is wrong. 'pttctl inhibit' ends with the status of its command.
             """,
-        version: PTTBus.version,
+        version: Version.text,
         subcommands: [
             Status.self, Monitor.self, Enrol.self, Join.self, Leave.self, Channel.self, Talk.self, Replay.self,
             History.self, Mode.self,
-            Inhibit.self,
+            Inhibit.self, WaitQuiet.self,
             Nearby.self, AccessoryCommand.self, ProfileCommand.self,
         ], defaultSubcommand: Status.self)
 

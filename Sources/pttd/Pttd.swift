@@ -4,9 +4,9 @@ import ArgumentParser
 import Glibc
 import Logging
 import Logs
-import PTTBus
 import Settings
 import Terminal
+import Version
 
 /// The command line of `pttd`.
 @main
@@ -17,7 +17,7 @@ struct Pttd: ParsableCommand {
             Without --config it reads ~/.config/pttd/pttd.toml (not as root) and then /etc/pttd/pttd.toml; without any of them it hosts a \
             relay of its own on loopback and joins its channel "Local".
             """,
-        version: PTTBus.version)
+        version: Version.text)
 
     @Option(help: ArgumentHelp("The configuration file.", valueName: "file"))
     var config: String?
@@ -34,6 +34,9 @@ struct Pttd: ParsableCommand {
     )
     var check = false
 
+    @Flag(help: "Only read the configuration, say what is wrong with it, and end.")
+    var checkConfiguration = false
+
     func run() throws {
         // A peer that closes a pipe or socket is told by the call's error, not by a signal.
         signal(SIGPIPE, SIG_IGN)
@@ -41,6 +44,7 @@ struct Pttd: ParsableCommand {
         LoggingSystem.bootstrap { LineLogHandler(label: $0, level: level) }
         let logger = Logger(label: "pttd")
         let (settings, path) = try load()
+        guard !checkConfiguration else { return }
         if check {
             let problems =
                 settings.problems(stateDirectory: state ?? settings.state ?? Configuration.defaultStateDirectory)
@@ -52,7 +56,7 @@ struct Pttd: ParsableCommand {
             return
         }
         logger.notice(
-            "pttd starts", metadata: ["version": "\(PTTBus.version)", "configuration": "\(path ?? "defaults")"])
+            "pttd starts", metadata: ["version": "\(Version.text)", "configuration": "\(path ?? "defaults")"])
         do {
             // Each PCM belongs to one thread, so that alsa-lib needs no lock of its own around every call.
             setenv("LIBASOUND_THREAD_SAFE", "0", 1)
@@ -77,7 +81,7 @@ struct Pttd: ParsableCommand {
             return (try Configuration.read(path: path), path)
         } catch {
             // Who asks waits for the answer; a service waits for nobody.
-            if check { Console.complain("\(error)") } else { ServiceConsole.complain("\(error)") }
+            if check || checkConfiguration { Console.complain("\(error)") } else { ServiceConsole.complain("\(error)") }
             throw StartFailure.status(error)
         }
     }

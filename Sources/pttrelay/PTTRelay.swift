@@ -3,17 +3,15 @@ import ArgumentParser
 import Logging
 import RelayProtocol
 import Terminal
+import Version
 
 /// The command line of `pttrelay`.
 @main
 struct PTTRelay: ParsableCommand {
-    /// The same as `PTTBus.version`; a relay links no D-Bus.
-    static let version = "0.1.0"
-
     static let configuration = CommandConfiguration(
         commandName: "pttrelay",
         abstract: "A relay for push-to-talk channels: decides who may talk, and hands each packet to everyone else.",
-        version: version,
+        version: Version.text,
         subcommands: [
             RunCommand.self, InviteCommand.self, MembersCommand.self, RevokeCommand.self, ReadmitCommand.self,
             ChannelsCommand.self, CheckCommand.self, OperatorTokenCommand.self, PushCertificateCommand.self,

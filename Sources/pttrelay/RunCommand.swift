@@ -14,6 +14,7 @@ import ServiceLifecycle
 import Settings
 import Synchronization
 import Terminal
+import Version
 
 /// Serves channels until SIGTERM or SIGINT.
 struct RunCommand: ParsableCommand {
@@ -196,7 +197,7 @@ struct RunCommand: ParsableCommand {
         }
         return OperatorEndpointConfiguration(
             listenAddress: listen.address, listenPort: listen.port, token: state.operatorToken(logger),
-            version: PTTRelay.version)
+            version: Version.text)
     }
 }
 

@@ -7,6 +7,7 @@ import PTTBus
 import PushToTalkCore
 import Reactor
 import Testing
+import Version
 
 @Suite(.timeLimit(.minutes(1))) struct DaemonAPITests {
     @Test func aClientReadsWhatTheDaemonSays() async throws {
@@ -15,7 +16,7 @@ import Testing
             let snapshot = await served.client.snapshot
             #expect(snapshot.activeChannel?.properties == Served.channel)
             #expect(Array(snapshot.accessories.values) == [Served.accessory])
-            #expect(snapshot.manager.version == PTTBus.version)
+            #expect(snapshot.manager.version == Version.number)
             await served.close()
         }
     }

@@ -235,6 +235,31 @@ import Testing
         }
     }
 
+    @Test("waiting for quiet ends when the talker does, at once where nobody talks, and with status 1 after its time")
+    func waitQuiet() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon.start(fixture, joined: true)
+            #expect(try await Program.run(fixture, "wait-quiet") == Outcome(status: 0))
+            await daemon.show { $0?.activeRemoteParticipant = "Ann" }
+            #expect(
+                try await Program.run(fixture, "wait-quiet", "--for", "0.2")
+                    == Outcome(status: 1, errors: "pttctl: not quiet within 0.2 s: Crew: Ann is speaking\n"))
+            for isEnd in [true, false] {
+                let process = try Program.start(fixture, ["wait-quiet", "--for", "60"])
+                try await Task.sleep(for: .milliseconds(150))
+                // Not over yet: somebody else has begun before.
+                await daemon.show {
+                    $0?.transmitting = true
+                    $0?.activeRemoteParticipant = ""
+                }
+                try await Task.sleep(for: .milliseconds(50))
+                if isEnd { await daemon.show { $0?.transmitting = false } } else { await daemon.stop() }
+                #expect(try await process.end() == 0 && process.errors.isEmpty, "\(isEnd)")
+                await daemon.show { $0?.activeRemoteParticipant = "Ann" }
+            }
+        }
+    }
+
     @Test("monitoring tells joining, speaking, modes, calls and leaving as they happen, in JSON with their times")
     func monitor() async throws {
         try await withBus { fixture in

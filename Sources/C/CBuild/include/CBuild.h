@@ -1,0 +1,6 @@
+// What the build alone knows of itself. Package.swift hands it over; it is no secret and no measure of time, so that two builds of
+// one commit are identical.
+#pragma once
+
+/// The commit that is built; empty where nobody said.
+const char *ptt_build_commit(void);

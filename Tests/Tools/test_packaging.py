@@ -1,0 +1,58 @@
+#!/usr/bin/python3
+"""The version is the same everywhere, and what packages depend on is what the Makefile installs.
+
+    python3 Tests/Tools/test_packaging.py
+"""
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def version():
+    return subprocess.run([ROOT / "packaging/version"], check=True, capture_output=True, text=True).stdout.strip()
+
+
+class PackagingTests(unittest.TestCase):
+    def test_the_version_is_that_of_both_changelogs(self):
+        self.assertRegex(version(), r"^\d+\.\d+\.\d+$")
+        self.assertEqual(re.match(r"pttd \((\S+)\)", (ROOT / "debian/changelog").read_text())[1], version())
+        self.assertIn(f"\n## [{version()}]", (ROOT / "CHANGELOG.md").read_text())
+
+    def test_build_dependencies_are_those_that_make_installs(self):
+        wanted = re.search(r"(?ms)^BUILD_PACKAGES := (.*?[^\\])$", (ROOT / "Makefile").read_text())[1].replace("\\", "").split()
+        control = re.search(r"(?ms)^Build-Depends:\n(.*?)^\S", (ROOT / "debian/control").read_text())[1]
+        named = {line.strip().rstrip(",").split(" ")[0] for line in control.splitlines()}
+        self.assertEqual(named - {"debhelper-compat", "dh-sequence-installsysusers"}, set(wanted))
+
+    def test_a_manifest_of_the_tarball_names_no_address(self):
+        source = (ROOT / "packaging/dist").read_text().removesuffix('if __name__ == "__main__":\n    main()\n')
+        dist = {"__file__": str(ROOT / "packaging/dist"), "__name__": "dist"}
+        exec(compile(source, "dist", "exec"), dist)
+        manifest = (ROOT / "Package.swift").read_text()
+        names = [u.rsplit("/", 1)[1] for u in re.findall(r'\.package\(url: "([^"]+)"', manifest)]
+        changed = dist["manifest_with_paths"](manifest, [*names, "swift-atomics"])
+        self.assertNotIn(".package(url:", changed)
+        self.assertEqual(changed.count('.package(path: "Dependencies/'), len(names) + 1)
+        self.assertIn('.package(path: "Dependencies/hummingbird", traits: [])', changed)
+        with self.assertRaises(SystemExit):
+            dist["manifest_with_paths"](manifest, names[1:])
+
+    def test_sources_without_git_name_the_commit_of_the_tarball(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tree = pathlib.Path(folder)
+            (tree / "packaging").mkdir()
+            script = tree / "packaging/commit"
+            script.write_bytes((ROOT / "packaging/commit").read_bytes())
+            script.chmod(0o755)
+            said = lambda: subprocess.run([script], capture_output=True, text=True, check=False).stdout
+            self.assertEqual(said(), "")
+            (tree / "COMMIT").write_text('0123abcd4567"\n')
+            self.assertEqual(said(), "0123abcd4567")
+
+
+if __name__ == "__main__":
+    unittest.main()
