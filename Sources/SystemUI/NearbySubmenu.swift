@@ -170,7 +170,8 @@ struct NearbySubmenu {
         var remarks = [channel.isOwn ? "of this machine" : Self.name(channel.creator)]
         // Strangers can call themselves alike; their keys differ.
         if isAlike { remarks.append("key \(Self.name(String(channel.id.suffix(8))))") }
-        remarks.append(channel.members == 1 ? "1 member" : "\(channel.members) members")
+        // Where no network carries a channel of this machine, nobody tells how many there are.
+        if channel.members > 0 { remarks.append(channel.members == 1 ? "1 member" : "\(channel.members) members") }
         if slot.isGone {
             remarks.append("gone")
         } else if channel.channel == activeChannel {
