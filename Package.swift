@@ -307,7 +307,7 @@ let package = Package(
             dependencies: [
                 "Accessories", "LinuxInput", "BlueZ", "Bridge", "ChannelService", "Audio", "Files", "PushToTalkCore",
                 "RelayClient",
-                "RelayServer", "RelayProtocol", "QUIC", "Cryptography", "MonotonicTime", "TestSupport",
+                "RelayServer", "RelayProtocol", "Nearby", "QUIC", "Cryptography", "MonotonicTime", "TestSupport",
             ], path: "Tests/Fleet/Simulator", swiftSettings: swiftSettings),
         .executableTarget(
             name: "fleet", dependencies: ["FleetSimulator", arguments], path: "Tests/Fleet/Command",

@@ -14,14 +14,19 @@ public enum RelayHostEvent: Sendable {
     case lost(RelayLinkError)
     /// It does not try any more: the channel was left or deleted, or this end is not let in.
     case stopped
+
+    /// What a new state of the link says of the host; nil: nothing.
+    init?(_ state: RelayLinkState) {
+        switch state {
+        case .ready: self = .ready
+        case .unavailable(_, nil), .stopped: self = .stopped
+        case .unavailable(let error, _?): self = .lost(error)
+        case .connecting: return nil
+        }
+    }
 }
 
 extension RelayClient {
-    /// How long the relay may take to give a sign of life to `verify`.
-    static let verificationPatience: Duration = .milliseconds(400)
-    /// It is asked after so much silence meanwhile.
-    private static let verificationInterval: Duration = .milliseconds(100)
-
     /// Offers to host the channel if its host goes, and has `handler` told on the loop how it is with the host. Before `join`.
     public func followHost(_ handler: @escaping @Sendable (RelayHostEvent) -> Void) {
         hostHandler = handler
@@ -39,36 +44,28 @@ extension RelayClient {
     public func verify() {
         guard core.isReady, !isVerifying, let transport else { return }
         isVerifying = true
-        let (attempt, asked) = (attempt, Instant.now)
-        transport.connection.keepAlive = Self.verificationInterval
-        examine(attempt, since: asked)
+        let question = SignOfLife(askedAt: .now)
+        transport.connection.keepAlive = SignOfLife.interval
+        look(for: question, attempt, at: question.askedAt + SignOfLife.lookInterval)
     }
 
     /// Looks for the sign of life again and again: it is one packet, then, instead of several.
-    private func examine(_ attempt: UInt64, since asked: Instant) {
-        loop.schedule(after: Self.verificationInterval + .milliseconds(20)) { [weak self] in
+    private func look(for question: SignOfLife, _ attempt: UInt64, at time: Instant) {
+        loop.schedule(at: time) { [weak self] in
             self?.assumeIsolated { client in
                 guard attempt == client.attempt, client.core.isReady, let connection = client.transport?.connection
                 else { return client.isVerifying = false }
-                let isHeard = connection.lastHeard.map { $0 > asked } ?? false
-                guard isHeard || .now - asked >= Self.verificationPatience else {
-                    return client.examine(attempt, since: asked)
-                }
+                let verdict = question.verdict(heard: connection.lastHeard, at: .now)
+                if case .look(let time) = verdict { return client.look(for: question, attempt, at: time) }
                 client.isVerifying = false
                 connection.keepAlive = client.core.keepAlive
-                if !isHeard { client.take(.connectionEnded(.lost("the relay does not answer"))) }
+                if verdict == .isGone { client.take(.connectionEnded(.lost("the relay does not answer"))) }
             }
         }
     }
 
     func tellOfHost(changed state: RelayLinkState) {
-        switch state {
-        case .ready: tellOfHost(RelayHostEvent.ready)
-        case .unavailable(_, nil): tellOfHost(RelayHostEvent.stopped)
-        case .unavailable(let error, _?): tellOfHost(RelayHostEvent.lost(error))
-        case .stopped: tellOfHost(RelayHostEvent.stopped)
-        case .connecting: break
-        }
+        if let event = RelayHostEvent(state) { tellOfHost(event) }
     }
 
     /// Not from within the rules' present turn.

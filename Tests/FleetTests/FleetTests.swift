@@ -33,7 +33,9 @@ import Testing
         print("\(schedules) schedules, \(transmissions) transmissions")
         #expect(transmissions > schedules)
         // What every range reaches: without it the simulator simulates nothing.
-        for machine in ["accessories", "gatt", "bridge", "channelManager", "listening", "link", "relay", "director"] {
+        for machine in [
+            "accessories", "gatt", "bridge", "channelManager", "listening", "link", "relay", "director", "succession",
+        ] {
             #expect(coverage.counts[machine]?.isEmpty == false, "\(machine) was never used")
         }
     }

@@ -163,6 +163,18 @@ import Testing
         #expect(handle(.linkLost(isFarewell: true)) == [.reach(first.places)])
         #expect(pass(.milliseconds(2_900)).isEmpty)
     }
+
+    @Test mutating func `who stands down without a link of its own has as long for the other host as any member`() {
+        hosts(9)
+        _ = handle(.linkLost(isFarewell: false))
+        _ = handle(.seen([first]))
+        _ = handle(.seen([first]), after: .seconds(10))
+        #expect(
+            handle(.checked(first.host, isThere: true)) == [
+                .standDown(to: first.places[0]), .reach(first.places),
+            ])
+        #expect(pass(.milliseconds(2_900)).isEmpty)
+    }
 }
 
 func makeSighting(_ number: UInt8, generation: UInt32) -> NearbyHostSighting {

@@ -68,6 +68,55 @@ import Testing
         #expect(Set(tried).count == 9 && tried.last == Self.home, "as many as may be are kept")
     }
 
+    @Test func `what the relay has named comes before what is announced, until an attempt there fails`() {
+        var places = RelayPlaces(home: Self.home)
+        let announced = RelayPlace("10.0.0.7:3")!
+        places.follow(to: Self.other)
+        places.failed()
+        places.move(to: [announced])
+        places.attempt()
+        #expect(places.current == Self.other)
+        places.move(to: [announced])
+        places.attempt()
+        #expect(places.current == Self.other, "an announcement that changes is no reason to give it up")
+        places.failed()
+        places.move(to: [announced])
+        places.attempt()
+        #expect(places.current == announced)
+        #expect(places.areSeveral && !RelayPlaces(home: Self.home).areSeveral)
+    }
+
+    @Test func `an attempt at one of several places nearby does not keep the others waiting`() {
+        var machine = RelayClientStateMachine()
+        machine.hasOtherPlaces = true
+        _ = machine.handle(.join, at: now)
+        #expect(machine.nextDeadline == now + RelayClientStateMachine.connectTimeoutOfSeveral)
+        let late = now + RelayClientStateMachine.connectTimeoutOfSeveral
+        let told = RelayLinkState.unavailable(
+            .unreachable("no answer within 1 s"), retryAfter: .milliseconds(250))
+        #expect(machine.handle(.deadline, at: late) == [.close(.none), .tell(told)])
+    }
+
+    @Test func `a join that was given up and arrives late is no other machine's`() {
+        var machine = RelayClientStateMachine()
+        for event in [.join, .connected, .relayFound, .connected, .welcomed(channelName: "c")]
+            as [RelayClientStateMachine.Event]
+        {
+            _ = machine.handle(event, at: now)
+        }
+        let soon = now + .seconds(1)
+        let lost = RelayLinkError.lost("an earlier attempt has taken its place")
+        #expect(
+            machine.handle(.connectionEnded(.replaced), at: soon) == [
+                .linkLost, .close(.none), .tell(.unavailable(lost, retryAfter: .milliseconds(250))),
+            ])
+        _ = machine.handle(.deadline, at: soon + .milliseconds(250))
+        _ = machine.handle(.connected, at: soon + .milliseconds(260))
+        _ = machine.handle(.welcomed(channelName: "c"), at: soon + .milliseconds(270))
+        let again = machine.handle(.connectionEnded(.replaced), at: soon + .milliseconds(280))
+        #expect(again.last == .tell(.unavailable(.replaced, retryAfter: .seconds(30))), "a second time it is")
+    }
+
     @Test func `a successor may send on, and back`() {
         var places = RelayPlaces(home: Self.home)
         places.move(to: [Self.other])

@@ -188,6 +188,7 @@ private typealias Action = UplinkStateMachine.Action
         let after = media(actions)
         #expect(after.map(\.payload) == (1..<4).map { frame($0).payload }, "what was acknowledged is not said again")
         #expect(after.first?.marker == true && after.first?.sequence == before[1].sequence &+ 1)
+        #expect(after.first?.timestamp == before[1].timestamp, "by which a listener knows whether it has heard it")
         #expect(!machine.isIdle)
         let ended = endings(machine.handle(.end, at: now) + runDeadlines(for: .milliseconds(20)))
         #expect(ended.first?.1 == .completed && ended.first?.2.sent == 4 && ended.first?.2.erased == 0)

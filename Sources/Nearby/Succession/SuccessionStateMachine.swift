@@ -52,6 +52,11 @@ public struct SuccessionStateMachine: Sendable {
     public static let furtherWatchInterval: Duration = .seconds(5)
     /// The time after which what has failed is tried again.
     public static let retryInterval: Duration = .seconds(5)
+    /// How long somebody may go on talking when the host leaves, so that it leaves between bursts if it can. The rest of a second remains
+    /// for the next host, which announces itself and is found; a burst that is under way goes on there.
+    public static let leavingTime: Duration = .milliseconds(600)
+    /// The same when there is another host to go on with.
+    public static let movingTime: Duration = .seconds(5)
     /// The turn of a member that is not in the order.
     public static let lastTurn = ServerMessage.Succession.orderMaximum
 
@@ -139,10 +144,14 @@ public struct SuccessionStateMachine: Sendable {
             switch role {
             case .member where link == .ready:
                 watch(at: now)
-                return [.verifyLink]
+                return seededFault("nobody-looks-after-the-host") ? [] : [.verifyLink]
             case .member:
                 // A host may have told any number.
                 let next = generation == .max ? .max : generation + 1
+                if seededFault("a-lost-host-is-not-replaced") {
+                    notBefore = now + Self.retryInterval
+                    return []
+                }
                 role = .starting(generation: next)
                 return [.serve(generation: next)]
             case .starting: return []
@@ -189,7 +198,7 @@ public struct SuccessionStateMachine: Sendable {
         let places = (others + former).flatMap(\.places)
         guard places != reached else { return [] }
         reached = places
-        return places.isEmpty ? [] : [.reach(places)]
+        return places.isEmpty || seededFault("nobody-looks-for-the-next-host") ? [] : [.reach(places)]
     }
 
     /// When this member becomes the host, unless another one is there before.
@@ -205,7 +214,9 @@ public struct SuccessionStateMachine: Sendable {
 
     /// Checks the hosts that stay when they meet this one.
     private mutating func checkBetterHosts(at now: Instant) -> [Action] {
-        guard case .host(let generation, let id) = role else { return [] }
+        guard case .host(let generation, let id) = role, !seededFault("a-host-looks-for-no-other-one") else {
+            return []
+        }
         let own = NearbyHostSighting(host: id, generation: generation, places: [])
         let better = sightings.filter { Self.isBefore($0, own) }.sorted(by: Self.isBefore)
         checks = checks.filter { host, _ in better.contains { $0.host == host } }
@@ -218,7 +229,9 @@ public struct SuccessionStateMachine: Sendable {
 
     private mutating func checked(_ host: HostID, isThere: Bool, at now: Instant) -> [Action] {
         guard isHost, checks[host] == .some(nil) else { return [] }
-        guard isThere, let better = sightings.first(where: { $0.host == host }), let place = better.places.first else {
+        guard isThere || seededFault("an-announcement-is-believed"),
+            let better = sightings.first(where: { $0.host == host }), let place = better.places.first
+        else {
             // An announcement that nobody stands behind: a stranger's, or one that the network still remembers.
             checks[host] = now + Self.retryInterval
             return []
@@ -226,10 +239,16 @@ public struct SuccessionStateMachine: Sendable {
         role = .member
         checks = [:]
         (generation, turn) = (better.generation, nil)
-        return [.standDown(to: place)]
+        if link != .ready {
+            // It goes there like any other member, and has as long for it.
+            link = .lost(since: now)
+            (goneSince, otherSince, reached) = (nil, nil, [])
+        }
+        return [.standDown(to: place)] + lookElsewhere(at: now)
     }
 
     private static func isBefore(_ lhs: NearbyHostSighting, _ rhs: NearbyHostSighting) -> Bool {
-        (lhs.generation, lhs.host) < (rhs.generation, rhs.host)
+        if seededFault("the-younger-host-stays") { return (lhs.generation, lhs.host) > (rhs.generation, rhs.host) }
+        return (lhs.generation, lhs.host) < (rhs.generation, rhs.host)
     }
 }

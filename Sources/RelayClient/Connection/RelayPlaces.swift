@@ -11,6 +11,8 @@ struct RelayPlaces: Sendable {
 
     private let home: RelayPlace
     private var successors: [RelayPlace] = []
+    /// The place that the relay itself has named, until an attempt there has failed: others are only announced, by whomever.
+    private var named: RelayPlace?
     /// The next attempt's, among the successors and the invitation's place after them.
     private var turn = 0
     /// Where the attempt under way, or the link, leads.
@@ -21,11 +23,22 @@ struct RelayPlaces: Sendable {
         current = home
     }
 
-    /// The relay is at these places now, the best one first.
-    mutating func move(to places: [RelayPlace]) {
+    /// Whether there are several places, so that an attempt at one of them keeps the others waiting.
+    var areSeveral: Bool { successors.contains { $0 != home } }
+
+    /// The relay goes, and has named this place.
+    mutating func follow(to place: RelayPlace) {
         if seededFault("a-successor-is-forgotten") { return }
+        named = place
+        move(to: [place])
+    }
+
+    /// The relay is found at these places now, the best one first.
+    mutating func move(to places: [RelayPlace]) {
         successors = []
-        for place in places where !successors.contains(place) && successors.count < Self.successorsMaximum {
+        let first = seededFault("an-announcement-counts-more-than-the-relay") ? nil : named
+        for place in (first.map { [$0] } ?? []) + places
+        where !successors.contains(place) && successors.count < Self.successorsMaximum {
             successors.append(place)
         }
         if successors == [home] { successors = [] }
@@ -39,12 +52,16 @@ struct RelayPlaces: Sendable {
         if !seededFault("only-the-successor-is-looked-for") { turn = (turn + 1) % turns.count }
     }
 
+    /// The attempt has failed, or the link is lost.
+    mutating func failed() { if current == named { named = nil } }
+
     /// Whether the relay is looked for elsewhere than where the invitation says.
     var isAway: Bool { current != home }
 
     /// What is there is not the relay's successor, whatever it is.
     mutating func giveUpSuccessor() {
         successors.removeAll { $0 == current }
+        failed()
         turn = 0
     }
 
@@ -52,6 +69,7 @@ struct RelayPlaces: Sendable {
     mutating func joined() {
         // Where the invitation leads is where everybody else is, too.
         successors = current == home ? [] : [current]
+        named = nil
         turn = 0
     }
 }

@@ -112,14 +112,7 @@ final class RelayTransport: @unchecked Sendable {
 
     private static func error(_ reason: QUICCloseReason) -> RelayLinkError {
         switch reason {
-        case .closedByPeer(let code, let text):
-            switch RelayCloseCode(rawValue: code) {
-            case .replaced: .replaced
-            case .revoked: .invitationRefused(text.isEmpty ? "this member was removed" : text)
-            case .goingDown: .goesDown
-            case .channelEnded: .channelEnded(text)
-            default: .closedByRelay(text.isEmpty ? "code \(code)" : text)
-            }
+        case .closedByPeer(let code, let text): RelayLinkError(closedWith: code, text)
         case .peerKeyRejected: .wrongRelayKey
         case .handshakeTimeout: .unreachable("no answer")
         case .statelessReset: .lost("the relay has restarted")
@@ -196,5 +189,18 @@ extension RelayTransport: QUICConnectionDelegate {
     func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason) {
         forgetTicket(after: reason)
         tell(.connectionEnded(Self.error(reason)))
+    }
+}
+
+extension RelayLinkError {
+    /// What it means that the relay has closed the connection with that code (docs/relay-protocol.md, section 11).
+    init(closedWith code: UInt64, _ text: String) {
+        switch RelayCloseCode(rawValue: code) {
+        case .replaced: self = .replaced
+        case .revoked: self = .invitationRefused(text.isEmpty ? "this member was removed" : text)
+        case .goingDown: self = .goesDown
+        case .channelEnded: self = .channelEnded(text)
+        default: self = .closedByRelay(text.isEmpty ? "code \(code)" : text)
+        }
     }
 }

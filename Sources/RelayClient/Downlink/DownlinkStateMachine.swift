@@ -50,6 +50,8 @@ public struct DownlinkStateMachine: Sendable {
     /// Bursts that went silent while their talkers may still have the floor.
     var silent: [SilentBurst] = []
     private var early = EarlyPackets()
+    /// Where a channel's members host it by turns: what each talker has been heard to say. Nil: nobody says anything again.
+    var heard: HeardSpeech?
     private var statistics: [SSRC: TalkerStatistics] = [:]
     private var drops = [Int](repeating: 0, count: Drop.allCases.count)
 
@@ -159,13 +161,15 @@ public struct DownlinkStateMachine: Sendable {
         }
         var actions: [Action] = hasBegun ? [] : [.tell(.burstBegan(talker))]
         if !isRepaired { statistics[header.ssrc, default: TalkerStatistics()].note(header, at: receivedAt) }
-        actions.append(
-            .tell(
-                .frame(
-                    ReceivedFrame(
-                        sequence: header.sequence, timestamp: header.timestamp, marker: header.marker,
-                        payload: payload, receivedAt: receivedAt, isRepaired: isRepaired, isLate: isFetching,
-                        talker: talker))))
+        if heard?.hasHeard(header.timestamp, of: talker, in: bursts[index].announcement.name, at: now) != true {
+            actions.append(
+                .tell(
+                    .frame(
+                        ReceivedFrame(
+                            sequence: header.sequence, timestamp: header.timestamp, marker: header.marker,
+                            payload: payload, receivedAt: receivedAt, isRepaired: isRepaired, isLate: isFetching,
+                            talker: talker))))
+        }
         return actions + proceed(at: now) + endIfDone(at: now) + ask(at: now)
     }
 

@@ -67,6 +67,8 @@ public struct RelayClientCore {
         self.displayName = displayName
         self.mode = mode
         places = RelayPlaces(home: invitation.place)
+        // Channels nearby are end-to-end ones, also for the member who has created it and stays where it is.
+        if invitation.mediaKey != nil { downlink.heard = HeardSpeech() }
         uplink = UplinkStateMachine(
             firstSequence: UInt16.random(in: 0...UInt16.max, using: &random),
             firstTimestamp: UInt32.random(in: 0...UInt32.max, using: &random))
@@ -131,7 +133,7 @@ public struct RelayClientCore {
         case .networkChanged: return steer(.networkChanged, at: now)
         case .relayMoved(let found):
             // A link that works stays: its relay sends it away when it is time.
-            guard !isReady else { return [] }
+            guard !isReady, !seededFault("the-next-host-is-not-looked-for") else { return [] }
             places.move(to: found)
             return steer(.relayFound, at: now)
         case .violation(let what): return steer(.violation(what), at: now)
@@ -178,6 +180,7 @@ public struct RelayClientCore {
 
     mutating func steer(_ event: RelayClientStateMachine.Event, at now: Instant) -> [Action] {
         let wasReady = link.isReady
+        link.hasOtherPlaces = offersSuccession && places.areSeveral
         var actions: [Action] = []
         for action in link.handle(event, at: now) {
             switch action {
@@ -212,6 +215,7 @@ public struct RelayClientCore {
                     + push(.linkLost, at: now) + query(.linkLost, at: now)
                 members = MemberList()
             case .tell(let state):
+                if case .unavailable = state { places.failed() }
                 switch state {
                 case .ready: break
                 // Who was removed, or is not let in any more, can open nothing of the channel either.
@@ -249,7 +253,7 @@ public struct RelayClientCore {
         case .push(let incoming) where link.isReady: return push(.push(incoming), at: now)
         case .successor(let place) where link.isReady:
             // The relay ends the connection when it is time: not in the middle of what is said.
-            places.move(to: [place])
+            places.follow(to: place)
             return []
         default:
             guard session != nil else { return unexpected("a message without a membership", at: now) }

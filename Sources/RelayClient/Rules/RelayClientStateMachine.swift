@@ -57,6 +57,8 @@ public struct RelayClientStateMachine: Sendable {
     public static let retryAfterMaximum: Duration = .seconds(600)
     /// How long connecting may take.
     public static let connectTimeout: Duration = .seconds(10)
+    /// The same where it may be at other places as well: long enough for a second first packet.
+    public static let connectTimeoutOfSeveral: Duration = .milliseconds(1_500)
     /// How long the relay may take to answer the join.
     public static let joinTimeout: Duration = .seconds(5)
     /// An idle link says something after this much silence (docs/relay-protocol.md, "keep-alive").
@@ -67,6 +69,9 @@ public struct RelayClientStateMachine: Sendable {
     public static let attemptIsOld: Duration = .seconds(1)
     /// The same of an attempt that was begun for somebody who speaks: pressing again and again does not keep it from succeeding.
     public static let wantedAttemptIsOld: Duration = .seconds(3)
+
+    /// A join of an attempt that was given up arrives within this time, if it does.
+    public static let joinMayArrive: Duration = .seconds(2)
 
     private enum State: Sendable, Equatable {
         case stopped
@@ -84,6 +89,10 @@ public struct RelayClientStateMachine: Sendable {
     private var isWantedAttempt = false
     /// The last attempt was refused: it is made again when its time has come, whoever wants it.
     private var isRefused = false
+    /// When an attempt was given up for another one, and its join may still arrive.
+    private var abandonedAt: Instant?
+    /// Other places wait for their turn: an attempt at one of them does not last long.
+    var hasOtherPlaces = false
 
     /// A link that is not started.
     public init() {}
@@ -94,6 +103,13 @@ public struct RelayClientStateMachine: Sendable {
     /// Whether the answer to the join is awaited.
     public var isJoining: Bool {
         if case .joining = state { true } else { false }
+    }
+
+    private var hasSentJoin: Bool {
+        switch state {
+        case .joining, .connecting(_, joinSent: true): true
+        case .connecting, .stopped, .ready, .waiting, .halted: false
+        }
     }
 
     /// When `.deadline` must be delivered, at the latest; `nil` when there is nothing to wait for.
@@ -144,6 +160,7 @@ public struct RelayClientStateMachine: Sendable {
             return now >= soonest ? connect(forSomebody: true, at: now) : []
         case (.connecting, .relayFound), (.joining, .relayFound):
             failures = 0
+            if hasSentJoin { abandonedAt = now }
             return [.close(.none)] + connect(at: now)
         case (.waiting(_, isFirm: false), .relayFound):
             failures = 0
@@ -156,7 +173,7 @@ public struct RelayClientStateMachine: Sendable {
             return now >= until ? connect(at: now) : []
         case (.connecting(let deadline, _), .deadline):
             guard now >= deadline else { return [] }
-            return lose(.unreachable("no answer within \(Self.connectTimeout.components.seconds) s"), at: now)
+            return lose(.unreachable("no answer within \((now - attemptedAt).components.seconds) s"), at: now)
         case (.joining(let deadline), .deadline):
             return now >= deadline ? lose(.lost("no answer to the join"), at: now) : []
         case (.connecting, .connectionEnded(let error)), (.joining, .connectionEnded(let error)),
@@ -174,7 +191,8 @@ public struct RelayClientStateMachine: Sendable {
 
     private mutating func connect(forSomebody isWanted: Bool = false, at now: Instant) -> [Action] {
         isWantedAttempt = isWanted
-        state = .connecting(deadline: now + Self.connectTimeout, joinSent: false)
+        let timeout = hasOtherPlaces ? Self.connectTimeoutOfSeveral : Self.connectTimeout
+        state = .connecting(deadline: now + timeout, joinSent: false)
         attemptedAt = now
         isRefused = false
         return [.tell(.connecting), .connect]
@@ -206,6 +224,11 @@ public struct RelayClientStateMachine: Sendable {
         _ error: RelayLinkError, closing code: RelayCloseCode = .none, atLeast minimum: Duration = .zero,
         at now: Instant
     ) -> [Action] {
+        if error == .replaced, let abandonedAt, now - abandonedAt < Self.joinMayArrive {
+            // By this machine itself.
+            self.abandonedAt = nil
+            return lose(.lost("an earlier attempt has taken its place"), closing: code, atLeast: minimum, at: now)
+        }
         // Only the relay's own word halts a link; anyone on the path can make a handshake fail.
         switch error {
         case .invitationRefused, .channelEnded: return halt(error, closing: code)

@@ -4,12 +4,15 @@ import RelayProtocol
 /// The frames of a burst that the relay has not acknowledged, in the order in which they were sent. When the connection is lost, they are
 /// what the next one begins with.
 struct UnheardFrames: Sendable {
-    private var frames: [(frame: OutgoingFrame, sequence: UInt16, datagram: UInt64?)] = []
+    private var frames: [(frame: OutgoingFrame, sequence: UInt16, timestamp: UInt32, datagram: UInt64?)] = []
 
-    /// A frame is about to be sent with that RTP sequence number. Beyond the limit of what is held, the oldest is forgotten.
-    mutating func add(_ frame: OutgoingFrame, sequence: UInt16) {
+    /// The first of them, with its RTP time stamp; nil: all were heard.
+    var first: (frame: OutgoingFrame, timestamp: UInt32)? { frames.first.map { ($0.frame, $0.timestamp) } }
+
+    /// A frame is about to be sent with that RTP sequence number and time stamp. Beyond the limit of what is held, the oldest is forgotten.
+    mutating func add(_ frame: OutgoingFrame, sequence: UInt16, timestamp: UInt32) {
         if frames.count >= UplinkStateMachine.heldFramesMaximum { frames.removeFirst() }
-        frames.append((frame, sequence, nil))
+        frames.append((frame, sequence, timestamp, nil))
     }
 
     /// The transport took the packet of that sequence number under this number; later packets have greater ones.

@@ -249,8 +249,13 @@ public struct UplinkStateMachine: Sendable {
             bursts[0].phase = .pending
             bursts[0].waitingSince = now
             return []
-        case .granted where resumesBursts:
-            bursts[0].resume(with: unheard.take(), at: now)
+        case .granted where resumesBursts && !seededFault("a-burst-ends-with-its-host"):
+            // Under the time stamps that they had, by which a listener knows what it has heard.
+            if let first = unheard.first, !seededFault("what-is-said-again-has-new-time-stamps") {
+                (nextTimestamp, lastFrameAt) = (first.timestamp, first.frame.capturedAt)
+            }
+            let frames = unheard.take()
+            bursts[0].resume(with: seededFault("what-was-not-heard-is-forgotten") ? [] : frames, at: now)
             return []
         case .granted: return finishCurrent(.linkUnavailable, at: now)
         }
@@ -311,8 +316,9 @@ public struct UplinkStateMachine: Sendable {
             bursts[0].report.sent += 1
             let isFirst = bursts[0].lastSequence == nil
             bursts[0].lastSequence = nextSequence
-            if resumesBursts { unheard.add(frame, sequence: nextSequence) }
-            actions.append(.sendMedia(first.requestID, place(frame, isFirst: isFirst)))
+            let placed = place(frame, isFirst: isFirst)
+            if resumesBursts { unheard.add(frame, sequence: placed.sequence, timestamp: placed.timestamp) }
+            actions.append(.sendMedia(first.requestID, placed))
             if isFirst { actions.append(.tell(.firstPacketSent(first.id, at: now))) }
         }
         if bursts[0].held.isEmpty, bursts[0].hasEnded {

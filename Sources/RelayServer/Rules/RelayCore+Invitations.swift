@@ -90,7 +90,7 @@ extension RelayCore {
 
     /// Ends a channel for all its members, who do not come back.
     mutating func end(_ channel: ChannelID, _ phrase: String, at now: Instant) -> [Action] {
-        guard let number = channelNumbers[channel] else { return [] }
+        guard let number = channelNumbers[channel], !seededFault("a-deleted-channel-goes-on") else { return [] }
         var actions: [Action] = []
         let pushOnly = channels[number].pushConnectionOfMember.values.sorted()
         for id in channels[number].everyone + pushOnly {

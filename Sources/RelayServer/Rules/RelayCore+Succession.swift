@@ -27,7 +27,9 @@ extension RelayCore {
     }
 
     private func tellSuccession(of number: Int, to ids: [ConnectionID]) -> [Action] {
-        guard let succession = channels[number].configuration.succession, !ids.isEmpty else { return [] }
+        guard let succession = channels[number].configuration.succession, !ids.isEmpty,
+            !seededFault("nobody-is-told-how-to-host")
+        else { return [] }
         let order = channels[number].successors.prefix(ServerMessage.Succession.orderMaximum)
             .compactMap { channels[number].members[$0]?.id }
         return [.send(.succession(succession.with(order: order)), to: ids)]

@@ -1,5 +1,6 @@
 // The relay of one channel nearby that this machine hosts.
 import Logging
+import Nearby
 import Reactor
 import RelayProtocol
 import RelayServer
@@ -64,15 +65,10 @@ struct NearbyHost: Sendable {
     /// The number of members.
     func memberCount() async -> Int { await server.memberCount(of: channel.id) }
 
-    /// How long somebody may go on talking when the host leaves, so that it leaves between bursts if it can. The rest of a second remains
-    /// for the next host, which announces itself and is found; a burst that is under way goes on there.
-    private static let leavingTime: Duration = .milliseconds(600)
-    /// The same when there is another host to go on with.
-    private static let movingTime: Duration = .seconds(5)
-
     /// Sends the members away when nobody talks any more: to that place, or to where they find the next host.
     func stop(movingTo place: RelayPlace? = nil) async {
-        await server.drain(for: place == nil ? Self.leavingTime : Self.movingTime, to: place)
+        let time = place == nil ? SuccessionStateMachine.leavingTime : SuccessionStateMachine.movingTime
+        await server.drain(for: time, to: place)
         await server.stop()
     }
 

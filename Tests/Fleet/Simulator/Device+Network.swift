@@ -2,6 +2,7 @@
 import MonotonicTime
 import PushToTalkCore
 import RelayProtocol
+import RelayServer
 
 @testable import Bridge
 @testable import RelayClient
@@ -25,7 +26,7 @@ extension Device {
         let now = world.now
         world.after(Self.overrideLimit) { [self] in
             guard self.process === process, link?.connection === connection, connection.isOpenAtRelay,
-                path.troubledUntil < now, network.isSettled(at: now), relay.haltedUntil < now,
+                connection.path.troubledUntil < now, network.isSettled(at: now), relay.haltedUntil < now,
                 process.channel.machine.transmission?.begunAt == burst.begunAt
             else { return }
             world.fail("I2", "\(name) transmits \(Self.overrideLimit) after the relay took its floor")
@@ -34,9 +35,10 @@ extension Device {
 
     /// The relay closed it.
     func isClosed(_ connection: Connection, code: RelayCloseCode, _ text: String) {
+        guard connection.question == nil else { return }
         // An attempt that the relay has not answered ends by its own time-out, whatever a successor's place is known from.
         let wasMember = link?.connection === connection && link?.isReady == true
-        link?.isLost(connection, code == .replaced ? .replaced : .closedByRelay(text))
+        link?.isLost(connection, RelayLinkError(closedWith: code.rawValue, text))
         if code == .goingDown, wasMember { isSentAway(by: connection.relay) }
     }
 
@@ -46,6 +48,7 @@ extension Device {
             link.hasBeenSent(to: successor)
         else { return }
         let now = world.now
+        let path = fleet.path(of: self, to: successor)
         world.after(Self.moveLimit) { [self] in
             guard self.process === process, self.link === link, successor.isUntroubled(since: now),
                 path.troubledUntil < now, network.isSettled(at: now), isOpen, !link.isReady
@@ -60,6 +63,7 @@ extension Device {
     /// The relay does not know it any more: it says so to whatever comes, at the latest to the next keep-alive.
     func isReset(_ connection: Connection) {
         connection.whenItPasses { [self] in
+            let path = connection.path
             world.at(max(path.reliable(up: true), path.upBlocked)) { [self] in
                 world.at(path.reliable(up: false)) { [self] in link?.isLost(connection, .lost("stateless reset")) }
             }
@@ -68,6 +72,7 @@ extension Device {
 
     /// Either end finds out for itself.
     func reset(_ connection: Connection) {
+        let path = connection.path
         path.noteTrouble(for: .seconds(4))
         world.after(path.milliseconds(0...2_000)) { connection.relay.lose(connection) }
         world.after(path.milliseconds(0...2_000)) { [self] in link?.isLost(connection, .lost("reset")) }

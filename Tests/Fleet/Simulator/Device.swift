@@ -4,6 +4,7 @@ import FoundationEssentials
 import MonotonicTime
 import PushToTalkCore
 import RelayProtocol
+import RelayServer
 
 @testable import Accessories
 @testable import Bridge
@@ -34,6 +35,12 @@ final class Device {
     private(set) var processes: [Process] = []
     var connections: [Connection] = []
     let disk: SimulatedDisk
+    /// What it keeps of the channel nearby.
+    var memory = NearbyMemory()
+    /// Its pttd ends in good order.
+    var isEnding = false
+    /// The relay by which it hosts the channel that it has created.
+    var ownRelay: SimulatedRelay?
     /// The hours of push to talk.
     private(set) var isOpen = true
     private(set) var microphoneBrokenUntil = Instant.zero
@@ -54,10 +61,10 @@ final class Device {
         self.number = number
         name = "d\(number)"
         pin = PublicKeyPin((0..<PublicKeyPin.byteCount).map { UInt8(truncatingIfNeeded: $0 * 7 + number) })!
-        path = NetworkPath(fleet.world, device: number)
+        path = NetworkPath(fleet.world, use: "path \(number)")
         disk = SimulatedDisk(fleet.world)
         buttons = (0..<2).map { Button(device: number, number: $0, library: fleet.library) }
-        configured = fleet.invitations.prefix(2).map { link in
+        configured = (fleet.site == nil ? fleet.invitations : []).prefix(2).map { link in
             ChannelMembership(
                 uuid: link.channel.uuid, descriptor: PTChannelDescriptor(name: link.channelName.text, image: nil),
                 owner: nil, isConfigured: true, link: link)
@@ -76,15 +83,21 @@ final class Device {
         processes.append(made)
         process = made
         world.note(name, "pttd starts")
+        // Its machine may have had no power.
+        fleet.site?.reconcile()
         made.start()
         if calls > 0 { made.channel.handle(.callBegan(CallHold(holder: "telephone", description: "a call"))) }
         if sleeps > 0 { made.channel.handle(.audioSessionInterrupted(reason: "sleep")) }
     }
 
-    private func kill(for time: Duration) {
+    /// - Parameter losesPower: The whole machine goes, and says nothing.
+    func kill(for time: Duration, losesPower: Bool = false) {
         guard let killed = process else { return }
-        world.note(name, "pttd is killed")
+        world.note(name, losesPower ? "the machine has no power" : "pttd is killed")
         killed.kill()
+        if killed.nearby?.host != nil { fleet.expectNextHost(after: self) }
+        killed.nearby?.kill(saysGoodbye: !losesPower)
+        if losesPower { fleet.site?.forgetAll(number) }
         process = nil
         bluez.clientLeft()
         for button in buttons {
@@ -205,12 +218,14 @@ final class Device {
         case .clock:
             setHours(isOpen: false)
             world.after(time) { [self] in setHours(isOpen: true) }
-        case .loss: path.lose(min(90, action.value), for: time)
-        case .jitter: path.delay(.milliseconds(action.value), for: time)
-        case .doubles: path.double(min(100, action.value), for: time)
-        case .deaf: path.block(up: false, down: true, for: time)
-        case .dumb: path.block(up: true, down: false, for: time)
-        case .cut: path.block(up: true, down: true, for: time)
+        case .loss: for path in paths { path.lose(min(90, action.value), for: time) }
+        case .jitter: for path in paths { path.delay(.milliseconds(action.value), for: time) }
+        case .doubles: for path in paths { path.double(min(100, action.value), for: time) }
+        case .deaf: for path in paths { path.block(up: false, down: true, for: time) }
+        case .dumb: for path in paths { path.block(up: true, down: false, for: time) }
+        case .cut:
+            guard let site = fleet.site else { return path.block(up: true, down: true, for: time) }
+            site.cut(number, for: time)
         case .move: network.move(action.value % 5, for: time)
         case .reset: if let connection = connections.last { reset(connection) }
         case .garbage: process?.director.bridge?.link.receiveGarbage([0x80, 0x78] + Array(repeating: 7, count: 60))
@@ -218,7 +233,10 @@ final class Device {
         case .visit: visit(for: time)
         case .program: use(programs[n], how: action.value % 4, for: time)
         case .disk: useDisk(SimulatedDisk.Trouble(rawValue: action.value % 4) ?? .full, isEarly: n == 1, for: time)
-        case .relaykill, .relayhalt, .drain, .renew, .rules: break
+        case .power: kill(for: time, losesPower: true)
+        case .quit: quit(for: time)
+        case .part: part(for: time)
+        case .relaykill, .relayhalt, .drain, .renew, .rules, .split, .stranger: break
         }
     }
 

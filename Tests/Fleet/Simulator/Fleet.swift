@@ -21,6 +21,8 @@ public struct Outcome: Sendable {
     public var steps: Int
     /// Transmissions that began.
     public var transmissions: Int
+    /// How long after the last trouble all was well again.
+    public var recovery = Duration.zero
 }
 
 /// Devices and relays, and the world that they are in.
@@ -39,6 +41,11 @@ public final class Fleet {
     private(set) var relays: [SimulatedRelay] = []
     private(set) var devices: [Device] = []
     let schedule: Schedule
+    private var recovered = Duration.zero
+    /// When a device began to host the channel nearby last.
+    private(set) var lastHostAt = Instant.zero
+    /// Where the channel is one nearby.
+    private(set) var site: NearbySite?
 
     /// The shipped profiles, read once.
     private static let library = ProfileLibrary.load(directory: nil).library
@@ -60,7 +67,14 @@ public final class Fleet {
                 host: "relay", port: 1, channelName: channel.name, channel: channel.id, token: channel.token,
                 pin: PublicKeyPin((0..<PublicKeyPin.byteCount).map { UInt8(truncatingIfNeeded: $0) })!)
         }
-        relays = (0..<2).map { SimulatedRelay(world, fleet: self, number: $0, channels: channels) }
+        if schedule.isNearby {
+            site = NearbySite(fleet: self, devices: schedule.devices)
+        } else {
+            relays = (0..<2).map { number in
+                let place = RelayPlace(host: "relay", port: UInt16(1 + number))!
+                return SimulatedRelay(world, fleet: self, number: number, place: place, channels: channels)
+            }
+        }
         devices = (0..<schedule.devices).map { Device(fleet: self, number: $0) }
         world.checks = { [unowned self] in
             for device in devices { device.process?.check() }
@@ -68,14 +82,43 @@ public final class Fleet {
         }
     }
 
-    /// The relay that the invitations lead to.
-    var relay: SimulatedRelay { relays[0] }
+    /// The relay that the invitations lead to; of a channel nearby, that of its creator.
+    var relay: SimulatedRelay { site == nil ? relays[0] : devices[NearbySite.creator].ownRelay ?? relays[0] }
 
-    /// The relay that a client finds there.
-    func relay(at place: RelayPlace) -> SimulatedRelay { relays.first { $0.place == place } ?? relay }
+    /// The relay that a device finds there; nil: nobody.
+    func relay(at place: RelayPlace, for device: Device) -> SimulatedRelay? {
+        guard site != nil else { return relays.first { $0.place == place } ?? relay }
+        let place = place.host == "127.0.0.1" ? RelayPlace(host: device.name, port: place.port) : place
+        return relays.last { $0.place == place }
+    }
 
-    /// The same of a place that a relay named, if it did.
-    func relay(named place: RelayPlace?) -> SimulatedRelay? { place.map(relay(at:)) }
+    /// The relay at a place that a relay named, if it did.
+    func relay(named place: RelayPlace?) -> SimulatedRelay? { relays.last { $0.place == place } }
+
+    /// The way between a device and a relay.
+    func path(of device: Device, to relay: SimulatedRelay) -> NetworkPath {
+        guard let site, let machine = relay.machine else { return device.path }
+        // Within the machine nothing goes wrong.
+        return machine == device.number ? device.path : site.path(from: device.number, to: machine)
+    }
+
+    /// A device's pttd hosts the channel nearby from now on.
+    func host(
+        _ channel: RelayChannelConfiguration, on device: Device, reusing own: SimulatedRelay?
+    ) -> SimulatedRelay {
+        lastHostAt = world.now
+        if let own {
+            own.comeBack(with: [channel])
+            return own
+        }
+        guard let site else { preconditionFailure("a fleet without a channel nearby has no hosts") }
+        let made = SimulatedRelay(
+            world, fleet: self, number: relays.count, place: site.nextPlace(on: device), on: device.number,
+            channels: [channel])
+        relays.append(made)
+        if device.number == NearbySite.creator { device.ownRelay = made }
+        return made
+    }
 
     /// Runs a schedule to its end, or to the first violation.
     public static func run(
@@ -85,13 +128,15 @@ public final class Fleet {
         fleet.run()
         return Outcome(
             violation: fleet.world.violation, trace: fleet.world.trace, steps: fleet.world.steps,
-            transmissions: fleet.devices.reduce(0) { $0 + $1.processes.reduce(0) { $0 + $1.begins } })
+            transmissions: fleet.devices.reduce(0) { $0 + $1.processes.reduce(0) { $0 + $1.begins } },
+            recovery: fleet.recovered)
     }
 
     // MARK: The run
 
     private func run() {
         for device in devices { device.start() }
+        if site != nil { gather() }
         for action in schedule.actions {
             world.at(World.start + .milliseconds(action.at)) { [self] in carryOut(action) }
         }
@@ -99,6 +144,7 @@ public final class Fleet {
         recover()
         prove()
         partCompany()
+        if site != nil { end() }
     }
 
     private func carryOut(_ action: ScheduledAction) {
@@ -108,6 +154,8 @@ public final class Fleet {
         case .relayhalt: relays[action.n % 2].halt(for: action.duration)
         case .drain: drain(relays[action.n % 2], for: action.duration, how: action.value)
         case .renew: relays[action.n % 2].renewKeys()
+        case .split: site?.split(action.value, for: action.duration)
+        case .stranger: strangerComes(for: action.duration)
         case .rules:
             for relay in relays { relay.setRules(action.value % FleetRules.all.count) }
             world.after(action.duration) { [self] in for relay in relays { relay.setRules(schedule.rules) } }
@@ -128,14 +176,19 @@ public final class Fleet {
     private func recover() {
         guard world.violation == nil else { return }
         world.note("-----", "the trouble is over")
-        for device in devices { device.comeHome() }
-        relays[1].retire(to: relay.place)
-        let end = world.now + Self.recoveryLimit
+        if site == nil {
+            for device in devices { device.comeHome() }
+            relays[1].retire(to: relay.place)
+        }
+        let end = world.now + (site == nil ? Self.recoveryLimit : Self.gatheringLimit)
         while world.violation == nil {
             for device in devices { for button in device.buttons { device.bluez.advertise(button) } }
             world.run(until: world.now + .milliseconds(500))
-            let missing = devices.compactMap { $0.notReady }
-            if missing.isEmpty { break }
+            let missing = devices.compactMap { $0.notReady } + [siteUnrest].compactMap(\.self)
+            if missing.isEmpty {
+                recovered = world.now - (end - (site == nil ? Self.recoveryLimit : Self.gatheringLimit))
+                break
+            }
             if world.now > end { return world.fail("L", "not ready again: \(missing.joined(separator: "; "))") }
         }
         // A button whose release nobody was told of is down for pttd: its next press is no edge.
@@ -184,7 +237,7 @@ extension Fleet {
     /// One leaves the channel in the healthy fleet: the others are told.
     private func partCompany() {
         guard world.violation == nil, let leaver = devices.last else { return }
-        leaver.setHours(isOpen: false)
+        if site == nil { leaver.setHours(isOpen: false) } else { leaver.part(for: .milliseconds(1_500)) }
         world.run(until: world.now + .seconds(1))
         let left = MemberID(leaver.pin).description
         for device in devices.dropLast() where device.process?.director.bridge?.link.members.contains(left) == true {
@@ -198,7 +251,9 @@ extension Device {
     var notReady: String? {
         guard let process else { return "\(name): pttd does not run" }
         guard let bridge = process.director.bridge else { return "\(name): no channel" }
-        guard bridge.uuid == configured[0].uuid else { return "\(name): another channel" }
+        guard bridge.uuid == configured.first?.uuid ?? fleet.site?.channel.id.uuid else {
+            return "\(name): another channel"
+        }
         guard bridge.link.isReady, let connection = bridge.link.connection, connection.isOpenAtRelay else {
             return "\(name): no link"
         }
@@ -216,7 +271,7 @@ extension Device {
         let everyone = Set(fleet.devices.map { MemberID($0.pin).description })
         guard bridge.link.members == everyone else { return "\(name): does not know who is on the channel" }
         guard process.pushes.isEmpty else { return "\(name): pushes without an end" }
-        guard disk.expected == nil else { return "\(name): would restore a channel that was left" }
+        guard fleet.site != nil || disk.expected == nil else { return "\(name): would restore a channel that was left" }
         for button in buttons where !process.accessories.isReady(button) {
             return "\(name): \(process.accessories.report)"
         }

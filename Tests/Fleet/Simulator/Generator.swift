@@ -5,13 +5,19 @@ extension Schedule {
     /// The schedule of a seed. Each has a few kinds of trouble only, so that rare combinations come up more often than when
     /// everything happens at once.
     public init(seed: UInt64) {
+        guard seed % Self.nearbyEvery != 0 else {
+            self.init(nearby: seed)
+            return
+        }
         var random = SeededGenerator(seed: seed)
         let devices = random.chance(70) ? 2 : 3
         // The plain channel most often: that is what most have.
         let rules = random.chance(50) ? 0 : Int.random(in: 0..<FleetRules.all.count, using: &random)
         let length = Int.random(in: 4_000...16_000, using: &random)
-        let trouble = Verb.allCases.filter { $0 != .hold && $0 != .talk && $0 != .key }.shuffled(using: &random)
-            .prefix(Int.random(in: 0...8, using: &random))
+        let trouble = Verb.allCases.filter { $0 != .hold && $0 != .talk && $0 != .key && !$0.isNearbyOnly }.shuffled(
+            using: &random
+        )
+        .prefix(Int.random(in: 0...8, using: &random))
         var actions: [ScheduledAction] = []
         for _ in 0..<Int.random(in: 1...8, using: &random) {
             let verb: Verb = random.chance(75) ? .hold : random.chance(70) ? .talk : .key
@@ -50,6 +56,49 @@ extension Schedule {
         }
         actions.sort { $0.at < $1.at }
         self.init(seed: seed, devices: devices, rules: rules, actions: actions)
+    }
+
+    /// One seed of so many has a schedule of a channel nearby.
+    public static let nearbyEvery: UInt64 = 5
+
+    /// The schedule of a seed whose channel is one nearby. What only pttd and its buttons see is left to the others.
+    private init(nearby seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        let devices = [2, 3, 3, 4][Int.random(in: 0..<4, using: &random)]
+        let length = Int.random(in: 4_000...14_000, using: &random)
+        var actions: [ScheduledAction] = []
+        for _ in 0..<Int.random(in: 1...6, using: &random) {
+            actions.append(
+                Self.action(random.chance(85) ? .hold : .talk, devices: devices, within: length, &random))
+        }
+        let hosts: [Verb] = [.kill, .power, .quit, .part, .cut, .split]
+        for _ in 0..<Int.random(in: 1...4, using: &random) {
+            let verb = hosts[Int.random(in: 0..<hosts.count, using: &random)]
+            var action = Self.action(verb, devices: devices, within: length, &random)
+            // The creator hosts first, so that it is whom most of it is about.
+            if random.chance(50) { action.device = verb == .split ? 0 : NearbySite.creator }
+            actions.append(action)
+        }
+        let others: [Verb] = [
+            .loss, .jitter, .doubles, .deaf, .dumb, .reset, .garbage, .emergency, .sleep, .call,
+        ]
+        for verb in others.shuffled(using: &random).prefix(Int.random(in: 0...3, using: &random)) {
+            actions.append(Self.action(verb, devices: devices, within: length, &random))
+        }
+        // A stranger comes when the creator has gone, so that another host hears of it.
+        for action in actions where action.verb.isNearbyOnly && action.device == NearbySite.creator && random.chance(20)
+        {
+            actions.append(Self.action(.stranger, devices: devices, within: 0, &random))
+            actions[actions.count - 1].at = action.at + Int.random(in: -500...2_500, using: &random)
+        }
+        // Most of it in the middle of what somebody says.
+        for index in actions.indices
+        where actions[index].verb.isTrouble && actions[index].verb != .stranger && random.chance(60) {
+            guard let press = actions.filter({ $0.verb == .hold }).randomElement(using: &random) else { continue }
+            actions[index].at = press.at + Int.random(in: 0...max(1, press.time + 400), using: &random)
+        }
+        actions.sort { $0.at < $1.at }
+        self.init(seed: seed, devices: devices, rules: 0, isNearby: true, actions: actions)
     }
 
     /// Presses, some of them of emergencies, in the middle of presses of others: whoever has the floor then.
@@ -110,6 +159,12 @@ extension Schedule {
             action.n = Int.random(in: 0...1, using: &random)
             time(100...4_000)
         case .kill: time(50...4_000)
+        case .power, .quit: time(random.chance(60) ? 3_000...14_000 : 200...4_000)
+        case .part: time(500...8_000)
+        case .split:
+            value(1...((1 << devices) - 2))
+            time(random.chance(70) ? 2_000...15_000 : 100...3_000)
+        case .stranger: time(5_000...15_000)
         case .sleep, .call: time(100...5_000)
         case .microphone, .speaker: time(50...4_000)
         case .clock: time(200...5_000)

@@ -19,8 +19,12 @@ struct BurstKey: Hashable {
 struct Hearing {
     var samples = 0
     var positions: Set<UInt32> = []
-    /// The sequence number that the first frame of the burst has, by each packet.
+    /// The sequence number that the first frame of the burst has, by each packet; another one over each host of a channel nearby.
     var origin: UInt16?
+    /// Behind what was heard over the hosts before the present one.
+    var from: UInt32 = 0
+    /// Behind all that was heard.
+    var end: UInt32 = 0
 }
 
 /// What one pttd has said and heard.
@@ -50,10 +54,20 @@ final class Ledger {
         }
         let key = BurstKey(speech)
         let origin = packet.sequence &- UInt16(truncatingIfNeeded: Int(speech.position) / Speech.frameSamples)
-        if let before = hearings[key]?.origin, before != origin {
-            fail("burst \(key.burst) of device \(key.device) is out of order at \(speech.position)")
+        var hearing = hearings[key] ?? Hearing()
+        if let before = hearing.origin, before != origin {
+            // Over another host a burst goes on behind what was heard of it.
+            if process.device.fleet.site == nil || speech.position < hearing.end {
+                fail("burst \(key.burst) of device \(key.device) is out of order at \(speech.position)")
+            }
+            hearing.from = hearing.end
         }
-        hearings[key, default: Hearing()].origin = origin
+        if speech.position < hearing.from {
+            fail("burst \(key.burst) of device \(key.device) goes back to \(speech.position)")
+        }
+        hearing.origin = origin
+        hearing.end = max(hearing.end, speech.position + UInt32(speech.count))
+        hearings[key] = hearing
         if hearings[key]?.positions.insert(speech.position).inserted == false {
             fail("sample \(speech.position) of burst \(key.burst) of device \(key.device) is heard twice")
         }

@@ -95,7 +95,8 @@ final class MachineNetwork {
 
     /// The link of now is to be ready soon, over the same connection where nothing was in its way.
     private func expect(_ link: SimulatedLink, keeps connection: Connection?) {
-        guard let process = device.process else { return }
+        // A host of a channel nearby comes and goes meanwhile.
+        guard let process = device.process, device.fleet.site == nil else { return }
         let path = device.path
         let isTroubled = path.troubledUntil > world.now
         let (from, changes) = (max(world.now, path.troubledUntil), changes)
@@ -170,7 +171,7 @@ final class LinkPath {
             return link.gaveUp("the network has changed", triesAgain: true)
         }
         moves += 1
-        let (number, route, path) = (moves, device.network.route, device.path)
+        let (number, route, path) = (moves, device.network.route, connection.path)
         world.note(device.name, "link: moves to \(route.map { "\($0)" } ?? "nothing")")
         connection.route = route
         connection.isStalled = true

@@ -2,6 +2,7 @@
 // is lost, datagrams that do not, and both ends' time-outs.
 import MonotonicTime
 import QUIC
+import RelayProtocol
 import RelayServer
 import TestSupport
 
@@ -23,9 +24,10 @@ final class NetworkPath {
     private(set) var upBlocked = Instant.zero
     private(set) var downBlocked = Instant.zero
 
-    init(_ world: World, device: Int) {
+    /// - Parameter use: Names it among the ways whose chances are drawn.
+    init(_ world: World, use: String) {
         self.world = world
-        random = world.random("path \(device)")
+        random = world.random(use)
     }
 
     // MARK: Trouble
@@ -102,6 +104,10 @@ final class Connection {
     /// The other end, and which of its lives.
     unowned let relay: SimulatedRelay
     let generation: Int
+    /// The way between them.
+    let path: NetworkPath
+    /// Takes what the relay says, where no link does: the connection of a question.
+    var question: ((ServerMessage) -> Void)?
     /// The machine's route that its socket uses.
     var route: NetworkRoute?
     /// Nothing passes: the relay does not know the address yet that the client has now.
@@ -120,7 +126,8 @@ final class Connection {
     var heard: Instant
     var datagrams: UInt64 = 0
 
-    init(id: ConnectionID, device: Int, relay: SimulatedRelay, at now: Instant) {
+    init(id: ConnectionID, device: Int, relay: SimulatedRelay, by path: NetworkPath, at now: Instant) {
+        self.path = path
         self.id = id
         self.device = device
         self.relay = relay

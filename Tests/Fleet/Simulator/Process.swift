@@ -17,6 +17,8 @@ final class Process {
     private(set) var accessories: ProcessAccessories!
     private(set) var channel: ProcessChannel!
     private(set) var director: ProcessDirector!
+    /// Where there is a channel nearby.
+    private(set) var nearby: ProcessNearby?
     /// The presses that this pttd was told of since its last transmission began, and those that transmissions were begun for.
     private var freshEdges: Set<Instant> = []
     private var usedEdges: Set<Instant> = []
@@ -41,9 +43,11 @@ final class Process {
         channel = ProcessChannel(process: self)
         director = ProcessDirector(process: self, channel: channel)
         accessories = ProcessAccessories(process: self)
+        nearby = device.fleet.site.map { ProcessNearby(process: self, site: $0) }
     }
 
     func start() {
+        nearby?.start()
         let kept = device.disk.expected
         let found = director.start()
         if kept != found { world.fail("L", "\(name) finds another channel to restore than was kept") }
@@ -108,6 +112,7 @@ final class Process {
             world.fail("I2", "\(name) transmits for \(now - transmission.begunAt)")
         }
         if let bridge = director.bridge {
+            if let wrong = bridge.link.resumption.check(at: now) { world.fail("I2", "\(name): \(wrong)") }
             if bridge.link.openBursts.count > 6 { world.fail("I8", "\(name): \(bridge.link.openBursts.count) bursts") }
             if bridge.machine.speakers.count > max(1, bridge.machine.talkersAllowed) {
                 world.fail("I8", "\(name) hears \(bridge.machine.speakers.count) at once")

@@ -3,6 +3,7 @@ import FoundationEssentials
 import MonotonicTime
 import PushToTalkCore
 import RelayProtocol
+import RelayServer
 
 @testable import Accessories
 @testable import Bridge
@@ -100,6 +101,7 @@ final class ProcessDirector {
         process.ledger.joined()
         seatOwner = machine.owner
         let link = SimulatedLink(invitation, device: device, process: process)
+        if invitation.channel == device.fleet.site?.channel.id { process.nearby?.linkMade(link) }
         let made = ProcessBridge(process: process, uuid: membership.uuid, channel: channel, link: link)
         bridge = made
         made.open(membership.joining(reason)) { [unowned self] error in

@@ -1,5 +1,6 @@
 // What happens to a fleet from outside: a list of actions with their times, as text that a person reads and edits.
 import MonotonicTime
+import Nearby
 import RelayServer
 
 /// Something that people, networks, devices or machines do.
@@ -82,6 +83,16 @@ public enum Verb: String, Sendable, CaseIterable {
     case renew
     /// The channel's floor gets other rules: `FleetRules` number `value`, for a time.
     case rules
+    /// The machine loses its power for a time, and says nothing to anybody. Of a fleet on a channel nearby, as what follows.
+    case power
+    /// pttd ends in good order, and is started again after a time.
+    case quit
+    /// A member leaves the channel, and joins it again after a time.
+    case part
+    /// The network falls into two parts for a time, by the bits of `value`: bit `n` is the part of device `n`.
+    case split
+    /// A stranger announces the channel for a time, and does not have it.
+    case stranger
 
     /// Whether it is anything else than a press of a button that is wired or worn.
     var isTrouble: Bool {
@@ -94,7 +105,15 @@ public enum Verb: String, Sendable, CaseIterable {
     /// Whether it happens to a relay, and not to one device.
     var isOfRelay: Bool {
         switch self {
-        case .relaykill, .relayhalt, .drain, .renew, .rules: true
+        case .relaykill, .relayhalt, .drain, .renew, .rules, .split, .stranger: true
+        default: false
+        }
+    }
+
+    /// Whether it happens to fleets on a channel nearby only.
+    var isNearbyOnly: Bool {
+        switch self {
+        case .power, .quit, .part, .split, .stranger: true
         default: false
         }
     }
@@ -129,6 +148,7 @@ public struct ScheduledAction: Sendable, Hashable {
         case .move where value == 4: at + time + 45_000
         case .drain: at + time + Int(SimulatedRelay.drainTime.milliseconds) + 1_000
         case .program: at + time + 500
+        case .quit: at + time + Int(SuccessionStateMachine.leavingTime.milliseconds)
         default: at + time
         }
     }
@@ -150,12 +170,15 @@ public struct Schedule: Sendable, Hashable {
     public var devices: Int
     /// The floor's rules at the start.
     public var rules: Int
+    /// Whether all are on a channel nearby, which they host by turns.
+    public var isNearby: Bool
     /// In the order of their times.
     public var actions: [ScheduledAction]
 
     /// A schedule with all it says.
-    public init(seed: UInt64, devices: Int, rules: Int, actions: [ScheduledAction]) {
+    public init(seed: UInt64, devices: Int, rules: Int, isNearby: Bool = false, actions: [ScheduledAction]) {
         (self.seed, self.devices, self.rules, self.actions) = (seed, devices, rules, actions)
+        self.isNearby = isNearby
     }
 
     /// When the last action is over, in milliseconds.
@@ -208,7 +231,8 @@ extension ScheduledAction: CustomStringConvertible {
 extension Schedule: CustomStringConvertible {
     /// The text of the schedule, which `init(_:)` reads.
     public var description: String {
-        (["fleet seed=\(seed) devices=\(devices) rules=\(rules)"] + actions.map(\.description))
+        (["fleet seed=\(seed) devices=\(devices) rules=\(rules)\(isNearby ? " nearby=1" : "")"]
+            + actions.map(\.description))
             .joined(separator: "\n") + "\n"
     }
 
@@ -230,7 +254,7 @@ extension Schedule: CustomStringConvertible {
             (2...4).contains(devices), rules < UInt64(FleetRules.all.count)
         else { throw ScheduleError(description: "needs a seed, 2 to 4 devices and known rules: '\(head)'") }
         self.init(
-            seed: seed, devices: Int(devices), rules: Int(rules),
+            seed: seed, devices: Int(devices), rules: Int(rules), isNearby: fields["nearby"] == 1,
             actions: try lines.dropFirst().map { try ScheduledAction($0) })
         guard actions.allSatisfy({ (0..<self.devices).contains($0.device) }) else {
             throw ScheduleError(description: "an action names a device that is not there")

@@ -15,7 +15,7 @@ extension SimulatedLink {
         let relay = connection.relay
         // A CONNECTION_CLOSE is not repeated.
         guard !connection.isStalled else { return }
-        for time in device.path.datagram(up: true).prefix(1) {
+        for time in connection.path.datagram(up: true).prefix(1) {
             world.at(max(time, connection.lastUp)) { relay.lose(connection) }
         }
     }
@@ -32,15 +32,16 @@ extension SimulatedLink {
         }
         known.know([Self.address]) { _ in route }
         path = LinkPath(link: self, device: device)
-        let relay = device.fleet.relay(at: core.relay.place)
-        let path = device.path
+        let relay = device.fleet.relay(at: core.relay.place, for: device)
         world.after(NetworkPath.handshakeTimeout) { [self] in
             guard number == attempt, connection == nil else { return }
             attempt += 1
             leavePath()
             take(.connectionEnded(.unreachable("no answer")))
         }
-        world.at(path.reliable(up: true)) { [self] in
+        // Where no relay ever is, nobody answers.
+        guard let relay else { return }
+        world.at(device.fleet.path(of: device, to: relay).reliable(up: true)) { [self] in
             guard number == attempt, isAlive else { return }
             // Probes repeat the first packet while the relay is not there.
             reach(relay, by: route, number)
@@ -48,10 +49,11 @@ extension SimulatedLink {
     }
 
     private func retry(_ relay: SimulatedRelay, by route: NetworkRoute?, _ number: UInt64) {
-        world.after(device.path.milliseconds(200...900)) { [self] in
+        let path = device.fleet.path(of: device, to: relay)
+        world.after(path.milliseconds(200...900)) { [self] in
             guard number == attempt, connection == nil, isAlive else { return }
             guard relay.isUp, device.network.carries(route) else { return retry(relay, by: route, number) }
-            world.at(device.path.reliable(up: true)) { [self] in
+            world.at(path.reliable(up: true)) { [self] in
                 if number == attempt, isAlive { reach(relay, by: route, number) }
             }
         }
@@ -59,8 +61,9 @@ extension SimulatedLink {
 
     private func reach(_ relay: SimulatedRelay, by route: NetworkRoute?, _ number: UInt64) {
         guard relay.isUp, device.network.carries(route) else { return retry(relay, by: route, number) }
-        relay.accept(device: device.number, pin: device.pin) { [self] made in
-            world.at(device.path.reliable(up: false)) { [self] in
+        let path = device.fleet.path(of: device, to: relay)
+        relay.accept(device: device.number, pin: device.pin, by: path) { [self] made in
+            world.at(path.reliable(up: false)) { [self] in
                 guard number == attempt, isAlive, connection == nil, device.network.carries(route) else {
                     // It gave up meanwhile; the relay hears of it when nothing comes.
                     world.after(NetworkPath.idleTimeout) { relay.lose(made) }

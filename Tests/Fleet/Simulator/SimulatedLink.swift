@@ -27,6 +27,10 @@ final class SimulatedLink {
     private var wake: Instant?
     private var lastBurst: UInt32 = 0
     private(set) var isReady = false
+    private(set) var readySince = Instant.zero
+    /// When it was ready last.
+    private(set) var lostAt = Instant.zero
+    private var state = RelayLinkState.stopped
     /// Bursts that were begun and have not ended, with the frames that each got.
     private(set) var openBursts: [BurstID: Int] = [:]
     private var current: BurstID?
@@ -36,6 +40,10 @@ final class SimulatedLink {
     private(set) var members: Set<String> = []
     /// Where the relay said last that it is to go on.
     private var namedPlace: RelayPlace?
+    /// Told how it is with the host of a channel nearby.
+    private var hostHandler: ((RelayHostEvent) -> Void)?
+    private var isVerifying = false
+    private(set) var resumption = ResumptionWatch()
     var handler: ((RelayLinkEvent) -> Void)?
 
     init(_ invitation: InvitationLink, device: Device, process: Process) {
@@ -82,6 +90,52 @@ final class SimulatedLink {
 
     /// Whether its relay has named this one as the place to go on.
     func hasBeenSent(to relay: SimulatedRelay) -> Bool { namedPlace == relay.place }
+
+    // MARK: Hosts of a channel nearby
+
+    func followHost(_ handler: @escaping (RelayHostEvent) -> Void) {
+        hostHandler = handler
+        core.offersSuccession = true
+    }
+
+    func relayMoved(to places: [RelayPlace]) { if !places.isEmpty { call(.relayMoved(places)) } }
+
+    /// Not from within the rules' present turn.
+    private func tellOfHost(_ event: RelayHostEvent) {
+        guard let hostHandler else { return }
+        process.later { hostHandler(event) }
+    }
+
+    func verify() {
+        guard isAlive, core.isReady, !isVerifying, connection != nil else { return }
+        isVerifying = true
+        look(for: SignOfLife(askedAt: world.now), attempt, at: world.now + SignOfLife.lookInterval)
+    }
+
+    private func look(for question: SignOfLife, _ number: UInt64, at time: Instant) {
+        if let connection { ping(connection) }
+        world.at(time) { [self] in
+            guard number == attempt, isAlive, core.isReady, let connection else { return isVerifying = false }
+            let verdict = question.verdict(heard: connection.heard, at: world.now)
+            if case .look(let time) = verdict { return look(for: question, number, at: time) }
+            isVerifying = false
+            if verdict == .isGone { isLost(connection, .lost("the relay does not answer")) }
+        }
+    }
+
+    /// A packet that is answered by a relay that knows the connection; one that knows nothing of it says so.
+    private func ping(_ connection: Connection) {
+        guard !connection.isStalled, let time = connection.path.datagram(up: true).first else { return }
+        world.at(time) { [self, device] in
+            guard let there = device.fleet.relay(at: connection.relay.place, for: device), there.isUp else { return }
+            if connection.isOpenAtRelay { acknowledge(connection, device) } else { device.isReset(connection) }
+        }
+    }
+
+    /// The burst that has the floor goes on over the next connection, if it does.
+    private func noteLoss() {
+        if let granted, core.offersSuccession { resumption.lost(granted, at: world.now) }
+    }
 
     // MARK: Events in
 
@@ -173,7 +227,9 @@ final class SimulatedLink {
         leavePath()
         attempt += 1
         take(.connectionEnded(error))
-        if let granted { world.fail("I2", "\(device.name): \(granted) goes on over a connection that is lost") }
+        if let granted, !core.offersSuccession {
+            world.fail("I2", "\(device.name): \(granted) goes on over a connection that is lost")
+        }
     }
 
     // MARK: Actions
@@ -182,14 +238,18 @@ final class SimulatedLink {
         for action in actions {
             switch action {
             case .connect: connect()
-            case .close: close()
+            case .close:
+                noteLoss()
+                close()
             case .send(let message): send(message)
             case .sendLoosely(let message): sendLoosely(message)
             case .sendMedia(let datagram): send(media: datagram)
             case .tell(let event):
                 noted(event)
                 outbox.add(event)
-            case .answer, .tellOfPushes, .tellOfSuccession: break
+            case .tellOfSuccession(let succession):
+                if let own = core.ownID { tellOfHost(.succession(succession, own: own)) }
+            case .answer, .tellOfPushes: break
             }
         }
     }
@@ -202,10 +262,12 @@ final class SimulatedLink {
             return world.fail("I7", "\(device.name) sends what cannot be read: \(message)")
         }
         let relay = connection.relay
-        if !connection.isOpenAtRelay, relay.isUp { device.isReset(connection) }
+        if !connection.isOpenAtRelay, device.fleet.relay(at: relay.place, for: device)?.isUp == true {
+            device.isReset(connection)
+        }
         connection.whenItPasses { [self, device, process] in
             let sentAt = device.world.now
-            connection.lastUp = max(connection.lastUp + .nanoseconds(1), device.path.reliable(up: true))
+            connection.lastUp = max(connection.lastUp + .nanoseconds(1), connection.path.reliable(up: true))
             device.world.at(connection.lastUp) { [self] in
                 // Nobody repeats what a pttd had not got through when it was killed.
                 guard process.isAlive || device.world.now < sentAt + .seconds(1) else { return }
@@ -218,7 +280,7 @@ final class SimulatedLink {
     /// The relay's end has it, and says so.
     private func acknowledge(_ connection: Connection, _ device: Device) {
         guard connection.isOpenAtRelay, !connection.isStalled, world.now >= connection.relay.haltedUntil else { return }
-        for time in device.path.datagram(up: false).prefix(1) {
+        for time in connection.path.datagram(up: false).prefix(1) {
             world.at(time) { [world] in connection.heard = max(connection.heard, world.now) }
         }
     }
@@ -228,7 +290,7 @@ final class SimulatedLink {
             let parsed = try? ClientMessage(parsing: Array(message.framed().dropFirst(4)))
         else { return }
         let relay = connection.relay
-        for time in device.path.datagram(up: true) {
+        for time in connection.path.datagram(up: true) {
             world.at(time) { relay.receive(parsed, on: connection) }
         }
     }
@@ -238,20 +300,42 @@ final class SimulatedLink {
             carryOut(core.handle(.mediaRefused(datagram), at: world.now))
             return
         }
-        if !connection.isOpenAtRelay, connection.relay.isUp, connection.datagrams % 16 == 0 {
+        let relay = connection.relay
+        if !connection.isOpenAtRelay, relay.isUp, connection.datagrams % 16 == 0 {
             device.isReset(connection)
         }
         connection.datagrams += 1
         let number = connection.datagrams
+        resumption.sent(number)
         carryOut(core.handle(.mediaSent(number, datagram), at: world.now))
-        let times = connection.isStalled ? [] : device.path.datagram(up: true)
-        let relay = connection.relay
+        let times = connection.isStalled ? [] : connection.path.datagram(up: true)
         for time in times { world.at(time) { relay.receive(media: datagram, on: connection) } }
+        // The other machine's relay may be gone before it says so.
+        if device.fleet.site != nil, let time = times.first {
+            world.at(time + .milliseconds(3)) { [self] in confirm(number, on: connection) }
+            return
+        }
         // What the relay acknowledges waits for a halted one.
         let told = max(times.first.map { $0 + .milliseconds(8) } ?? world.now + .milliseconds(120), relay.haltedUntil)
-        world.at(max(told, device.path.downBlocked)) { [self] in
+        world.at(max(told, connection.path.downBlocked)) { [self] in
             guard connection === self.connection, isAlive else { return }
+            if !times.isEmpty { resumption.acknowledged(number) }
             carryOut(core.handle(times.isEmpty ? .mediaLost(number) : .mediaAcknowledged(number), at: world.now))
+            arm()
+            deliver()
+        }
+    }
+
+    /// The relay has that datagram, and acknowledges it. What is lost of that comes with later acknowledgements.
+    private func confirm(_ number: UInt64, on connection: Connection) {
+        guard connection.isOpenAtRelay, isAlive else { return }
+        guard let time = connection.path.datagram(up: false).first else {
+            return world.after(.milliseconds(40)) { [self] in confirm(number, on: connection) }
+        }
+        world.at(time) { [self] in
+            guard connection === self.connection, isAlive else { return }
+            resumption.acknowledged(number)
+            carryOut(core.handle(.mediaAcknowledged(number), at: world.now))
             arm()
             deliver()
         }
@@ -271,7 +355,11 @@ final class SimulatedLink {
     private func noted(_ event: RelayLinkEvent) {
         switch event {
         case .state(let state):
+            if isReady { lostAt = world.now }
             if case .ready = state { isReady = true } else { isReady = false }
+            self.state = state
+            readySince = world.now
+            if let event = RelayHostEvent(state) { tellOfHost(event) }
             world.note(device.name, "link: \(state)")
         case .transmissionEnded(let burst, let end, let report):
             world.note(
@@ -279,6 +367,14 @@ final class SimulatedLink {
                 "link: \(burst) \(end), sent \(report.sent) erased \(report.erased) dropped \(report.dropped)")
             guard let frames = openBursts.removeValue(forKey: burst) else {
                 return world.fail("I2", "\(device.name) is told the end of \(burst) twice")
+            }
+            if core.offersSuccession,
+                let wrong = resumption.ended(burst, end, report, hadFloor: burst == granted, at: world.now)
+            {
+                // Not when the channel has been left or deleted.
+                process.later { [self] in
+                    if state.mayBeReadySoon || isReady { world.fail("I5", "\(device.name): \(burst) \(wrong)") }
+                }
             }
             if burst == current { current = nil }
             if burst == granted { granted = nil }
@@ -303,6 +399,7 @@ final class SimulatedLink {
             world.note(device.name, "link: \(event)")
         case .floorGranted(let burst, _):
             granted = burst
+            resumption.granted(burst)
             world.note(device.name, "link: \(event)")
         default: world.note(device.name, "link: \(event)")
         }

@@ -11,7 +11,11 @@ final class SimulatedRelay {
     private unowned let fleet: Fleet
     /// From 0; the invitations lead to the first one.
     let number: Int
-    let channels: [RelayChannelConfiguration]
+    /// Where it is.
+    let place: RelayPlace
+    /// The machine whose pttd it is part of, as the host of a channel nearby; nil: it is a relay for all.
+    let machine: Int?
+    private(set) var channels: [RelayChannelConfiguration]
     private(set) var core: RelayCore
     private(set) var generation = 0
     private(set) var isUp = true
@@ -22,6 +26,8 @@ final class SimulatedRelay {
     private var quietSince: Instant?
     private(set) var haltedUntil = Instant.zero
     private var wake: Instant?
+    /// Those that its last end has cut off.
+    private var lostConnections: [Connection] = []
     /// What came while it was halted, in order.
     private var waiting: [() -> Void] = []
     private var nextConnection: UInt64 = 1
@@ -30,19 +36,26 @@ final class SimulatedRelay {
     private var sealers: [ConnectionID: DownlinkSealer] = [:]
     private(set) var watch: FloorWatch
 
-    init(_ world: World, fleet: Fleet, number: Int, channels: [RelayChannelConfiguration]) {
+    init(
+        _ world: World, fleet: Fleet, number: Int, place: RelayPlace, on machine: Int? = nil,
+        channels: [RelayChannelConfiguration]
+    ) {
         self.world = world
         self.fleet = fleet
         self.number = number
+        self.place = place
+        self.machine = machine
         self.channels = channels
         core = RelayCore(channels: channels, random: world.random("relay \(number == 0 ? "" : "1/")0"))
         watch = FloorWatch(world)
     }
 
-    private var name: String { number == 0 ? "relay" : "relay\(number)" }
+    private var name: String { machine.map { "host d\($0)" } ?? (number == 0 ? "relay" : "relay\(number)") }
 
-    /// Where it is.
-    var place: RelayPlace { RelayPlace(host: "relay", port: UInt16(1 + number))! }
+    /// The device whose member is the first to host the channel after it.
+    var firstSuccessor: Int? {
+        core.channels.first?.successors.first.flatMap { connections[$0]?.device }
+    }
 
     /// Whether it takes members now.
     var isServing: Bool { isUp && !core.isDraining && world.now >= haltedUntil }
@@ -57,7 +70,8 @@ final class SimulatedRelay {
 
     // MARK: Trouble
 
-    func kill(for time: Duration) {
+    /// - Parameter time: After which it is there again; a host of a channel nearby is when its pttd makes it.
+    func kill(for time: Duration = .zero) {
         guard isUp else { return }
         world.note(name, "killed")
         goDown(for: time)
@@ -81,17 +95,36 @@ final class SimulatedRelay {
                 fleet.devices[connection.device].isTimedOut(connection)
             }
         }
-        world.after(time) { [self] in
-            guard !isRetired else { return }
-            world.note(name, "is there again")
-            let life = "\(number == 0 ? "" : "\(number)/")\(generation)"
-            core = RelayCore(channels: channels, random: world.random("relay \(life)"))
-            isUp = true
-            for connection in lost {
-                // Told when something comes from there, at the latest by a keep-alive.
-                let device = fleet.devices[connection.device]
-                world.after(device.path.milliseconds(0...20_000)) { device.isReset(connection) }
-            }
+        lostConnections = lost
+        guard machine == nil else { return }
+        world.after(time) { [self] in if !isRetired { comeBack() } }
+    }
+
+    private func comeBack() {
+        world.note(name, "is there again")
+        let life = "\(number == 0 ? "" : "\(number)/")\(generation)"
+        core = RelayCore(channels: channels, random: world.random("relay \(life)"))
+        isUp = true
+        for connection in lostConnections {
+            // Told when something comes from there, at the latest by a keep-alive.
+            let device = fleet.devices[connection.device]
+            world.after(connection.path.milliseconds(0...20_000)) { device.isReset(connection) }
+        }
+        lostConnections = []
+    }
+
+    /// The pttd that it is part of runs again, and hosts the channel at the same place.
+    func comeBack(with channels: [RelayChannelConfiguration]) {
+        self.channels = channels
+        comeBack()
+    }
+
+    /// The channel's creator has deleted it: everybody is told, and the relay ends.
+    func end(_ reason: String) {
+        act { [self] in
+            for channel in channels { handle(.end(channel.id, reason)) }
+            world.note(name, "ends")
+            goDown(for: .zero)
         }
     }
 
@@ -126,13 +159,15 @@ final class SimulatedRelay {
     }
 
     /// Its operator ends it in good order, as `RelayServer.drain` does, and starts it again after a time.
-    func drain(to successor: RelayPlace?, for time: Duration) {
+    ///
+    /// - Parameter limit: When it ends, whoever talks.
+    func drain(to successor: RelayPlace?, within limit: Duration = drainTime, for time: Duration) {
         guard isUp, !core.isDraining else { return }
         world.note(name, "drains to \(successor.map { "\($0)" } ?? "nowhere")")
         self.successor = successor
-        trouble(for: Self.drainTime + time)
+        trouble(for: limit + time)
         let generation = generation
-        world.after(Self.drainTime) { [self] in
+        world.after(limit) { [self] in
             // Halted, it ends when it goes on.
             act { if generation == self.generation { self.shutDown(for: time) } }
         }
@@ -176,10 +211,10 @@ final class SimulatedRelay {
     // MARK: Connections
 
     /// A handshake comes from a device; nil: nobody is there to answer it.
-    func accept(device: Int, pin: PublicKeyPin, answered: @escaping (Connection) -> Void) {
+    func accept(device: Int, pin: PublicKeyPin, by path: NetworkPath, answered: @escaping (Connection) -> Void) {
         act { [self] in
             let connection = Connection(
-                id: ConnectionID(number: nextConnection), device: device, relay: self, at: world.now)
+                id: ConnectionID(number: nextConnection), device: device, relay: self, by: path, at: world.now)
             nextConnection += 1
             connections[connection.id] = connection
             handle(.connected(connection.id, pin))
@@ -276,7 +311,7 @@ final class SimulatedRelay {
             }
             let device = fleet.devices[connection.device]
             connection.whenItPasses { [world] in
-                world.at(max(connection.lastDown, device.path.reliable(up: false))) {
+                world.at(max(connection.lastDown, connection.path.reliable(up: false))) {
                     device.isClosed(connection, code: code, text)
                 }
             }
@@ -334,8 +369,11 @@ final class SimulatedRelay {
         }
         let device = fleet.devices[connection.device]
         connection.whenItPasses { [world] in
-            connection.lastDown = max(connection.lastDown + .nanoseconds(1), device.path.reliable(up: false))
-            world.at(connection.lastDown) { device.receive(parsed, on: connection) }
+            connection.lastDown = max(connection.lastDown + .nanoseconds(1), connection.path.reliable(up: false))
+            world.at(connection.lastDown) {
+                if let question = connection.question { return question(parsed) }
+                device.receive(parsed, on: connection)
+            }
         }
     }
 
@@ -344,7 +382,7 @@ final class SimulatedRelay {
             guard let connection = connections[id], !connection.isStalled, let packet = try? sealers[id]?.seal(datagram)
             else { continue }
             let device = fleet.devices[connection.device]
-            for time in device.path.datagram(up: false) {
+            for time in connection.path.datagram(up: false) {
                 world.at(time) { device.receive(datagram: packet, on: connection) }
             }
         }
@@ -355,7 +393,7 @@ final class SimulatedRelay {
         guard let connection = connections[id] else { return }
         let device = fleet.devices[connection.device]
         connection.whenItPasses { [world] in
-            world.at(device.path.reliable(up: false)) { device.receive(answer: bytes, on: connection) }
+            world.at(connection.path.reliable(up: false)) { device.receive(answer: bytes, on: connection) }
         }
     }
 }

@@ -79,7 +79,7 @@ struct TalkerWatch {
             device.bluez.isHung && key == [.accessories] && !isWired && process.channel.microphone.isRunning
         let isReady = machine.channel?.serviceStatus == .ready && bridge?.machine.burst == nil
         let fault =
-            lasts(.noChannel, device.isOpen && !isActive, at: now)
+            lasts(.noChannel, device.isOpen && device.isToBeOnChannel && !isActive, at: now)
             ?? lasts(.channelAfterHours, !device.isOpen && isActive, at: now)
             ?? lasts(.readyWithoutLink, isReady && bridge?.link.isReady != true, at: now)
             ?? lasts(.waitingWithFloor, machine.waiting != nil && bridge?.machine.hasFloor == true, at: now)

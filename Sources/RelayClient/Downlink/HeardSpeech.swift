@@ -1,0 +1,48 @@
+// What was heard of each talker, so that a burst which goes on over the next host is not heard twice. Pure.
+import MonotonicTime
+import RelayProtocol
+
+/// How far the last bursts were heard, by the talkers' RTP clocks.
+///
+/// A talker whose relay is lost goes on over the next one with what the lost one has not acknowledged, under the time stamps that it had
+/// (docs/relay-protocol.md, section 20). A listener may have heard some of that: acknowledgements get lost, too.
+struct HeardSpeech: Sendable {
+    /// How many talkers are remembered.
+    static let talkersMaximum = 8
+    /// How long it is known how far a talker was heard: longer than a talker waits for the next host.
+    static let memory: Duration = .seconds(10)
+    /// The most that is taken to be said again, at 48 kHz: a client that was started anew has another clock.
+    static let overlapMaximum: Int32 = 6 * 48_000
+
+    private struct Entry: Sendable {
+        var talker: String
+        var burst: BurstName
+        /// The newest time stamp.
+        var timestamp: UInt32
+        var at: Instant
+    }
+
+    private var entries: [Entry] = []
+
+    /// A packet of that burst is heard.
+    ///
+    /// - Returns: Whether it was heard before, in an earlier burst of the same talker.
+    mutating func hasHeard(_ timestamp: UInt32, of talker: RelayMember, in burst: BurstName, at now: Instant) -> Bool {
+        guard let index = entries.firstIndex(where: { $0.talker == talker.id }) else {
+            entries.append(Entry(talker: talker.id, burst: burst, timestamp: timestamp, at: now))
+            entries.removeFirst(max(0, entries.count - Self.talkersMaximum))
+            return false
+        }
+        let ahead = Int32(bitPattern: timestamp &- entries[index].timestamp)
+        if entries[index].burst != burst, ahead <= 0, ahead > -Self.overlapMaximum,
+            now - entries[index].at < Self.memory,
+            !seededFault("what-was-heard-is-heard-again")
+        {
+            return true
+        }
+        // Packets of one burst overtake each other.
+        if entries[index].burst == burst, ahead <= 0 { return false }
+        entries[index] = Entry(talker: talker.id, burst: burst, timestamp: timestamp, at: now)
+        return false
+    }
+}

@@ -1,0 +1,59 @@
+// What was heard over a lost host is not heard again over the next one; and how a host is asked for a sign of life.
+import MonotonicTime
+import RelayProtocol
+import Testing
+
+@testable import RelayClient
+
+@Suite struct HeardSpeechTests {
+    private static let anna = RelayMember(id: "anna", name: "Anna")
+    private let now = Instant(nanoseconds: 1_000_000_000)
+    private var heard = HeardSpeech()
+
+    private func burst(_ number: UInt64) -> BurstName { BurstName(ssrc: SSRC(rawValue: UInt32(number)), keyID: number) }
+
+    private mutating func hear(
+        _ timestamps: [UInt32], _ number: UInt64, of talker: RelayMember = anna, at time: Instant
+    )
+        -> [UInt32]
+    {
+        timestamps.filter { !heard.hasHeard($0, of: talker, in: burst(number), at: time) }
+    }
+
+    @Test mutating func `a burst that goes on over the next host is heard from where it was`() {
+        // The clock goes over its end meanwhile.
+        let clock: [UInt32] = [.max &- 1_919, 0, 1_920, 3_840]
+        #expect(hear(Array(clock[0..<3]), 1, at: now) == Array(clock[0..<3]))
+        #expect(hear(Array(clock[1...]), 2, at: now + .seconds(2)) == [3_840])
+        #expect(hear([5_760], 2, at: now + .seconds(2)) == [5_760])
+    }
+
+    @Test mutating func `packets of one burst may overtake each other`() {
+        #expect(hear([0, 3_840, 1_920], 1, at: now) == [0, 3_840, 1_920])
+        #expect(hear([3_840, 5_760], 2, at: now) == [5_760], "the newest one counts")
+    }
+
+    @Test mutating func `another talker, another clock and a later time are none of it`() {
+        #expect(hear([500_000], 1, at: now) == [500_000])
+        #expect(hear([499_000], 2, of: RelayMember(id: "bert", name: "Anna"), at: now) == [499_000])
+        #expect(hear([100_000], 3, at: now) == [100_000], "a client that was started anew")
+        #expect(hear([100_000], 4, at: now + HeardSpeech.memory) == [100_000])
+    }
+
+    @Test mutating func `no more talkers are remembered than may be`() {
+        for number in 0...HeardSpeech.talkersMaximum {
+            let talker = RelayMember(id: "\(number)", name: "a name")
+            #expect(hear([1], 1, of: talker, at: now) == [1])
+        }
+        #expect(hear([1], 2, of: RelayMember(id: "0", name: "a name"), at: now) == [1])
+        #expect(hear([1], 2, of: RelayMember(id: "8", name: "a name"), at: now).isEmpty)
+    }
+
+    @Test func `a relay that is asked for a sign of life has four tenths of a second`() {
+        let question = SignOfLife(askedAt: now)
+        let look = now + SignOfLife.lookInterval
+        #expect(question.verdict(heard: now - .seconds(5), at: look) == .look(at: look + SignOfLife.lookInterval))
+        #expect(question.verdict(heard: now + .milliseconds(30), at: look) == .isThere)
+        #expect(question.verdict(heard: nil, at: now + SignOfLife.patience) == .isGone)
+    }
+}
