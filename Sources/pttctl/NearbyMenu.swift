@@ -46,7 +46,7 @@ struct NearbyMenu {
                 (channel.id == chosenID ? "> " : "  ") + channel.name.plain(limit: 128).fitted(28) + "  "
                     + channel.creator.plain(limit: 128).fitted(20) + "  "
                     + String("\(channel.members)".prefix(7)).fitted(7) + "  " + Self.words(channel)
-                    + (channel.isOwn || channel.foundBy == ["network"] ? "" : "  (\(NearbyList.found(channel)))"))
+                    + (channel.foundBy.contains("bluetooth") ? "  (\(NearbyList.found(channel)))" : ""))
         }
         if channels.isEmpty { lines.append("  none yet; 'pttctl nearby create NAME' makes one") }
         if channels.count > space { lines.append("  \(channels.count) channels") }

@@ -1,7 +1,6 @@
 // pttd.toml: what it can say, and what holds when it says nothing.
 import Accessories
 import Audio
-import BlueZ
 import Bridge
 import FoundationEssentials
 import Glibc
@@ -104,10 +103,7 @@ extension Configuration {
             result.policy.applications = policy.value("applications", .array(of: applicationPattern), default: [])
             result.policy.hours = policy.value("hours", .array(of: hours), default: []).compactMap { $0 }
         }
-        if let nearby = root.table("nearby") {
-            result.nearby.usesBluetooth = nearby.value("bluetooth", .boolean, default: true)
-            result.nearby.adapter = nearby.optional("adapter", adapter)
-        }
+        result.readNearby(root)
         if let ui = root.table("ui") { result.desktop = ui.optional("desktop", .boolean) }
         result.accessories = AccessorySettings(settings: root, allowsCommands: result.isUsersOwn)
         return result
@@ -134,19 +130,6 @@ extension Configuration {
                 throw SettingRefusal(
                     "is too long or has control characters",
                     "write at most \(DisplayName.byteCountMaximum) bytes of plain text")
-            }
-            return text
-        }
-    }
-
-    /// An adapter's name, or its address.
-    private static var adapter: SettingType<String> {
-        SettingType<String>.string(lengthMax: 32).map(placeholder: "") { text throws(SettingRefusal) in
-            if let address = BluetoothAddress(text) { return address.description }
-            guard text.hasPrefix("hci"), UInt16(text.dropFirst(3)) != nil else {
-                throw SettingRefusal(
-                    "\"\(text)\" is no Bluetooth adapter",
-                    "write its name as in \"hci0\", or its address as \"bluetoothctl list\" shows it")
             }
             return text
         }

@@ -27,11 +27,11 @@ do {
             "pttd",
             [
                 "Configuration.swift", "Configuration+Audio.swift", "Configuration+Channels.swift",
-                "Configuration+Recordings.swift",
+                "Configuration+Recordings.swift", "Configuration+Nearby.swift",
             ],
             [
-                "Accessories", "Audio", "Bridge", "ChannelService", "PushToTalkCore", "Recordings", "RelayProtocol",
-                "Settings",
+                "Accessories", "Audio", "BlueZ", "Bridge", "ChannelService", "PushToTalkCore", "Recordings",
+                "RelayProtocol", "Settings",
             ]),
         part(
             "pttrelay",

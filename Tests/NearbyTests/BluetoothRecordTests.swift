@@ -120,8 +120,9 @@ func makeRecord(_ names: [String], addresses: [[UInt8]] = [[10, 0, 0, 1]], membe
     }
 
     @Test func theServiceHasAUUIDOfItsOwn() {
-        #expect(BluetoothSignal.service != BluetoothSignal.page)
-        #expect(ChannelID(BluetoothSignal.service) != nil && ChannelID(BluetoothSignal.page) != nil)
+        let all = [BluetoothSignal.service] + BluetoothSignal.pages
+        #expect(Set(all).count == BluetoothRecord.pageCount + 1)
+        #expect(all.allSatisfy { ChannelID($0) != nil && $0 == $0.lowercased() })
     }
 }
 

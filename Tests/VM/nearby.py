@@ -147,6 +147,6 @@ within('after a restart of bluetoothd the channel is gone or there again, and st
 browser.terminate()
 browser.wait()
 time.sleep(1)
-known = subprocess.run(['bluetoothctl', 'devices'], capture_output=True, text=True, timeout=20).stdout
-check('BlueZ keeps no stranger when nobody looks any more', '00:AA:02' not in known, known)
+known = subprocess.run(['busctl', 'tree', '--list', 'org.bluez'], capture_output=True, text=True, timeout=20).stdout
+check('BlueZ keeps no stranger when nobody looks any more', 'dev_00_AA_02_00_00_01' not in known, known)
 sys.exit(failures > 0)

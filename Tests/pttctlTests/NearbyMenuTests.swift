@@ -44,6 +44,20 @@ import Testing
         #expect(menu.lines(size: size, problem: "avahi-daemon does not run").contains("  avahi-daemon does not run"))
     }
 
+    @Test func `how a channel was found is told, with the strength of its signal`() {
+        var menu = NearbyMenu()
+        var found = channel("a")
+        found.foundBy = ["network", "bluetooth"]
+        found.signalStrength = -61
+        menu.update([found, channel("b")])
+        let lines = menu.lines(size: TerminalSize(columns: 120, rows: 24), problem: "")
+        #expect(lines.count { $0.hasSuffix("open  (network, bluetooth -61 dBm)") } == 1)
+        #expect(NearbyList.line(found).split(separator: "\t").contains("network, bluetooth -61 dBm"))
+        found.foundBy = ["network"]
+        menu.update([found])
+        #expect(!menu.lines(size: TerminalSize(columns: 120, rows: 24), problem: "").contains { $0.contains("(") })
+    }
+
     @Test func `names of strangers are plain text`() {
         var menu = NearbyMenu()
         menu.update([channel("a", "Crane\u{1B}[2J\n2", creator: "\u{1B}]0;x\u{7}")])

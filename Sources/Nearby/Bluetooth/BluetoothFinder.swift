@@ -80,7 +80,7 @@ public struct BluetoothFinder: Sendable {
     /// Records that are read at once.
     static let readsAtOnce = 3
     /// How long a read may take, the connection included.
-    static let readTime = Duration.seconds(8)
+    static let readTime = Duration.seconds(12)
     /// The time between two reads of a record that seems to be the same: addresses may have changed.
     static let rereadPause = Duration.seconds(30)
     /// The least time between two reads of a record whose tag changes.

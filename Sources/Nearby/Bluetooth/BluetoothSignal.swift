@@ -6,8 +6,8 @@
 public struct BluetoothSignal: Hashable, Sendable {
     /// The service of pttd's channels nearby.
     public static let service = "5d0f1c2e-7a43-4b8e-9c61-2f9e5b7d8a10"
-    /// Its characteristics: the pages of a `BluetoothRecord`.
-    public static let page = "5d0f1c2e-7a43-4b8e-9c61-2f9e5b7d8a11"
+    /// Its characteristics, one for each page of a `BluetoothRecord`, in their order.
+    public static let pages = (1...BluetoothRecord.pageCount).map { "5d0f1c2e-7a43-4b8e-9c61-2f9e5b7d8a1\($0)" }
     /// The identifier that the Bluetooth SIG keeps for nobody (Assigned Numbers, 7).
     public static let company: UInt16 = 0xFFFF
     /// The form of `manufacturerData`.

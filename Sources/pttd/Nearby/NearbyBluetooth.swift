@@ -42,7 +42,7 @@ actor NearbyBluetooth {
     private var absence: BluetoothAbsence?
 
     private static let service = BluetoothUUID(BluetoothSignal.service)
-    private static let page = BluetoothUUID(BluetoothSignal.page)
+    private static let pages = BluetoothSignal.pages.compactMap { BluetoothUUID($0) }
     private static let basePath: DBusObjectPath = "/pttd/nearby"
     /// One read of all pages takes less.
     private static let recordTime = Duration.seconds(1)
@@ -218,9 +218,8 @@ actor NearbyBluetooth {
     }
 
     private func register(_ tag: UInt32, _ ticket: UInt64) {
-        guard let client, let adapter, let service = Self.service, let page = Self.page else { return }
-        let offered = LocalService(
-            service, characteristics: Array(repeating: page, count: BluetoothRecord.pageCount))
+        guard let client, let adapter, let service = Self.service else { return }
+        let offered = LocalService(service, characteristics: Self.pages)
         Task {
             do throws(BlueZError) {
                 try await client.offer(
@@ -312,7 +311,8 @@ actor NearbyBluetooth {
         }
         carryOut(finder.handle(.read(ticket: ticket, outcome), at: .now))
         // A link that was there before is somebody else's. bluetoothd takes two seconds to end one.
-        if !wasConnected { try? await client.disconnect(device) }
+        if !wasConnected { await forget(device) }
+        if !wasConnected, await client.device(device)?.isConnected == true { try? await client.disconnect(device) }
     }
 
     private func pages(of device: DeviceIdentifier, _ client: BlueZClient) async throws(BlueZError)
@@ -330,20 +330,18 @@ actor NearbyBluetooth {
             pages = await places(of: device, client)
         }
         guard !pages.isEmpty else { return .nothingThere }
-        // bluetoothd gives handles in an order of its own, and pages that are not needed are empty.
         var values: [[UInt8]] = []
         for page in pages {
-            let value = try await client.readValue(page)
-            if !value.isEmpty { values.append(value) }
-            if let count = values.first.map({ BluetoothRecord.pageCount(in: $0) ?? 1 }), values.count == count { break }
+            values.append(try await client.readValue(page))
+            if values.count == values.first.flatMap({ BluetoothRecord.pageCount(in: $0) }) ?? 1 { break }
         }
         return .pages(values, zones: LocalAddresses.zones)
     }
 
+    /// The characteristics of the pages, in the order of the pages.
     private func places(of device: DeviceIdentifier, _ client: BlueZClient) async -> [CharacteristicIdentifier] {
-        let all = await client.characteristics(of: device)
-        let pages = all.filter { $0.service == Self.service && $0.uuid == Self.page }
-        return Array(pages.map(\.identifier).prefix(BluetoothRecord.pageCount))
+        let all = await client.characteristics(of: device).filter { $0.service == Self.service }
+        return Self.pages.compactMap { page in all.first { $0.uuid == page }?.identifier }
     }
 
     private func pause(_ duration: Duration) async {
@@ -357,7 +355,8 @@ actor NearbyBluetooth {
         Task { try? await client.disconnect(device) }
     }
 
-    /// BlueZ keeps a device that was connected; this machine has no use for it.
+    /// BlueZ keeps a device that was connected, with services that may be others after a restart of its bluetoothd; this machine has no
+    /// use for it.
     private func forget(_ device: DeviceIdentifier) async {
         guard let client, kept.remove(device) != nil, let known = await client.device(device), !known.isPaired,
             !known.isTrusted
@@ -397,19 +396,5 @@ enum BluetoothAbsence: Equatable, CustomStringConvertible {
             "there is no Bluetooth adapter \(name), which [nearby] in pttd.toml names: see \"bluetoothctl list\""
         case .off: "Bluetooth is off: switch it on with \"bluetoothctl power on\""
         }
-    }
-}
-
-/// What pttd.toml says of channels nearby.
-struct NearbySettings: Sendable, Equatable {
-    /// Whether channels are announced and looked for by Bluetooth.
-    var usesBluetooth = true
-    /// The adapter that does it, by its name or its address in upper case; nil: the first one that is on.
-    var adapter: String?
-
-    /// Whether it may be that adapter.
-    func names(_ found: Adapter) -> Bool {
-        guard let adapter else { return true }
-        return adapter == found.identifier.name || adapter == found.address?.description
     }
 }

@@ -1,6 +1,7 @@
 // What strangers announce on the network, and what answers a probe.
 import Cryptography
 import DBus
+import MonotonicTime
 import RelayProtocol
 
 @testable import Nearby
@@ -83,3 +84,65 @@ let nearbyFuzzers: [Fuzzer] = [
         expect(place.place.host.contains("%") == (place.kind == .linkLocal), "link-local ones have a zone")
     },
 ]
+
+/// What strangers advertise by Bluetooth, and hand out over GATT.
+let bluetoothFuzzers: [Fuzzer] = [
+    Fuzzer(
+        name: "nearby-advertisement", maximum: 64, seeds: { [[0xFF, 0xFF] + BluetoothSignal(tag: 7).manufacturerData] }
+    ) {
+        bytes in
+        var input = Input(bytes)
+        let company: UInt16 = input.number()
+        let data = input.remainder()
+        guard let tag = BluetoothSignal(manufacturerData: [company: data]).tag else { return }
+        expect(company == BluetoothSignal.company, "another company's data tells nothing")
+        expect(BluetoothSignal(tag: tag).manufacturerData == data, "what was read is written again")
+    },
+    Fuzzer(name: "nearby-record", maximum: BluetoothRecord.byteCountMaximum + 64, seeds: { [record.bytes] }) { bytes in
+        do {
+            let one = try BluetoothRecord(bytes: bytes)
+            expect(bytes.starts(with: one.bytes), "what was read is written")
+            let pages = one.pages.filter { !$0.isEmpty }
+            let again = try? BluetoothRecord(pages: pages.reversed())
+            expect(again == one, "pages are put together in any order")
+            expect(pages.allSatisfy { $0.count <= BluetoothRecord.pageByteCountMaximum }, "a page is an attribute")
+            expect(one.channels.allSatisfy { $0.port > 0 }, "a port is one")
+        } catch {
+            expect("\(error)".utf8.allSatisfy { (0x20..<0x7F).contains($0) }, "a log line has no strangers' words")
+        }
+    },
+    Fuzzer(
+        name: "nearby-pages", maximum: 3_200,
+        seeds: {
+            [record.pages.filter { !$0.isEmpty }.flatMap { [UInt8($0.count & 0xFF), UInt8($0.count >> 8)] + $0 }]
+        }
+    ) { bytes in
+        var finder = BluetoothFinder()
+        let peer = BluetoothPeer(path: "/org/bluez/hci0/dev_00_00_00_00_00_01")
+        var rest = bytes[...]
+        var pages: [[UInt8]] = []
+        while rest.count > 2, pages.count < 8 {
+            let count = Int(rest[rest.startIndex]) | Int(rest[rest.startIndex + 1]) << 8
+            pages.append(Array(rest.dropFirst(2).prefix(count)))
+            rest = rest.dropFirst(2 + count)
+        }
+        let now = Instant.zero
+        _ = finder.handle(.radio(true), at: now)
+        _ = finder.handle(.browse(true), at: now)
+        _ = finder.handle(.scanBegan, at: now)
+        _ = finder.handle(.heard(peer, BluetoothSignal(tag: 1), strength: -50), at: now)
+        _ = finder.handleTimeout(at: now + .seconds(5))
+        let actions = finder.handle(.scanEnded, at: now + .seconds(5))
+        guard case .read(_, let ticket)? = actions.first else { return expect(false, "who was heard is read") }
+        _ = finder.handle(.read(ticket: ticket, .pages(pages, zones: ["wlan0"])), at: now + .seconds(6))
+        expect(finder.channels.count <= BluetoothRecord.channelsMaximum, "a machine has some channels only")
+        for channel in finder.channels {
+            expect(channel.places.count <= NearbyChannel.placesMaximum, "places are bounded")
+            expect(channel.places.allSatisfy { RelayPlace("\($0)") == $0 }, "a place can be written into a link")
+        }
+    },
+]
+
+private let record = BluetoothRecord(
+    addresses: [[192, 168, 1, 5], [0xFE, 0x80] + [UInt8](repeating: 1, count: 14)],
+    channels: [.init(announcement("Crane ä 2", .code), port: 4_433), .init(announcement("x", .open), port: 1)])

@@ -122,7 +122,9 @@ extension FakeBlueZ {
             method: "GetManagedObjects", timeout: .seconds(5))
         let objects = answer?.first?.get([DBusObjectPath: [String: [String: DBusValue]]].self) ?? [:]
         let profiles = objects.values.compactMap { $0["org.bluez.GattProfile1"] }
-        guard !profiles.isEmpty else { throw BlueZReply.failed("No object received") }
+        guard !profiles.isEmpty || objects.values.contains(where: { $0["org.bluez.GattService1"] != nil }) else {
+            throw BlueZReply.failed("No object received")
+        }
         let services = profiles.compactMap { $0["UUIDs"]?.get([String].self) }.joined()
         await watchClient(sender)
         try register(Application(sender: sender, path: path, services: Set(services)))

@@ -63,7 +63,7 @@ public struct Peripheral: Sendable {
 
 /// A `org.bluez` on some bus, with adapter `hci0` and the given buttons.
 ///
-/// What it does not simulate: other adapters, classic devices but for their serial port, descriptors, AcquireNotify, advertising of its own.
+/// What it does not simulate: other adapters, classic devices but for their serial port, descriptors, AcquireNotify.
 public actor FakeBlueZ {
     /// How long things take, and how they go wrong.
     public struct Configuration: Sendable {
@@ -139,6 +139,8 @@ public actor FakeBlueZ {
     var ports: [String: SerialPort] = [:]
     var refusedRegistrations = 0
     var players: [Player] = []
+    /// What is advertised.
+    public internal(set) var advertisements: [FakeAdvertisement] = []
     /// As without the AVRCP plug-in.
     var refusesPlayers = false
     var hearingTimer: EventLoop.Timer?
@@ -196,6 +198,7 @@ public actor FakeBlueZ {
         endSerialClient()
         forgetVolatile()
         applications = []
+        advertisements = []
         players = []
         agents = [:]
         clientWatches = [:]
@@ -224,7 +227,8 @@ public actor FakeBlueZ {
 
     private func exportAdapter() async throws {
         guard let connection else { return }
-        try await connection.export([adapterExport(), gattManager(), mediaExport()], at: adapterPath)
+        try await connection.export(
+            [adapterExport(), gattManager(), advertisingManager(), mediaExport()], at: adapterPath)
         for (name, record) in records where record.isPermanent { await exportDevice(name) }
     }
 
@@ -249,6 +253,7 @@ public actor FakeBlueZ {
                     method: "Release")
             }
             applications = []
+            advertisements = []
             players = []
             forgetVolatile()
             await connection.unexport(at: adapterPath)
@@ -321,6 +326,7 @@ public actor FakeBlueZ {
     private func clientLeft(_ sender: String) async {
         if let watch = clientWatches.removeValue(forKey: sender) { await connection?.unwatchName(watch) }
         applications = applications.filter { $0.sender != sender }
+        advertisements.removeAll { $0.sender == sender }
         players.removeAll { $0.sender == sender }
         agents[sender] = nil
         if serialClient?.sender == sender { endSerialClient() }
