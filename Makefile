@@ -17,7 +17,7 @@ DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
 TEST_PACKAGES := pulseaudio pulseaudio-utils pipewire wireplumber pipewire-pulse alsa-utils sox strace procps iproute2 python3-venv opus-tools protobuf-compiler systemd \
   modemmanager mandoc rtkit zbar-tools avahi-daemon
 
-.PHONY: demo test deps demo-deps test-deps build programs release test-programs unit vm vm-accessories lint format bench fuzz install install-pttd install-pttrelay deb deb-deps dist
+.PHONY: demo test deps demo-deps test-deps build programs release test-programs unit vm vm-accessories lint format bench fuzz install install-pttd install-pttrelay deb deb-deps dist apt-repository
 
 # Builds, runs the whole line from a simulated button to the ear, and shows what came out.
 demo: demo-deps release
@@ -116,6 +116,11 @@ install-pttrelay:
 # after that nothing is compiled again.
 deb: deps deb-deps
 	packaging/deb
+# A signed repository of what `make deb` has built: make apt-repository KEY=… [REPOSITORY=folder].
+REPOSITORY := .build-deb/repository
+apt-repository:
+	@Tests/install-packages apt-utils gnupg
+	packaging/apt-repository --key '$(KEY)' '$(REPOSITORY)'
 # The source tarball with the Swift packages, into .build-dist.
 dist:
 	packaging/dist --scratch $(SCRATCH)
