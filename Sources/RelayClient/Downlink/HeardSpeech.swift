@@ -20,6 +20,8 @@ struct HeardSpeech: Sendable {
         /// The newest time stamp.
         var timestamp: UInt32
         var at: Instant
+        /// The newest time stamp of the burst before: packets of the present one may overtake those that say it again.
+        var before: UInt32?
     }
 
     private var entries: [Entry] = []
@@ -40,9 +42,14 @@ struct HeardSpeech: Sendable {
         {
             return true
         }
+        if entries[index].burst == burst, let before = entries[index].before {
+            let ahead = Int32(bitPattern: timestamp &- before)
+            if ahead <= 0, ahead > -Self.overlapMaximum { return true }
+        }
         // Packets of one burst overtake each other.
         if entries[index].burst == burst, ahead <= 0 { return false }
-        entries[index] = Entry(talker: talker.id, burst: burst, timestamp: timestamp, at: now)
+        let before = entries[index].burst == burst ? entries[index].before : entries[index].timestamp
+        entries[index] = Entry(talker: talker.id, burst: burst, timestamp: timestamp, at: now, before: before)
         return false
     }
 }
