@@ -1,17 +1,19 @@
 # Two commands do everything: `make demo` and `make test`. The others are parts of them.
 # Shipped programs: Swift's runtime inside, checked libc calls and stack guards in C, all symbols bound at the start, and no
 # search for libraries beside the program.
-# Nothing of them tells where they were built: two builds of one commit are identical.
+# Nothing of them tells where they were built.
 SHIPPED := --static-swift-stdlib --disable-local-rpath -Xcc -D_FORTIFY_SOURCE=2 -Xcc -fstack-protector-strong \
   -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=. -Xcc -ffile-prefix-map=$(CURDIR)=. \
   -Xlinker -z -Xlinker relro -Xlinker -z -Xlinker now -Xlinker --build-id=sha1
+# The compiler's output depends on where its memory lies (docs/building.md): always in the same place, where that is allowed.
+STEADY := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 # Where SwiftPM builds.
 SCRATCH ?= .build
 CHECKED_IMPORTS := --explicit-target-dependency-import-check error
 
 BUILD_PACKAGES := pkg-config libdbus-1-dev libasound2-dev libbluetooth-dev libopus-dev libspeexdsp-dev libogg-dev libevdev-dev libudev-dev \
   libngtcp2-dev libngtcp2-crypto-gnutls-dev libgnutls28-dev libsodium-dev libtomlplusplus-dev libqrencode-dev libsqlite3-dev
-DEB_PACKAGES := debhelper dpkg-dev fakeroot
+DEB_PACKAGES := build-essential debhelper fakeroot
 RUN_PACKAGES := dbus libasound2-plugins
 DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
 TEST_PACKAGES := pulseaudio pulseaudio-utils pipewire wireplumber pipewire-pulse alsa-utils sox strace procps iproute2 python3-venv opus-tools protobuf-compiler systemd \
@@ -32,7 +34,7 @@ deps:
 demo-deps:
 	@Tests/install-packages $(BUILD_PACKAGES) $(RUN_PACKAGES) $(DEMO_PACKAGES)
 test-deps:
-	@Tests/install-packages $(BUILD_PACKAGES) $(RUN_PACKAGES) $(DEMO_PACKAGES) $(TEST_PACKAGES)
+	@Tests/install-packages $(BUILD_PACKAGES) $(RUN_PACKAGES) $(DEMO_PACKAGES) $(TEST_PACKAGES) $(DEB_PACKAGES)
 	@Tests/unpack-package ofono
 
 build:
@@ -40,14 +42,14 @@ build:
 # The commit that `--version` names.
 release programs test-programs: export PTTD_COMMIT := $(shell packaging/commit)
 programs:
-	swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product pttd
-	swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product pttctl
-	swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product pttrelay
+	$(STEADY) swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product pttd
+	$(STEADY) swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product pttctl
+	$(STEADY) swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product pttrelay
 release: programs
-	swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product fake-bluez
+	$(STEADY) swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product fake-bluez
 test-programs:
-	swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product PushToTalkApp
-	swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product bus-cycles
+	$(STEADY) swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product PushToTalkApp
+	$(STEADY) swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product bus-cycles
 
 unit:
 	swift test --no-parallel $(CHECKED_IMPORTS)

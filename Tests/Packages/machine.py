@@ -4,6 +4,10 @@ import subprocess
 import time
 
 
+class CannotBoot(Exception):
+    """Containers of systemd's do not run here."""
+
+
 class Machine:
     """A context manager: leaving it ends the machine. Its root is a tmpfs of limited size, so that its disk can be full."""
 
@@ -20,7 +24,10 @@ class Machine:
                 ["systemd-nspawn", "--quiet", "--directory", self.root, "--boot", "--register=no", "--keep-unit", "--private-network",
                  "--link-journal=no", "--console=pipe", f"--bind-ro={self.shared}:/shared", "--machine=packages"],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-            self.wait("systemctl is-system-running | grep -qE 'running|degraded'", "it does not boot")
+            try:
+                self.wait("systemctl is-system-running | grep -qE 'running|degraded'", "it does not boot")
+            except AssertionError as error:
+                raise CannotBoot(error) from error
         except BaseException:
             self.__exit__()
             raise
