@@ -119,10 +119,10 @@ def joins():
     return ctl('visitor', 'nearby', 'join', CHANNEL).returncode == 0
 
 
-within('with a network the visitor joins', 45, joins)
+within('with a network the visitor joins', 60, joins)
 within('the visitor is ready', 5, lambda: is_ready('visitor'))
 within('the host is ready', 5, lambda: is_ready('host'))
-within('the host counts two members, and Bluetooth tells', 20, lambda: (listed('visitor') or {}).get('Members') == 2)
+within('the host counts two members, and Bluetooth tells', 40, lambda: (listed('visitor') or {}).get('Members') == 2)
 subprocess.run(['ip', 'netns', 'exec', 'visitor', 'timeout', '2', 'pttctl', 'talk', '--bus', 'unix:path=/run/visitor.bus'],
                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

@@ -62,6 +62,7 @@ extension NearbyChannels {
         questions[caller.busName] = question
         defer { if questions[caller.busName] === question { questions[caller.busName] = nil } }
         do throws(InvitationQuestionError) { return try await question.ask() } catch {
+            if channel.means.contains(.bluetooth), !error.isAnswer { await bluetooth?.doubt() }
             throw PTChannelError(.unknown, explanation: Self.words(error, channel))
         }
     }
