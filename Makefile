@@ -40,7 +40,7 @@ test-deps:
 build:
 	swift build $(CHECKED_IMPORTS)
 # The commit that `--version` names.
-release programs test-programs: export PTTD_COMMIT := $(shell packaging/commit)
+release programs test-programs: export PTTD_COMMIT := $(shell debian/tools/commit)
 programs:
 	$(STEADY) swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product pttd
 	$(STEADY) swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product pttctl
@@ -117,15 +117,15 @@ install-pttrelay:
 # The Debian packages, into .build-deb (docs/building.md). It builds what `make programs` does, with the same flags in the same folder:
 # after that nothing is compiled again.
 deb: deps deb-deps
-	packaging/deb
+	debian/tools/deb
 # A signed repository of what `make deb` has built: make apt-repository KEY=… [REPOSITORY=folder].
 REPOSITORY := .build-deb/repository
 apt-repository:
 	@Tests/install-packages apt-utils gnupg
-	packaging/apt-repository --key '$(KEY)' '$(REPOSITORY)'
+	debian/tools/apt-repository --key '$(KEY)' '$(REPOSITORY)'
 # The source tarball with the Swift packages, into .build-dist.
 dist:
-	packaging/dist --scratch $(SCRATCH)
+	debian/tools/dist --scratch $(SCRATCH)
 deb-deps:
 	@Tests/install-packages $(DEB_PACKAGES)
 

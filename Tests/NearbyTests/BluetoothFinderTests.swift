@@ -189,6 +189,29 @@ struct BluetoothWorld {
         #expect(world.wrong.isEmpty)
     }
 
+    @Test func aRecordThatIsDoubtedIsReadAgainSoonAndOnlyThen() {
+        var world = BluetoothWorld()
+        world.air[Self.crane] = makeRecord(["Crane 2"])
+        world.pass(.seconds(12))
+        let before = world.reads.count
+        world.handle(.doubted)
+        world.handle(.doubted)
+        world.pass(.seconds(5))
+        #expect(world.reads.count == before + 1)
+    }
+
+    @Test func aMachineThatVanishesDuringAReadIsGoneInTimeToo() {
+        var world = BluetoothWorld()
+        world.air[Self.crane] = makeRecord(["Crane 2"])
+        world.pass(.seconds(12))
+        world.hanging = [Self.crane]
+        world.handle(.doubted)
+        while world.reading.isEmpty { world.pass(.milliseconds(500)) }
+        world.air = [:]
+        world.pass(.seconds(15))
+        #expect(world.list.isEmpty)
+    }
+
     @Test func whatMakesNoSenseIsNoLine() {
         var world = BluetoothWorld()
         world.hanging = [Self.crane]

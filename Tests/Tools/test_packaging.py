@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def version():
-    return subprocess.run([ROOT / "packaging/version"], check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run([ROOT / "debian/tools/version"], check=True, capture_output=True, text=True).stdout.strip()
 
 
 class PackagingTests(unittest.TestCase):
@@ -29,8 +29,8 @@ class PackagingTests(unittest.TestCase):
         self.assertEqual(named - {"debhelper-compat", "dh-sequence-installsysusers"}, set(wanted))
 
     def test_a_manifest_of_the_tarball_names_no_address(self):
-        source = (ROOT / "packaging/dist").read_text().removesuffix('if __name__ == "__main__":\n    main()\n')
-        dist = {"__file__": str(ROOT / "packaging/dist"), "__name__": "dist"}
+        source = (ROOT / "debian/tools/dist").read_text().removesuffix('if __name__ == "__main__":\n    main()\n')
+        dist = {"__file__": str(ROOT / "debian/tools/dist"), "__name__": "dist"}
         exec(compile(source, "dist", "exec"), dist)
         manifest = (ROOT / "Package.swift").read_text()
         names = [u.rsplit("/", 1)[1] for u in re.findall(r'\.package\(url: "([^"]+)"', manifest)]
@@ -45,8 +45,8 @@ class PackagingTests(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             tree = pathlib.Path(folder)
             (tree / "packaging").mkdir()
-            script = tree / "packaging/commit"
-            script.write_bytes((ROOT / "packaging/commit").read_bytes())
+            script = tree / "debian/tools/commit"
+            script.write_bytes((ROOT / "debian/tools/commit").read_bytes())
             script.chmod(0o755)
             said = lambda: subprocess.run([script], capture_output=True, text=True, check=False).stdout
             self.assertEqual(said(), "")

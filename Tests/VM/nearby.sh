@@ -45,7 +45,7 @@ start() { pttd --config /root/$1.toml --state /root/$1-state --log-level debug >
 start host & host=$!
 ip netns exec visitor bash -c "exec pttd --config /root/visitor.toml --state /root/visitor-state --log-level debug >/dev/null 2>>$out/visitor.log" & visitor=$!
 (btmon -w $out/hci.btsnoop >/dev/null 2>&1 &)
-python3 "$harness/nearby.py" || failures=$((failures + 1))
+VM_ACCELERATOR=$VM_ACCELERATOR python3 "$harness/nearby.py" || failures=$((failures + 1))
 kill $host $visitor; sleep 1; kill $radio
 say "$failures failures"
 exit $((failures > 0))

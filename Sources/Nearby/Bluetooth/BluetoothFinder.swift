@@ -29,6 +29,8 @@ public struct BluetoothFinder: Sendable {
         case browse(Bool)
         /// A talk button is held, or none is any more.
         case held(Bool)
+        /// What the records say is doubted: a user has joined a channel of one, and could not reach it.
+        case doubted
         /// A machine that offers the service was heard.
         case heard(BluetoothPeer, BluetoothSignal, strength: Int)
         /// The scan that was asked for runs.
@@ -80,7 +82,7 @@ public struct BluetoothFinder: Sendable {
     /// Records that are read at once.
     static let readsAtOnce = 3
     /// How long a read may take, the connection included.
-    static let readTime = Duration.seconds(12)
+    static let readTime = Duration.seconds(9)
     /// The time between two reads of a record that seems to be the same: addresses may have changed.
     static let rereadPause = Duration.seconds(30)
     /// The least time between two reads of a record whose tag changes.
@@ -183,6 +185,11 @@ public struct BluetoothFinder: Sendable {
             guard isHeld != self.isHeld else { return [] }
             self.isHeld = isHeld
             if isHeld { interrupt(&actions) }
+        case .doubted:
+            for (peer, sighting) in sightings {
+                let soonest = sighting.readAt.map { $0 + Self.changePause } ?? now
+                sightings[peer]?.nextRead = min(sighting.nextRead, max(soonest, now))
+            }
         case .heard(let peer, let signal, let strength): heard(peer, signal, strength, at: now)
         case .scanBegan:
             guard case .starting = phase else { return [] }
@@ -291,13 +298,13 @@ public struct BluetoothFinder: Sendable {
         sightings[peer] = sighting
     }
 
-    /// Who was heard a moment ago and waits to be read, the longest first.
+    /// Who was heard in this scan, or the last one, and waits to be read, the longest first.
     private func due(at now: Instant) -> [BluetoothPeer] {
-        sightings.filter { $0.value.searched < Self.scanTime && $0.value.nextRead <= now }
+        sightings.filter { $0.value.wasHeard && $0.value.nextRead <= now }
             .sorted { ($0.value.nextRead, $0.value.order) < ($1.value.nextRead, $1.value.order) }.map(\.key)
     }
 
-    private var nextRead: Instant? { sightings.values.filter { $0.searched < Self.scanTime }.map(\.nextRead).min() }
+    private var nextRead: Instant? { sightings.values.filter { $0.wasHeard }.map(\.nextRead).min() }
 
     private mutating func proceed(at now: Instant, _ actions: inout [Action]) {
         if case .reading = phase, reads.isEmpty {

@@ -68,7 +68,10 @@ extension NearbyChannels {
             guard error.isSilence,
                 let places = await placesOfNextHost(
                     of: channel, until: began + Self.followingTime, question: first, caller)
-            else { throw PTChannelError(.unknown, explanation: Self.words(error, channel)) }
+            else {
+                if channel.means.contains(.bluetooth), !error.isAnswer { await bluetooth?.doubt() }
+                throw PTChannelError(.unknown, explanation: Self.words(error, channel))
+            }
             logger.info(
                 "the host of a channel nearby has gone, and the next one is asked",
                 metadata: ["channel": "\(announcement.name)"])

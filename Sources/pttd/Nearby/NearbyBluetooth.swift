@@ -81,6 +81,9 @@ actor NearbyBluetooth {
         renew()
     }
 
+    /// A user could not reach a channel that Bluetooth has found: addresses may have changed.
+    func doubt() { carryOut(finder.handle(.doubted, at: .now)) }
+
     /// A talk button is held, or none is any more. On the loop.
     func held(_ isHeld: Bool) { carryOut(finder.handle(.held(isHeld), at: .now)) }
 
