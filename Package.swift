@@ -354,7 +354,19 @@ let package = Package(
     cxxLanguageStandard: .cxx17
 )
 
-// `PTTD_TESTS=Audio,QUIC swift test` builds the tests of these modules only: a short turn while working on one.
+// `PTTD_TESTS=Audio,QUIC swift test` builds the tests of these modules, and what they need: a short turn while working on one.
 if let modules = Context.environment["PTTD_TESTS"]?.split(separator: ",").map({ "\($0)Tests" }) {
-    package.targets.removeAll { $0.type == .test && !modules.contains($0.name) }
+    var needed: Set<String> = []
+    var names = modules
+    while let name = names.popLast() {
+        guard needed.insert(name).inserted else { continue }
+        for dependency in package.targets.first(where: { $0.name == name })?.dependencies ?? [] {
+            switch dependency {
+            case .targetItem(let name, _), .byNameItem(let name, _): names.append(name)
+            default: break
+            }
+        }
+    }
+    package.targets.removeAll { !needed.contains($0.name) }
+    package.products = []
 }
