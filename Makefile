@@ -19,7 +19,7 @@ DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
 TEST_PACKAGES := pulseaudio pulseaudio-utils pipewire wireplumber pipewire-pulse alsa-utils sox strace procps iproute2 python3-venv opus-tools protobuf-compiler systemd \
   modemmanager mandoc rtkit zbar-tools avahi-daemon
 
-.PHONY: demo test deps demo-deps test-deps build programs release test-programs unit vm vm-accessories lint format bench fuzz install install-pttd install-pttrelay deb deb-deps dist apt-repository
+.PHONY: demo test test-debian-13 deps demo-deps test-deps build programs release test-programs unit vm vm-accessories lint format bench fuzz install install-pttd install-pttrelay deb deb-deps dist apt-repository
 
 # Builds, runs the whole line from a simulated button to the ear, and shows what came out.
 demo: demo-deps release
@@ -53,6 +53,10 @@ test-programs:
 
 unit:
 	swift test --no-parallel $(CHECKED_IMPORTS)
+# The tests of what stands on libraries of the release (ngtcp2, GnuTLS, ALSA, libdbus, libevdev), in a root of Debian 13.
+test-debian-13:
+	PTTD_TESTS=QUIC,Cryptography,Reactor,DBus,LinuxInput,Audio,Relay Tests/Debian/in-root trixie \
+	    swift test --no-parallel --scratch-path .build-trixie
 vm: release test-programs
 	Tests/VM/run
 	Tests/VM/run-accessories
