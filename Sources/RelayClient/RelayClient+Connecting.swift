@@ -74,6 +74,7 @@ extension RelayClient {
         }
         if case .message(.successor(let place)) = event {
             logger.info("the relay goes down, and names another one", metadata: ["relay": "\(place)"])
+            tellOfHost(.sent)
         }
         switch event {
         case .message(.floorTaken), .message(.floorGranted):

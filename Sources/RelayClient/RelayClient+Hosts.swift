@@ -10,6 +10,8 @@ public enum RelayHostEvent: Sendable {
     case ready
     /// What it needs to host the channel itself, and when it is its turn; `own` is this member.
     case succession(ServerMessage.Succession, own: MemberID)
+    /// The host goes, and has named another one, to which this end goes.
+    case sent
     /// It is not on the channel, and tries to be again and again.
     case lost(RelayLinkError)
     /// It does not try any more: the channel was left or deleted, or this end is not let in.

@@ -120,6 +120,44 @@ import Testing
         #expect(pass(.seconds(2)).map(\.1) == [.serve(generation: 1)])
     }
 
+    @Test mutating func `a host that was named has as long to let its members in as one that is announced`() {
+        joined(turn: 0)
+        #expect(handle(.sent).isEmpty)
+        // The announcement of the one that goes may be forgotten before it ends the link, and the other one's comes later.
+        _ = handle(.seen([]))
+        _ = handle(.linkLost(isFarewell: true), after: .seconds(1))
+        #expect(pass(.milliseconds(2_900)).isEmpty)
+        #expect(handle(.linkReady).isEmpty)
+        _ = handle(.told(generation: 1, host: makeHost(2), turn: 0))
+        _ = handle(.linkLost(isFarewell: true))
+        #expect(pass(.seconds(1)).map(\.1) == [.serve(generation: 2)], "it has named nobody")
+    }
+
+    @Test mutating func `a host that was named and lets nobody in counts as gone`() {
+        joined(turn: 0)
+        _ = handle(.sent)
+        _ = handle(.linkLost(isFarewell: true))
+        let done = pass(.seconds(10))
+        #expect(done.map(\.1) == [.serve(generation: 1)] && done.first?.at == Machine.joinPatience)
+    }
+
+    @Test mutating func `what is remembered of an earlier life of the host keeps nobody from taking over`() {
+        let earlier = NearbyHostSighting(host: makeHost(7), generation: 0, places: first.places)
+        _ = handle(.seen([first, earlier]))
+        _ = handle(.linkReady)
+        _ = handle(.told(generation: 0, host: first.host, turn: 0))
+        _ = handle(.seen([earlier]))
+        #expect(handle(.linkLost(isFarewell: false)) == [.reach(first.places)])
+        #expect(pass(.seconds(1)).map(\.1) == [.serve(generation: 1)])
+    }
+
+    @Test mutating func `a later life of the host at the same place has the time that any other host has`() {
+        joined(turn: 0)
+        _ = handle(.seen([NearbyHostSighting(host: makeHost(7), generation: 0, places: first.places)]))
+        _ = handle(.linkLost(isFarewell: false))
+        #expect(pass(.milliseconds(2_900)).isEmpty)
+    }
+
     // MARK: Hosts that meet
 
     private mutating func hosts(_ number: UInt8) {
@@ -138,6 +176,22 @@ import Testing
         #expect(handle(.seen([first])).isEmpty, "one check at a time")
         #expect(handle(.checked(first.host, isThere: true)) == [.standDown(to: first.places[0])])
         #expect(!machine.isHost)
+    }
+
+    @Test mutating func `who is let in by another host while it begins to be one keeps its turn there`() {
+        joined(turn: 0)
+        _ = handle(.linkLost(isFarewell: true))
+        #expect(pass(.milliseconds(10)).map(\.1) == [.serve(generation: 1)])
+        let other = makeSighting(2, generation: 0)
+        _ = handle(.linkReady)
+        _ = handle(.told(generation: 0, host: other.host, turn: 0))
+        _ = handle(.served(makeHost(9)))
+        #expect(handle(.seen([other])) == [.check(other.host, other.places)])
+        #expect(handle(.checked(other.host, isThere: true)) == [.standDown(to: other.places[0])])
+        #expect(pass(.seconds(1)).map(\.1) == [.verifyLink], "it is the first to look after that host")
+        _ = handle(.seen([]))
+        _ = handle(.linkLost(isFarewell: false))
+        #expect(pass(.seconds(1)).map(\.1) == [.serve(generation: 1)])
     }
 
     @Test mutating func `an announcement that nobody stands behind moves nobody, and is looked at again`() {

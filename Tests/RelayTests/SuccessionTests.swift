@@ -103,4 +103,17 @@ import Testing
         _ = machine.handle(.connectionEnded(.wrongRelayKey), at: time)
         #expect(machine.handle(.relayFound, at: time).isEmpty, "a false relay is not asked again and again")
     }
+
+    @Test func `a member that is sent to the next host is told so before its link ends`() async throws {
+        let relay = try await TestRelay()
+        let alice = try await TestClient.joined("Alice", relay)
+        let told = Recorder<RelayHostEvent>()
+        await alice.client.followHost { told.record($0) }
+        await relay.server.drain(for: .seconds(5), to: RelayPlace(host: "127.0.0.1", port: 9))
+        let (_, next) = try await told.wait("the word that it is sent") { if case .sent = $0 { true } else { nil } }
+        #expect(next == 1)
+        try await told.wait("the end of the link", from: next) {
+            if case .lost(let error) = $0 { error == .goesDown ? true : nil } else { nil }
+        }
+    }
 }

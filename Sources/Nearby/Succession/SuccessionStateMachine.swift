@@ -14,6 +14,8 @@ public struct SuccessionStateMachine: Sendable {
         case linkReady
         /// Its host has told who it is, and how many come before this member when it goes; nil: this member is not in the order.
         case told(generation: UInt32, host: HostID, turn: Int?)
+        /// Its host goes, and has named another one, to which its members go.
+        case sent
         /// This member is not on the channel any more, or still not. `isFarewell`: the host said that it goes.
         case linkLost(isFarewell: Bool)
         /// These hosts are announced, this machine not among them.
@@ -78,7 +80,13 @@ public struct SuccessionStateMachine: Sendable {
     private var generation: UInt32
     /// The host that this member is or was with.
     private var host: HostID?
+    /// Where that host is or was announced.
+    private var hostPlaces: [RelayPlace] = []
+    /// The other hosts that were announced when it told who it is.
+    private var knownBefore: Set<HostID> = []
     private var turn: Int?
+    /// The host has named the next one.
+    private var isSent = false
     private var sightings: [NearbyHostSighting] = []
     /// Since when nothing is left of the lost host.
     private var goneSince: Instant?
@@ -117,12 +125,20 @@ public struct SuccessionStateMachine: Sendable {
         switch event {
         case .linkReady:
             link = .ready
-            (goneSince, otherSince, notBefore, reached) = (nil, nil, nil, [])
+            (goneSince, otherSince, notBefore, reached, isSent) = (nil, nil, nil, [], false)
             watch(at: now)
+            return []
+        case .sent:
+            isSent = true
             return []
         case .told(let generation, let host, let turn):
             self.generation = max(self.generation, generation)
+            if self.host != host {
+                hostPlaces = []
+                knownBefore = Set(sightings.map(\.host)).subtracting([host])
+            }
             (self.host, self.turn) = (host, turn)
+            noteHostPlaces()
             watch(at: now)
             return []
         case .linkLost(let isFarewell): return lost(isFarewell: isFarewell, at: now)
@@ -136,6 +152,8 @@ public struct SuccessionStateMachine: Sendable {
             }
             role = .host(generation: generation, id: id)
             checks = [:]
+            // No order counts any more, unless another host has let this member in meanwhile.
+            if link != .ready { turn = nil }
             self.generation = max(self.generation, generation)
             return checkBetterHosts(at: now)
         case .checked(let host, let isThere): return checked(host, isThere: isThere, at: now)
@@ -153,6 +171,7 @@ public struct SuccessionStateMachine: Sendable {
                     return []
                 }
                 role = .starting(generation: next)
+                isSent = false
                 return [.serve(generation: next)]
             case .starting: return []
             case .host: return checkBetterHosts(at: now)
@@ -170,7 +189,7 @@ public struct SuccessionStateMachine: Sendable {
     private mutating func lost(isFarewell: Bool, at now: Instant) -> [Action] {
         if link == .ready {
             link = .lost(since: now)
-            (goneSince, otherSince) = (nil, nil)
+            (goneSince, otherSince) = (nil, isSent ? now : nil)
         }
         if isFarewell, goneSince == nil { goneSince = now }
         return lookElsewhere(at: now)
@@ -179,6 +198,7 @@ public struct SuccessionStateMachine: Sendable {
     private mutating func seen(_ new: [NearbyHostSighting], at now: Instant) -> [Action] {
         let known = Set(sightings.map(\.host))
         sightings = new
+        noteHostPlaces()
         let hosts = Set(new.map(\.host))
         if case .host = role { return checkBetterHosts(at: now) }
         guard link == .ready else { return lookElsewhere(at: now) }
@@ -188,13 +208,25 @@ public struct SuccessionStateMachine: Sendable {
             ? [.verifyLink] : []
     }
 
+    private mutating func noteHostPlaces() {
+        if let own = sightings.first(where: { $0.host == host }) { hostPlaces = own.places }
+    }
+
+    /// Whether that announcement is what the network remembers of an earlier life of this member's host: it was there before the host told
+    /// who it is, and leads to where only one of the two can be.
+    private func isEarlierLife(_ sighting: NearbyHostSighting) -> Bool {
+        knownBefore.contains(sighting.host) && sighting.places.contains(where: hostPlaces.contains)
+    }
+
     /// Goes to where the channel is announced, the lost host last: it may be back.
     private mutating func lookElsewhere(at now: Instant) -> [Action] {
         guard case .member = role, link != .ready else { return [] }
-        let others = sightings.filter { $0.host != host }.sorted(by: Self.isBefore)
-        let former = sightings.filter { $0.host == host }
-        if former.isEmpty, host != nil, goneSince == nil { goneSince = now }
-        if others.isEmpty { otherSince = nil } else if otherSince == nil { otherSince = now }
+        let others = sightings.filter { $0.host != host && !isEarlierLife($0) }.sorted(by: Self.isBefore)
+        let former = sightings.filter { $0.host == host || isEarlierLife($0) }
+        let isAnnounced = former.contains { $0.host == host }
+        if !isAnnounced, host != nil, goneSince == nil { goneSince = now }
+        // A host that was named is waited for like one that is announced: that may come later.
+        if others.isEmpty, !isSent { otherSince = nil } else if otherSince == nil { otherSince = now }
         let places = (others + former).flatMap(\.places)
         guard places != reached else { return [] }
         reached = places
@@ -238,7 +270,9 @@ public struct SuccessionStateMachine: Sendable {
         }
         role = .member
         checks = [:]
-        (generation, turn) = (better.generation, nil)
+        generation = better.generation
+        // It may be on that one's channel already, and know its turn there.
+        if self.host != host { turn = nil }
         if link != .ready {
             // It goes there like any other member, and has as long for it.
             link = .lost(since: now)

@@ -83,6 +83,7 @@ extension NearbyChannels {
     private func happened(_ event: RelayHostEvent, to succession: ChannelSuccession) {
         switch event {
         case .ready: succession.handle(.linkReady)
+        case .sent: succession.handle(.sent)
         case .lost(let error): succession.handle(.linkLost(isFarewell: error == .goesDown))
         case .succession(let told, let own):
             guard let secrets = HostedChannel(succession.link, told) else {

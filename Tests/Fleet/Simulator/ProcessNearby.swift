@@ -23,6 +23,8 @@ final class ProcessNearby {
     private var world: World { process.world }
     /// The relay of this machine, while it hosts the channel.
     private(set) var host: SimulatedRelay?
+    /// Those that drain: they go with pttd, too.
+    private var leaving: [SimulatedRelay] = []
     private var hosted: HostAnnouncement?
     private(set) var machine: SuccessionStateMachine?
     private weak var link: SimulatedLink?
@@ -68,6 +70,7 @@ final class ProcessNearby {
     /// pttd is killed, or its machine.
     func kill(saysGoodbye: Bool) {
         host?.kill()
+        for relay in leaving { relay.kill() }
         (host, hosted) = (nil, nil)
         site.withdraw(device.number, saysGoodbye: saysGoodbye)
     }
@@ -144,6 +147,7 @@ final class ProcessNearby {
     private func happened(_ event: RelayHostEvent) {
         switch event {
         case .ready: handle(.linkReady)
+        case .sent: handle(.sent)
         case .lost(let error): handle(.linkLost(isFarewell: error == .goesDown))
         case .succession(let told, let own):
             site.check(told, toldTo: process.name)
@@ -245,6 +249,7 @@ final class ProcessNearby {
     private func endHost(movingTo place: RelayPlace?) {
         guard let ended = host else { return }
         (host, hosted) = (nil, nil)
+        leaving.append(ended)
         let time = place == nil ? SuccessionStateMachine.leavingTime : SuccessionStateMachine.movingTime
         ended.drain(to: place, within: time, for: .zero)
     }

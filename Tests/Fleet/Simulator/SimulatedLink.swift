@@ -179,7 +179,10 @@ final class SimulatedLink {
         guard connection === self.connection else { return }
         connection.heard = world.now
         device.fleet.coverage.record("link.message", state: isReady ? "ready" : "notReady", event: message)
-        if case .successor(let place) = message { namedPlace = place }
+        if case .successor(let place) = message {
+            namedPlace = place
+            tellOfHost(.sent)
+        }
         take(.message(message))
     }
 
