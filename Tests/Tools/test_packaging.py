@@ -44,7 +44,7 @@ class PackagingTests(unittest.TestCase):
     def test_sources_without_git_name_the_commit_of_the_tarball(self):
         with tempfile.TemporaryDirectory() as folder:
             tree = pathlib.Path(folder)
-            (tree / "packaging").mkdir()
+            (tree / "debian/tools").mkdir(parents=True)
             script = tree / "debian/tools/commit"
             script.write_bytes((ROOT / "debian/tools/commit").read_bytes())
             script.chmod(0o755)
