@@ -113,8 +113,9 @@ actor NearbyChannels: NearbyControls {
         successions = [:]
         // Whoever looks for the channel finds the next host from now on.
         await network?.stop()
-        await bluetooth?.stop()
-        await withTaskGroup(of: Void.self) { group in
+        await withTaskGroup(of: Void.self) { [bluetooth] group in
+            // A bluetoothd that hangs keeps no member from hearing that its host leaves.
+            group.addTask { await bluetooth?.stop() }
             for host in hosts.values { group.addTask { await host.stop() } }
         }
         await store.close()
