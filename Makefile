@@ -102,7 +102,7 @@ endif
 install-pttd:
 	$(call install-program,pttd)
 	$(call install-program,pttctl)
-	install -Dm 644 -t $(DESTDIR)$(UNITS) systemd/pttd.service
+	install -Dm 644 -t $(DESTDIR)$(UNITS) systemd/pttd.service systemd/pttd-pan.service
 	install -Dm 644 systemd/user/pttd.service $(DESTDIR)/usr/lib/systemd/user/pttd.service
 	install -Dm 644 systemd/pttd.sysusers $(DESTDIR)/usr/lib/sysusers.d/pttd.conf
 	install -Dm 644 systemd/pttd.tmpfiles $(DESTDIR)/usr/lib/tmpfiles.d/pttd.conf

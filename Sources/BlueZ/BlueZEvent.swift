@@ -33,6 +33,8 @@ public enum BlueZEvent: Hashable, Sendable {
     case servicesResolved(DeviceIdentifier, Bool)
     /// A device's charge in per cent; nil: unknown again.
     case batteryChanged(DeviceIdentifier, UInt8?)
+    /// The connection to a device's personal area network has ended.
+    case networkDisconnected(DeviceIdentifier)
     /// A device is forgotten.
     case deviceRemoved(DeviceIdentifier)
 

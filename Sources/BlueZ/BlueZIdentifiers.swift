@@ -152,6 +152,8 @@ enum BlueZName {
     static let agent = "org.bluez.Agent1"
     static let profileManager = "org.bluez.ProfileManager1"
     static let profile = "org.bluez.Profile1"
+    static let network = "org.bluez.Network1"
+    static let networkServer = "org.bluez.NetworkServer1"
     static let objectManager = "org.freedesktop.DBus.ObjectManager"
     static let properties = "org.freedesktop.DBus.Properties"
 }

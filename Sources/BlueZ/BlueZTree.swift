@@ -79,6 +79,9 @@ struct BlueZTree {
         case (.adapter(let identifier), BlueZName.adapter): return change(identifier, properties)
         case (.device(let identifier), BlueZName.device): return change(identifier, properties, invalidated)
         case (.device(let identifier), BlueZName.battery): return battery(identifier, properties)
+        case (.device(let identifier), BlueZName.network):
+            let hasEnded = devices[identifier] != nil && properties["Connected"]?.boolValue == false
+            return hasEnded ? [.networkDisconnected(identifier)] : []
         case (.characteristic(let identifier), BlueZName.characteristic): return change(identifier, properties, time)
         default: return []
         }

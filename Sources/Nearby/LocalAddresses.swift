@@ -13,9 +13,12 @@ public enum LocalAddresses {
     }
 
     /// The addresses at which others may reach this machine, 4 or 16 bytes each: IPv4, global IPv6, link-local IPv6.
-    public static var all: [[UInt8]] {
-        var told: [[UInt8]] = []
+    ///
+    /// - Parameter bridge: An interface whose addresses come before all others, since a record may have room for a few only.
+    public static func all(with bridge: String? = nil) -> [[UInt8]] {
         let found = interfaces()
+        var told: [[UInt8]] = []
+        for entry in found where entry.zone == bridge && !told.contains(entry.address) { told.append(entry.address) }
         for kind in NearbyPlace.Kind.allCases {
             for entry in found where entry.kind == kind && !told.contains(entry.address) { told.append(entry.address) }
         }

@@ -20,12 +20,15 @@ public struct NearbyChannel: Hashable, Sendable {
     public var means: Set<NearbyMeans>
     /// How strongly Bluetooth hears the nearest machine that hosts it, in dBm; nil: not by Bluetooth.
     public var signalStrength: Int?
+    /// Where the machine that hosts it offers a network by Bluetooth; nil: nowhere.
+    public var accessPoint: BluetoothAccessPoint?
 
     /// A channel nearby.
     public init(
         announcement: NearbyAnnouncement, places: [RelayPlace], isOwn: Bool, means: Set<NearbyMeans> = [.network],
-        signalStrength: Int? = nil
+        signalStrength: Int? = nil, accessPoint: BluetoothAccessPoint? = nil
     ) {
+        self.accessPoint = accessPoint
         self.announcement = announcement
         self.places = places
         self.isOwn = isOwn
@@ -57,6 +60,7 @@ extension NearbyChannel {
             if let index = indices[channel.key] {
                 merged[index].means.formUnion(channel.means)
                 merged[index].signalStrength = channel.signalStrength
+                merged[index].accessPoint = channel.accessPoint
                 merged[index].places = joined(merged[index].places, channel.places)
             } else if foreign < NearbyStateMachine.channelsMaximum {
                 foreign += 1

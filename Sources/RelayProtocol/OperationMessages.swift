@@ -26,6 +26,14 @@ public struct RelayPlace: Sendable, Hashable, CustomStringConvertible {
         self.port = port
     }
 
+    /// The interface by which a link-local address is reached (RFC 4007, 11); nil when the host has none.
+    public var zone: String? { host.firstIndex(of: "%").map { String(host[host.index(after: $0)...]) } }
+
+    /// The same by another interface; nil when the host has none.
+    public func inZone(_ zone: String) -> RelayPlace? {
+        host.firstIndex(of: "%").flatMap { RelayPlace(host: "\(host[..<$0])%\(zone)", port: port) }
+    }
+
     /// HOST:PORT as in a link.
     public var description: String {
         host.contains(":") ? "[\(host.replacing("%", with: "%25"))]:\(port)" : "\(host):\(port)"

@@ -8,11 +8,25 @@ struct NearbySettings: Sendable, Equatable {
     var usesBluetooth = true
     /// The adapter that does it, by its name or its address in upper case; nil: the first one that is on.
     var adapter: String?
+    /// The adapter that offers a network by Bluetooth, by its name or its address; nil: the one that announces.
+    var networkAdapter: String?
+    /// The bridge behind that network, when there is one of that name.
+    var bridge = "pttd-pan"
 
     /// Whether it may be that adapter.
     func names(_ found: Adapter) -> Bool {
-        guard let adapter else { return true }
-        return adapter == found.identifier.name || adapter == found.address?.description
+        Self.isNamed(adapter, found)
+    }
+
+    /// Whether it may offer a network to others.
+    func offersNetwork(_ found: Adapter) -> Bool { Self.isNamed(networkAdapter ?? adapter, found) }
+
+    /// Whether the network of another machine may be used by it.
+    func mayUseNetwork(_ found: Adapter) -> Bool { Self.isNamed(networkAdapter, found) }
+
+    private static func isNamed(_ name: String?, _ found: Adapter) -> Bool {
+        guard let name else { return true }
+        return name == found.identifier.name || name == found.address?.description
     }
 }
 
@@ -21,6 +35,21 @@ extension Configuration {
         guard let table = root.table("nearby") else { return }
         nearby.usesBluetooth = table.value("bluetooth", .boolean, default: true)
         nearby.adapter = table.optional("adapter", Self.adapter)
+        nearby.networkAdapter = table.optional("network-adapter", Self.adapter)
+        nearby.bridge = table.value("bridge", Self.interface, default: nearby.bridge)
+    }
+
+    /// A network interface's name, as the kernel takes it.
+    private static var interface: SettingType<String> {
+        SettingType<String>.string(lengthMax: 15).map(placeholder: "") { text throws(SettingRefusal) in
+            guard !text.isEmpty, text != ".", text != "..", !text.contains(where: { $0 == "/" || $0.isWhitespace })
+            else {
+                throw SettingRefusal(
+                    "\"\(text)\" is no name of a network interface",
+                    "write one as \"ip link\" shows it, as in \"pttd-pan\"")
+            }
+            return text
+        }
     }
 
     /// An adapter's name, or its address.

@@ -291,6 +291,38 @@ struct BluetoothWorld {
         #expect(finder.refusal == nil)
     }
 
+    @Test func aBluetoothdThatDoesNotAnswerIsAskedAgainAndTold() {
+        var finder = BluetoothFinder()
+        var now = Instant.zero
+        _ = finder.handle(.radio(true), at: now)
+        #expect(finder.handle(.browse(true), at: now) == [.startScan])
+        #expect(finder.nextDeadline == now + BluetoothFinder.answerTime)
+        now = now + BluetoothFinder.answerTime
+        #expect(finder.handleTimeout(at: now).isEmpty)
+        #expect(finder.refusal == "bluetoothd does not answer")
+        // What it says of the first one is too late.
+        #expect(finder.handle(.scanBegan, at: now).isEmpty)
+        now = finder.nextDeadline ?? now
+        #expect(finder.handleTimeout(at: now) == [.startScan])
+        _ = finder.handle(.scanBegan, at: now)
+        #expect(finder.refusal == nil)
+        // The same for the end of a scan.
+        now = now + BluetoothFinder.scanTime
+        #expect(finder.handleTimeout(at: now) == [.stopScan])
+        #expect(finder.nextDeadline == now + BluetoothFinder.answerTime)
+        now = now + BluetoothFinder.answerTime
+        #expect(finder.handleTimeout(at: now) == [.startScan])
+    }
+
+    @Test func aNewInterfaceGivesLinkLocalAddressesAPlaceAtOnce() {
+        var world = BluetoothWorld()
+        let linkLocal: [UInt8] = [0xFE, 0x80] + [UInt8](repeating: 0, count: 13) + [1]
+        world.air[Self.crane] = makeRecord(["Crane 2"], addresses: [linkLocal])
+        world.pass(.seconds(10))
+        world.handle(.zones(["bnep0", "wlan0"]))
+        #expect(world.list.first?.places.map(\.host) == ["fe80::1%bnep0", "fe80::1%wlan0"])
+    }
+
     @Test func aFloodOfAdvertisersIsBoundedAndTheFirstOnesStay() {
         var world = BluetoothWorld()
         world.air[Self.crane] = makeRecord(["Crane 2"])

@@ -31,11 +31,16 @@ func makeRecord(_ names: [String], addresses: [[UInt8]] = [[10, 0, 0, 1]], membe
             record.channels[index].announcement = makeAnnouncement(
                 Self.long, by: Self.long, channel: told.channel, key: UInt8(index), members: 9_999, generation: .max)
         }
+        record.accessPoint = BluetoothAccessPoint("00:AA:01:00:00:0C")
         return record
     }
 
     @Test func whatIsWrittenIsReadInAnyOrderOfPages() throws {
-        for record in [makeRecord([]), makeRecord(["Crane 2"]), makeRecord(["a", "ß", "🏗️"], addresses: []), full] {
+        var offering = makeRecord(["Yard"])
+        offering.accessPoint = BluetoothAccessPoint("00:AA:01:00:00:0C")
+        for record in [
+            makeRecord([]), makeRecord(["Crane 2"]), makeRecord(["a", "ß", "🏗️"], addresses: []), offering, full,
+        ] {
             #expect(try BluetoothRecord(bytes: record.bytes) == record)
             let pages = record.pages
             #expect(pages.count == BluetoothRecord.pageCount)
@@ -95,6 +100,8 @@ func makeRecord(_ names: [String], addresses: [[UInt8]] = [[10, 0, 0, 1]], membe
         refused(name, 0, .senseless("name"))
         refused(name + 1, 7, .senseless("name"))
         refused(name + 1, 0xFF, .senseless("name"))
+        refused(one.bytes.count - 1, 5, .senseless("access point"))
+        refused(one.bytes.count - 1, 6, .tooShort)
         #expect(throws: BluetoothRecordError.tooLong) {
             try BluetoothRecord(bytes: [UInt8](repeating: 1, count: BluetoothRecord.byteCountMaximum + 1))
         }

@@ -32,7 +32,7 @@ adapter_there() { bluetoothctl list | grep -q Controller; }
 # install_system_files: units, D-Bus policy, user and udev rules where a package would put them. The programs have to be there.
 install_system_files() {
   install -Dm 644 /host/systemd/pttd.service /usr/lib/systemd/system/pttd.service
-  install -Dm 644 /host/systemd/pttrelay.service /usr/lib/systemd/system/pttrelay.service
+  install -Dm 644 -t /usr/lib/systemd/system /host/systemd/pttrelay.service /host/systemd/pttd-pan.service
   install -Dm 644 /host/systemd/user/pttd.service /usr/lib/systemd/user/pttd.service
   install -Dm 644 /host/systemd/pttd.sysusers /usr/lib/sysusers.d/pttd.conf
   install -Dm 644 /host/systemd/pttd.tmpfiles /usr/lib/tmpfiles.d/pttd.conf
@@ -42,7 +42,7 @@ install_system_files() {
   check "the user pttd" systemd-sysusers /usr/lib/sysusers.d/pttd.conf
   check "its directories" systemd-tmpfiles --create /usr/lib/tmpfiles.d/pttd.conf
   systemctl daemon-reload; systemctl reload dbus
-  check "the units are correct" systemd-analyze verify --man=no pttd.service pttrelay.service
+  check "the units are correct" systemd-analyze verify --man=no pttd.service pttrelay.service pttd-pan.service
   check "the user unit is correct" env XDG_RUNTIME_DIR=/run systemd-analyze --user verify --man=no /usr/lib/systemd/user/pttd.service
   check "the udev rules are read" udevadm control --reload
 }

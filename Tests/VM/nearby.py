@@ -1,4 +1,5 @@
-"""The scenario of nearby.sh: what two pttd find by Bluetooth, how long it takes, and that they talk as soon as there is a network."""
+"""The scenario of nearby.sh: what two pttd find by Bluetooth, how long it takes, and that they talk as soon as there is a network: one that
+Bluetooth makes, or a cable."""
 import json
 import os
 import socket
@@ -8,6 +9,8 @@ import time
 
 failures = 0
 CHANNEL = 'Crane 2'
+# The adapters that carry Bluetooth's own network.
+CLASSIC = {'host': '00:AA:01:00:00:02', 'visitor': '00:AA:01:01:00:03'}
 # Under emulation, on a host that does other things too, everything takes longer; the times are printed.
 SLOWNESS = 2 if os.environ.get('VM_ACCELERATOR') == 'tcg' else 1
 
@@ -114,21 +117,65 @@ refused = ctl('visitor', 'nearby', 'join', CHANNEL)
 check(f'without a network the join says what to do, after {time.monotonic() - begun:.1f} s',
       refused.returncode != 0 and 'hotspot' in refused.stderr, refused.stderr)
 
-# --- the cable is plugged in
-for command in ('ip link set cable up', 'ip -n visitor link set plug up'):
-    subprocess.run(command.split(), check=True)
+# --- Bluetooth's own network
+def join_tells(words):
+    answer = ctl('visitor', 'nearby', 'join', CHANNEL)
+    return answer.returncode != 0 and words in answer.stderr
+
+
+check('without a bridge on the host the user is told of it', 'pttd-pan' in refused.stderr, refused.stderr)
+started = subprocess.run(['systemctl', 'start', 'pttd-pan'], capture_output=True, text=True)
+check('pttd-pan makes the bridge', started.returncode == 0, started.stderr)
+within('the user is told that the machines have to be paired, and how', 60, lambda: join_tells(f'pair {CLASSIC["host"]}'))
+paired = subprocess.run(
+    ['python3', '/host/Tests/VM/pair.py', CLASSIC['visitor'], CLASSIC['host']], capture_output=True, text=True, timeout=60)
+check('the two machines are paired', paired.returncode == 0, paired.stdout + paired.stderr)
 
 
 def joins():
     return ctl('visitor', 'nearby', 'join', CHANNEL).returncode == 0
 
 
+def network_is_up():
+    names = subprocess.run(['ip', '-n', 'visitor', '-brief', 'link'], capture_output=True, text=True).stdout
+    return 'bnep' in names
+
+
+def is_heard():
+    talker = subprocess.Popen(
+        ['ip', 'netns', 'exec', 'visitor', 'pttctl', 'talk', '--for', '4', '--bus', 'unix:path=/run/visitor.bus'],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    heard = False
+    for _ in range(40):
+        heard = heard or 'Ben is speaking' in ctl('host', 'status').stdout
+        time.sleep(0.1)
+    talker.wait()
+    return heard
+
+
+within('over Bluetooth the visitor joins', 30, joins)
+check('it is the network of Bluetooth', network_is_up())
+within('the visitor is ready over Bluetooth', 5, lambda: is_ready('visitor'))
+within('the host hears that the visitor talks over Bluetooth', 20, is_heard)
+device = '/org/bluez/' + paired.stdout.split()[-1]
+subprocess.run(['busctl', 'call', 'org.bluez', device, 'org.bluez.Device1', 'Disconnect'], check=False, timeout=30)
+within('the link is lost', 5, lambda: not network_is_up())
+within('the network of Bluetooth is back by itself', 20, network_is_up)
+within('and the channel with it', 30, is_heard)
+left = ctl('visitor', 'leave')
+check('the visitor leaves', left.returncode == 0, left.stderr)
+within('the network of Bluetooth ends with the channel', 10, lambda: not network_is_up())
+
+# --- the cable is plugged in
+for command in ('ip link set cable up', 'ip -n visitor link set plug up'):
+    subprocess.run(command.split(), check=True)
+
 within('with a network the visitor joins', 60, joins)
+check('Bluetooth is no network where there is a cable', not network_is_up())
 within('the visitor is ready', 5, lambda: is_ready('visitor'))
 within('the host is ready', 5, lambda: is_ready('host'))
 within('the host counts two members, and Bluetooth tells', 40, lambda: (listed('visitor') or {}).get('Members') == 2)
-subprocess.run(['ip', 'netns', 'exec', 'visitor', 'timeout', '2', 'pttctl', 'talk', '--bus', 'unix:path=/run/visitor.bus'],
-               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+within('the host hears that the visitor talks', 20, is_heard)
 
 # --- deleted
 deleted = ctl('host', 'nearby', 'delete', CHANNEL)

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Two machines in one guest that find each other by Bluetooth alone: an adapter, a pttd and a bus for org.pttd each, no Avahi, and a
-# cable between them that is plugged in late. Started by Tests/VM/run-nearby; the scenario is nearby.py.
+# Two machines in one guest that find each other by Bluetooth alone: two adapters, a pttd and a bus for org.pttd each, and no Avahi. They
+# have no network, then Bluetooth's own, then a cable. Started by Tests/VM/run-nearby; the scenario is nearby.py.
 harness=/host/Tests/VM
 . "$harness/guest-functions.sh"
 out=/ctl/out
@@ -8,12 +8,19 @@ programs=${PROGRAMS:-/host/.build/release}
 export LD_LIBRARY_PATH=/usr/lib/pttd-test
 mkdir -p $LD_LIBRARY_PATH; cp "$programs"/lib/* $LD_LIBRARY_PATH/ 2>/dev/null
 install -m 755 "$programs"/{pttd,pttctl} /usr/bin/ || { failed "no programs in $programs"; exit 1; }
-modprobe -a bluetooth hci_vhci snd-aloop veth || { failed "kernel modules"; exit 1; }
+modprobe -a bluetooth hci_vhci snd-aloop veth bnep bridge || { failed "kernel modules"; exit 1; }
 python3 "$harness/virtual_pair.py" >>$out/radio.log 2>&1 & radio=$!
 until_true 60 test -S /run/pair.sock || { failed "the virtual radio"; tail $out/radio.log; exit 1; }
+# Classic Bluetooth, which carries the network. Its controllers have no signal strength, without which BlueZ tells of no advertisement.
+btvirt -B -l2 >>$out/radio.log 2>&1 & classic=$!
 systemctl start bluetooth
-both_on() { [ "$(for a in 00:AA:02:00:00:01 00:AA:02:00:00:02; do bluetoothctl <<<"show $a"; done | grep -c 'Powered: yes')" = 2 ]; }
-check "bluetoothd has two adapters that are on" until_true 30 both_on || { bluetoothctl list; exit 1; }
+adapters=(00:AA:02:00:00:01 00:AA:02:00:00:02 00:AA:01:00:00:02 00:AA:01:01:00:03)
+all_on() { [ "$(for a in "${adapters[@]}"; do bluetoothctl <<<"show $a"; done | grep -c 'Powered: yes')" = 4 ]; }
+check "bluetoothd has four adapters that are on" until_true 30 all_on || { bluetoothctl list; exit 1; }
+# The guest's own name is that of a talk button, which pttd would use as one.
+for path in $(busctl tree --list org.bluez | grep -x '/org/bluez/hci[0-9]*'); do
+  busctl set-property org.bluez "$path" org.bluez.Adapter1 Alias s "Site office" || failed "the name of $path"
+done
 
 # --- the visitor's pttd has a network of its own; D-Bus and BlueZ do not mind
 ip netns add visitor
@@ -28,14 +35,15 @@ bus = "unix:path=/run/$2.bus"
 
 [nearby]
 adapter = "$3"
+network-adapter = "$6"
 
 [audio]
 microphone = "plughw:Loopback,1,$4"
 speaker = "plughw:Loopback,0,$5"
 TOML
 }
-settings Anna host 00:AA:02:00:00:01 0 1 > /root/host.toml
-settings Ben visitor 00:AA:02:00:00:02 2 3 > /root/visitor.toml
+settings Anna host 00:AA:02:00:00:01 0 1 00:AA:01:00:00:02 > /root/host.toml
+settings Ben visitor 00:AA:02:00:00:02 2 3 00:AA:01:01:00:03 > /root/visitor.toml
 for name in host visitor; do
   dbus-daemon --session --nofork --nopidfile --address=unix:path=/run/$name.bus >/dev/null 2>&1 &
   until_true 10 test -S /run/$name.bus || failed "a bus"
@@ -44,8 +52,18 @@ done
 start() { pttd --config /root/$1.toml --state /root/$1-state --log-level debug >/dev/null 2>>$out/$1.log; }
 start host & host=$!
 ip netns exec visitor bash -c "exec pttd --config /root/visitor.toml --state /root/visitor-state --log-level debug >/dev/null 2>>$out/visitor.log" & visitor=$!
-(btmon -w $out/hci.btsnoop >/dev/null 2>&1 &)
+install -Dm 644 -t /usr/lib/systemd/system /host/systemd/pttd-pan.service && systemctl daemon-reload
+# Both machines are one kernel here: the visitor's end of the network is brought into its namespace.
+move_plug() {
+  while sleep 0.1; do
+    for link in /sys/class/net/bnep*; do
+      [ -e "$link" ] && [ "$(cat "$link/address" 2>/dev/null)" = "00:aa:01:01:00:03" ] || continue
+      ip link set "${link##*/}" netns visitor && ip -n visitor link set "${link##*/}" up
+    done
+  done
+}
+move_plug & mover=$!
 VM_ACCELERATOR=$VM_ACCELERATOR python3 "$harness/nearby.py" || failures=$((failures + 1))
-kill $host $visitor; sleep 1; kill $radio
+kill $host $visitor $mover; sleep 1; kill $radio $classic
 say "$failures failures"
 exit $((failures > 0))

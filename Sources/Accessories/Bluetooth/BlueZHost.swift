@@ -105,7 +105,7 @@ actor BlueZHost: BluetoothHost {
             setArmed(adapter, false)
         case .flooding(let device, let rate):
             handler?(.flooding(device: device, valuesPerSecond: rate))
-        case .notifyingChanged, .deviceHeard:
+        case .notifyingChanged, .deviceHeard, .networkDisconnected:
             return
         }
     }

@@ -31,6 +31,8 @@ public struct BluetoothFinder: Sendable {
         case held(Bool)
         /// What the records say is doubted: a user has joined a channel of one, and could not reach it.
         case doubted
+        /// By these interfaces a link-local address of another machine may be reached from now on.
+        case zones([String])
         /// A machine that offers the service was heard.
         case heard(BluetoothPeer, BluetoothSignal, strength: Int)
         /// The scan that was asked for runs.
@@ -83,6 +85,8 @@ public struct BluetoothFinder: Sendable {
     static let readsAtOnce = 3
     /// How long a read may take, the connection included.
     static let readTime = Duration.seconds(9)
+    /// So long bluetoothd may take to begin or end a scan; a scan that it answers for later is left to it.
+    static let answerTime = Duration.seconds(12)
     /// The time between two reads of a record that seems to be the same: addresses may have changed.
     static let rereadPause = Duration.seconds(30)
     /// The least time between two reads of a record whose tag changes.
@@ -94,9 +98,9 @@ public struct BluetoothFinder: Sendable {
 
     private enum Phase: Sendable {
         case idle
-        case starting
+        case starting(until: Instant)
         case scanning(since: Instant)
-        case stopping(after: Duration)
+        case stopping(after: Duration, until: Instant)
         case reading
         case refused(until: Instant)
     }
@@ -157,8 +161,8 @@ public struct BluetoothFinder: Sendable {
         case .scanning(let since):
             min(since + Self.scanTime, max(since + Self.shortScanTime, nextRead ?? since + Self.scanTime))
         case .reading: reads.values.map(\.until).min()
-        case .refused(let until): until
-        case .idle, .starting, .stopping: nil
+        case .refused(let until), .starting(let until), .stopping(_, let until): until
+        case .idle: nil
         }
     }
 
@@ -177,28 +181,30 @@ public struct BluetoothFinder: Sendable {
             guard isWanted != isBrowsing else { return [] }
             isBrowsing = isWanted
             if !isWanted {
-                interrupt(&actions)
+                interrupt(at: now, &actions)
                 for peer in sightings.keys.sorted() { actions.append(.forget(peer)) }
                 (sightings, leftOut, refusal) = ([:], 0, nil)
             }
         case .held(let isHeld):
             guard isHeld != self.isHeld else { return [] }
             self.isHeld = isHeld
-            if isHeld { interrupt(&actions) }
+            if isHeld { interrupt(at: now, &actions) }
         case .doubted:
             for (peer, sighting) in sightings {
                 let soonest = sighting.readAt.map { $0 + Self.changePause } ?? now
                 sightings[peer]?.nextRead = min(sighting.nextRead, max(soonest, now))
             }
+        case .zones(let zones):
+            for peer in sightings.keys { sightings[peer]?.zones = zones }
         case .heard(let peer, let signal, let strength): heard(peer, signal, strength, at: now)
         case .scanBegan:
             guard case .starting = phase else { return [] }
             phase = .scanning(since: now)
             (refusals, refusal) = (RetryPause(), nil)
             for peer in sightings.keys { sightings[peer]?.wasHeard = false }
-            if !isWanted { interrupt(&actions) }
+            if !isWanted { interrupt(at: now, &actions) }
         case .scanEnded:
-            guard case .stopping(let duration) = phase else { return [] }
+            guard case .stopping(let duration, _) = phase else { return [] }
             phase = .idle
             countUnheard(in: duration, at: now, &actions)
         case .scanRefused(let reason):
@@ -217,10 +223,16 @@ public struct BluetoothFinder: Sendable {
     public mutating func handleTimeout(at now: Instant) -> [Action] {
         var actions: [Action] = []
         if case .scanning(let since) = phase, let due = nextDeadline, due <= now {
-            phase = .stopping(after: now - since)
+            phase = .stopping(after: now - since, until: now + Self.answerTime)
             actions.append(.stopScan)
         }
-        if case .refused(let until) = phase, until <= now { phase = .idle }
+        switch phase {
+        case .refused(let until) where until <= now, .stopping(_, let until) where until <= now: phase = .idle
+        case .starting(let until) where until <= now:
+            refusal = "bluetoothd does not answer"
+            phase = .refused(until: now + refusals.next())
+        default: break
+        }
         for (ticket, read) in reads.sorted(by: { $0.key < $1.key }) where read.until <= now {
             reads[ticket] = nil
             actions.append(.endRead(read.peer, ticket: ticket))
@@ -233,9 +245,9 @@ public struct BluetoothFinder: Sendable {
     // MARK: Parts of these
 
     /// Ends scans and reads; nobody counts as unheard for it.
-    private mutating func interrupt(_ actions: inout [Action]) {
+    private mutating func interrupt(at now: Instant, _ actions: inout [Action]) {
         if case .scanning = phase {
-            phase = .stopping(after: .zero)
+            phase = .stopping(after: .zero, until: now + Self.answerTime)
             actions.append(.stopScan)
         }
         for (ticket, read) in reads.sorted(by: { $0.key < $1.key }) {
@@ -310,7 +322,7 @@ public struct BluetoothFinder: Sendable {
         if case .reading = phase, reads.isEmpty {
             phase = .idle
             // After reads there is a scan, so that whoever cannot be read keeps nobody from being heard.
-            begin(&actions)
+            begin(at: now, &actions)
         }
         if case .idle = phase, isWanted {
             for peer in due(at: now).prefix(Self.readsAtOnce) {
@@ -319,7 +331,7 @@ public struct BluetoothFinder: Sendable {
                 actions.append(.read(peer, ticket: ticket))
                 phase = .reading
             }
-            begin(&actions)
+            begin(at: now, &actions)
         }
         let new = list()
         guard new != channels else { return }
@@ -327,9 +339,9 @@ public struct BluetoothFinder: Sendable {
         actions.append(.report(new))
     }
 
-    private mutating func begin(_ actions: inout [Action]) {
+    private mutating func begin(at now: Instant, _ actions: inout [Action]) {
         guard case .idle = phase, isWanted else { return }
-        phase = .starting
+        phase = .starting(until: now + Self.answerTime)
         actions.append(.startScan)
     }
 
@@ -347,7 +359,7 @@ public struct BluetoothFinder: Sendable {
                     found[key]
                     ?? NearbyChannel(
                         announcement: channel.announcement, places: [], isOwn: false, means: [.bluetooth],
-                        signalStrength: sighting.strength)
+                        signalStrength: sighting.strength, accessPoint: record.accessPoint)
                 entry.places = NearbyChannel.joined(entry.places, places)
                 found[key] = entry
             }

@@ -7,7 +7,8 @@ import RelayProtocol
 ///
 /// Form, numbers in network order: version (1 byte, 1); number of addresses (1), each with its length (1, 4 or 16) before it; number of
 /// channels (1), each: UUID (16), pin (32), host (6), generation (4), version of the relay protocol (4), members (2), admission
-/// (1: 0 open, 1 code, 2 ask), port (2), name and creator with a length (1) before each.
+/// (1: 0 open, 1 code, 2 ask), port (2), name and creator with a length (1) before each; the access point with its length (1, 0 or 6)
+/// before it.
 public struct BluetoothRecord: Hashable, Sendable {
     /// A channel and where it is served.
     public struct Channel: Hashable, Sendable {
@@ -42,9 +43,12 @@ public struct BluetoothRecord: Hashable, Sendable {
     public var addresses: [[UInt8]]
     /// The channels, in the order in which they are told.
     public var channels: [Channel]
+    /// Where the machine offers a network by Bluetooth itself; nil: nowhere.
+    public var accessPoint: BluetoothAccessPoint?
 
     /// A record. Further addresses and channels than fit are left out.
-    public init(addresses: [[UInt8]], channels: [Channel]) {
+    public init(addresses: [[UInt8]], channels: [Channel], accessPoint: BluetoothAccessPoint? = nil) {
+        self.accessPoint = accessPoint
         self.addresses = Array(addresses.filter { $0.count == 4 || $0.count == 16 }.prefix(Self.addressesMaximum))
         self.channels = Array(channels.filter { $0.port > 0 }.prefix(Self.channelsMaximum))
     }
@@ -62,7 +66,8 @@ public struct BluetoothRecord: Hashable, Sendable {
             bytes += bigEndian(channel.port)
             for name in [told.name, told.creator] { bytes += [UInt8(name.text.utf8.count)] + name.text.utf8 }
         }
-        return bytes
+        let accessPoint = accessPoint?.address ?? []
+        return bytes + [UInt8(accessPoint.count)] + accessPoint
     }
 
     /// Reads a record. Bytes after what this version knows are ignored.
@@ -84,6 +89,9 @@ public struct BluetoothRecord: Hashable, Sendable {
         guard channelCount <= Self.channelsMaximum else { throw .senseless("number of channels") }
         channels = []
         for _ in 0..<channelCount { channels.append(try rest.channel()) }
+        let length = Int(try rest.number(UInt8.self))
+        guard length == 0 || length == BluetoothAccessPoint.byteCount else { throw .senseless("access point") }
+        accessPoint = BluetoothAccessPoint(address: try rest.take(length))
     }
 
     // MARK: Pages

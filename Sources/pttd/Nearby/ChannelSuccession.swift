@@ -69,7 +69,19 @@ extension NearbyChannels {
                 }
             }
         }
-        Task { await follow() }
+        Task {
+            await follow()
+            if let accessPoint = record.accessPoint(of: id) { await bluetooth?.keepNetwork(to: accessPoint) }
+        }
+    }
+
+    /// A network by Bluetooth that was lost is there again.
+    func networkIsBack(_ interface: String) {
+        for succession in successions.values where record.accessPoint(of: succession.link.channel) != nil {
+            let places = [RelayPlace(host: succession.link.host, port: succession.link.port)]
+                .compactMap { $0?.inZone(interface) }
+            if !places.isEmpty { succession.client.assumeIsolated { $0.relayMoved(to: places) } }
+        }
     }
 
     /// Follows the hosts of the channels that this machine is on, and no others.
@@ -100,7 +112,10 @@ extension NearbyChannels {
             succession.end()
             successions[id] = nil
             if let host = successor(of: id) { Task { await end(host) } }
-            Task { await follow() }
+            Task {
+                await follow()
+                if let accessPoint = record.accessPoint(of: id) { await bluetooth?.endNetwork(to: accessPoint) }
+            }
         }
     }
 

@@ -134,6 +134,8 @@ struct NearbyRecord: Codable, Sendable {
     var joined: [String] = []
     /// What this machine needs to host channels that it joined, the oldest first; nil: nothing.
     var memberships: [Hosted]?
+    /// The Bluetooth addresses of machines by whose network the channels in `joined` were reached, by UUID; nil: none.
+    var accessPoints: [String: String]?
 
     /// This machine has joined that channel now.
     mutating func join(_ channel: ChannelID) {
@@ -148,7 +150,21 @@ struct NearbyRecord: Codable, Sendable {
     /// It is none that was joined nearby.
     mutating func forget(_ channel: ChannelID, besidesMembership: Bool = false) {
         joined.removeAll { $0 == "\(channel)" }
-        if !besidesMembership { memberships?.removeAll { $0.id == "\(channel)" } }
+        guard !besidesMembership else { return }
+        memberships?.removeAll { $0.id == "\(channel)" }
+        accessPoints?["\(channel)"] = nil
+    }
+
+    /// The machine by whose network that channel is reached; nil: by none of Bluetooth.
+    func accessPoint(of channel: ChannelID) -> BluetoothAccessPoint? {
+        accessPoints?["\(channel)"].flatMap { BluetoothAccessPoint($0) }
+    }
+
+    /// Keeps by whose network a channel is reached.
+    mutating func keep(_ accessPoint: BluetoothAccessPoint?, of channel: ChannelID) {
+        var all = accessPoints ?? [:]
+        all["\(channel)"] = accessPoint.map { "\($0)" }
+        accessPoints = all.isEmpty ? nil : all
     }
 
     /// What is known of a channel that was joined.

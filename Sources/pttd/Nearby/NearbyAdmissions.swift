@@ -62,9 +62,14 @@ extension NearbyChannels {
                 for: announcement.channel, at: places, pin: announcement.pin, with: credentials, identity: identity,
                 loop: loop, logger: logger)
         }
+        // Bluetooth is the network of the last resort.
+        record.keep(nil, of: announcement.channel)
         let began = Instant.now
         let first = question(at: channel.places)
         do throws(InvitationQuestionError) { return try await ask(first, for: caller) } catch {
+            if let accessPoint = channel.accessPoint, channel.means == [.bluetooth], !error.isAnswer {
+                return try await invitation(over: accessPoint, to: channel, question: question, first, caller)
+            }
             guard error.isSilence,
                 let places = await placesOfNextHost(
                     of: channel, until: began + Self.followingTime, question: first, caller)
@@ -82,6 +87,52 @@ extension NearbyChannels {
             }
         }
     }
+
+    /// The same over the network that Bluetooth makes, which is made for it.
+    private func invitation(
+        over accessPoint: BluetoothAccessPoint, to channel: NearbyChannel,
+        question: ([RelayPlace]) -> InvitationQuestion, _ first: InvitationQuestion, _ caller: BusCaller
+    ) async throws(PTChannelError) -> InvitationLink {
+        guard let bluetooth, questions[caller.busName] === first else {
+            throw PTChannelError(.unknown, explanation: "\(InvitationQuestionError.cancelled)")
+        }
+        func given(up why: String) async -> PTChannelError {
+            await ended(first, of: caller)
+            await bluetooth.endNetwork(to: accessPoint)
+            return PTChannelError(.unknown, explanation: why)
+        }
+        let interface: String
+        do throws(BluetoothNetworkError) { interface = try await bluetooth.network(to: accessPoint) } catch {
+            await bluetooth.doubt()
+            throw await given(
+                up: Self.words(.noPlace, channel) + ". " + error.words("\(channel.announcement.creator)", accessPoint))
+        }
+        let id = NearbyChannelDescription.id(channel)
+        let end = Instant.now + Self.networkTime
+        var last = InvitationQuestionError.noPlace
+        var current = first
+        // The kernel takes a second to be sure that the interface's address is nobody else's.
+        repeat {
+            let places = (found.first { NearbyChannelDescription.id($0) == id }?.places ?? channel.places)
+                .filter { $0.zone == interface }
+            guard questions[caller.busName] === current else { break }
+            current = question(places)
+            do throws(InvitationQuestionError) {
+                let link = try await ask(current, for: caller)
+                record.keep(accessPoint, of: link.channel)
+                return link
+            } catch {
+                last = error
+                guard !error.isAnswer else { break }
+            }
+            await loop.pause(for: .milliseconds(300))
+        } while Instant.now < end
+        await ended(current, of: caller)
+        throw await given(up: "\(last)")
+    }
+
+    /// So long after Bluetooth has made a network its machine may be asked.
+    private static let networkTime: Duration = .seconds(8)
 
     /// So long after the question to a host that has gone its successor may be found. The members need less to agree on it.
     private static let followingTime: Duration = .seconds(6)
@@ -137,7 +188,10 @@ extension NearbyChannels {
         }
         return
             "Bluetooth sees the channel, but no network leads to the machine of \(channel.announcement.creator) that hosts it: "
-            + "bring both into one Wi-Fi, or switch on a hotspot on one of them, or connect them by Bluetooth PAN; then join again"
+            + "bring both into one Wi-Fi, or switch on a hotspot on one of them"
+            + (channel.accessPoint == nil
+                ? ", or let Bluetooth be the network (\"systemctl enable --now pttd-pan\" on that machine, and pair the two); then join again"
+                : "; then join again")
     }
 
     func cancelJoining(by caller: BusCaller) {

@@ -15,20 +15,28 @@ actor NearbyBluetooth {
     nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
     private let address: DBusAddress
-    private let settings: NearbySettings
-    private let logger: Logger
+    let settings: NearbySettings
+    let logger: Logger
     private let handler: @Sendable ([NearbyChannel]) -> Void
     private let problemHandler: @Sendable (String) -> Void
+    let networkHandler: @Sendable (String) -> Void
     private var connection: DBusConnection?
-    private var client: BlueZClient?
+    private(set) var client: BlueZClient?
     /// A connection is being made or ended.
     private var isTurning = false
     private var isStopped = false
-    private var finder = BluetoothFinder()
+    var finder = BluetoothFinder()
     private var announcer = BluetoothAnnouncer()
+    var network = BluetoothNetwork()
+    /// The interface of the network that is there.
+    var networkInterface: String?
+    var networkWaiters: [CheckedContinuation<BluetoothNetwork.Outcome, Never>] = []
+    /// The network that this machine offers.
+    var offered: (adapter: AdapterIdentifier, accessPoint: BluetoothAccessPoint)?
+    var isOffering = false
     private var timer: EventLoop.Timer?
     private var timerDue: Instant?
-    private var adapter: AdapterIdentifier?
+    private(set) var adapter: AdapterIdentifier?
     private var isBrowsing = false
     private var channels: [BluetoothRecord.Channel] = []
     /// What is handed out now, page by page, and when it was put together.
@@ -55,13 +63,16 @@ actor NearbyBluetooth {
     ///   - address: BlueZ's bus.
     ///   - handler: Called on the loop whenever what Bluetooth finds has changed.
     ///   - problem: Called on the loop with what keeps Bluetooth from it, in words for the user; empty: nothing does.
+    ///   - network: Called on the loop with the interface of a network by Bluetooth that is back.
     init(
         bus address: DBusAddress, settings: NearbySettings, loop: EventLoop, logger: Logger,
-        handler: @escaping @Sendable ([NearbyChannel]) -> Void, problem: @escaping @Sendable (String) -> Void
+        handler: @escaping @Sendable ([NearbyChannel]) -> Void, problem: @escaping @Sendable (String) -> Void,
+        network: @escaping @Sendable (String) -> Void
     ) {
         (self.address, self.settings, self.loop, self.logger) = (address, settings, loop, logger)
         self.handler = handler
         problemHandler = problem
+        networkHandler = network
     }
 
     isolated deinit { timer?.cancel() }
@@ -92,16 +103,19 @@ actor NearbyBluetooth {
         browse(false)
         channels = []
         renew()
+        if let wish = network.wish { endNetwork(to: wish) }
         isStopped = true
         await close()
     }
 
     // MARK: The connection
 
-    private var isWanted: Bool { settings.usesBluetooth && !isStopped && (isBrowsing || !channels.isEmpty) }
+    private var isWanted: Bool {
+        settings.usesBluetooth && !isStopped && (isBrowsing || !channels.isEmpty || network.wish != nil)
+    }
 
     /// Connects when that is wanted and disconnects when it is not.
-    private func turn() {
+    func turn() {
         guard !isTurning, isWanted != (connection != nil) else { return }
         isTurning = true
         Task {
@@ -134,7 +148,8 @@ actor NearbyBluetooth {
         await forgetAll()
         await client?.stop()
         await connection.close()
-        (self.connection, client, adapter, absence) = (nil, nil, nil, nil)
+        (self.connection, client, adapter, absence, offered) = (nil, nil, nil, nil, nil)
+        carryOut(network.handle(.radio(false), at: .now))
         carryOut(finder.handle(.radio(false), at: .now))
         carryOut(announcer.handle(.radio(false), at: .now))
     }
@@ -148,7 +163,10 @@ actor NearbyBluetooth {
         case .deviceHeard(let identifier):
             if let device = client?.assumeIsolated({ $0.device(identifier) }) { hear(device) }
         case .servicesResolved(let device, true): waiting.removeValue(forKey: device)?.resume()
-        case .deviceDisconnected(let device, _): waiting.removeValue(forKey: device)?.resume()
+        case .deviceDisconnected(let device, _):
+            waiting.removeValue(forKey: device)?.resume()
+            networkLost(device)
+        case .networkDisconnected(let device): networkLost(device)
         case .deviceRemoved(let device):
             kept.remove(device)
             waiting.removeValue(forKey: device)?.resume()
@@ -161,6 +179,14 @@ actor NearbyBluetooth {
         let adapters = client.assumeIsolated { $0.isAvailable ? $0.adapters : nil }
         let own = adapters?.filter { settings.names($0) }
         let chosen = own?.first { $0.isPowered }?.identifier
+        if adapters == nil
+            || offered.map({ offered in adapters?.contains { $0.identifier == offered.adapter && $0.isPowered } })
+                == false
+        {
+            offered = nil
+        }
+        if adapters?.contains(where: \.isPowered) != true { networkInterface = nil }
+        carryOut(network.handle(.radio(adapters?.contains(where: \.isPowered) == true), at: .now))
         absence =
             adapters == nil
             ? .noService : chosen != nil ? nil : own?.isEmpty == true ? .noAdapter(settings.adapter) : .off
@@ -203,12 +229,16 @@ actor NearbyBluetooth {
     // MARK: What is handed out
 
     /// Puts together what is handed out: this machine's addresses are those of this moment.
-    private func renew() {
+    func renew() {
         guard !channels.isEmpty else {
             handedOut = nil
+            withdrawNetwork()
             return carryOut(announcer.handle(.record(tag: nil), at: .now))
         }
-        let record = BluetoothRecord(addresses: LocalAddresses.all, channels: channels)
+        offerNetwork()
+        let record = BluetoothRecord(
+            addresses: LocalAddresses.all(with: offered == nil ? nil : settings.bridge), channels: channels,
+            accessPoint: offered?.accessPoint)
         handedOut = (record.pages, .now)
         carryOut(announcer.handle(.record(tag: record.tag), at: .now))
     }
@@ -262,7 +292,7 @@ actor NearbyBluetooth {
 
     // MARK: What is found
 
-    private func carryOut(_ actions: [BluetoothFinder.Action]) {
+    func carryOut(_ actions: [BluetoothFinder.Action]) {
         for action in actions {
             switch action {
             case .startScan: startScan()
@@ -369,8 +399,8 @@ actor NearbyBluetooth {
 
     private func forgetAll() async { for device in kept.sorted() { await forget(device) } }
 
-    private func schedule() {
-        let deadline = [finder.nextDeadline, announcer.nextDeadline].compactMap { $0 }.min()
+    func schedule() {
+        let deadline = [finder.nextDeadline, announcer.nextDeadline, network.nextDeadline].compactMap { $0 }.min()
         if let deadline, timerDue == deadline, timer?.isPending == true { return }
         timer?.cancel()
         timerDue = deadline
@@ -379,6 +409,7 @@ actor NearbyBluetooth {
                 self?.assumeIsolated { bluetooth in
                     bluetooth.carryOut(bluetooth.finder.handleTimeout(at: .now))
                     bluetooth.carryOut(bluetooth.announcer.handleTimeout(at: .now))
+                    bluetooth.carryOut(bluetooth.network.handleTimeout(at: .now))
                 }
             }
         }

@@ -104,6 +104,9 @@ actor NearbyChannels: NearbyControls {
         await browse()
         await follow()
         for id in hosts.keys { await announce(id) }
+        for id in successions.keys {
+            if let accessPoint = record.accessPoint(of: id) { await bluetooth?.keepNetwork(to: accessPoint) }
+        }
     }
 
     func stop() async {
@@ -244,7 +247,12 @@ actor NearbyChannels: NearbyControls {
                 explanation: "no such channel is nearby any more; 'pttctl nearby' shows those that are")
         }
         let link = try await invitation(to: channel, code: code, for: caller)
-        try await enter(link, by: caller)
+        do throws(PTChannelError) { try await enter(link, by: caller) } catch {
+            if successions[link.channel] == nil, let accessPoint = record.accessPoint(of: link.channel) {
+                await bluetooth?.endNetwork(to: accessPoint)
+            }
+            throw error
+        }
         return link.channel.uuid
     }
 

@@ -141,6 +141,10 @@ public actor FakeBlueZ {
     var players: [Player] = []
     /// What is advertised.
     public internal(set) var advertisements: [FakeAdvertisement] = []
+    /// The network that a client offers, and over which bridge.
+    public internal(set) var offeredNetwork: (sender: String, bridge: String)?
+    /// The networks of devices, by their names.
+    var networks: [String: FakeNetwork] = [:]
     /// As without the AVRCP plug-in.
     var refusesPlayers = false
     var hearingTimer: EventLoop.Timer?
@@ -199,6 +203,7 @@ public actor FakeBlueZ {
         forgetVolatile()
         applications = []
         advertisements = []
+        (offeredNetwork, networks) = (nil, [:])
         players = []
         agents = [:]
         clientWatches = [:]
@@ -228,7 +233,7 @@ public actor FakeBlueZ {
     private func exportAdapter() async throws {
         guard let connection else { return }
         try await connection.export(
-            [adapterExport(), gattManager(), advertisingManager(), mediaExport()], at: adapterPath)
+            [adapterExport(), gattManager(), advertisingManager(), networkServer(), mediaExport()], at: adapterPath)
         for (name, record) in records where record.isPermanent { await exportDevice(name) }
     }
 
@@ -329,6 +334,7 @@ public actor FakeBlueZ {
         advertisements.removeAll { $0.sender == sender }
         players.removeAll { $0.sender == sender }
         agents[sender] = nil
+        await forgetNetworks(of: sender)
         if serialClient?.sender == sender { endSerialClient() }
         if discoverers.contains(sender) { try? await stopDiscovery(for: sender) }
         for name in records.keys.sorted() { await unsubscribe(sender, from: name) }
@@ -354,6 +360,7 @@ enum BlueZReply {
     static let notReady = DBusErrorReply("org.bluez.Error.NotReady", "Resource Not Ready")
     static let inProgress = DBusErrorReply("org.bluez.Error.InProgress", "Operation already in progress")
     static let alreadyExists = DBusErrorReply("org.bluez.Error.AlreadyExists", "Already Exists")
+    static let alreadyConnected = DBusErrorReply("org.bluez.Error.AlreadyConnected", "Already Connected")
     static let doesNotExist = DBusErrorReply("org.bluez.Error.DoesNotExist", "Does Not Exist")
     static let notConnected = DBusErrorReply("org.bluez.Error.NotConnected", "Not Connected")
     static let invalidArguments = DBusErrorReply("org.bluez.Error.InvalidArguments", "Invalid arguments in method call")
