@@ -17,7 +17,7 @@ DEB_PACKAGES := build-essential debhelper fakeroot
 RUN_PACKAGES := dbus libasound2-plugins
 DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
 TEST_PACKAGES := pulseaudio pulseaudio-utils pipewire wireplumber pipewire-pulse alsa-utils sox strace procps iproute2 python3-venv opus-tools protobuf-compiler systemd \
-  modemmanager mandoc rtkit zbar-tools avahi-daemon
+  modemmanager mandoc rtkit zbar-tools avahi-daemon shellcheck codespell curl nghttp2-client
 
 .PHONY: demo test test-debian-13 deps demo-deps test-deps build programs release test-programs unit vm vm-accessories lint format bench fuzz install install-pttd install-pttrelay deb deb-deps dist apt-repository
 
@@ -66,6 +66,7 @@ vm-accessories: release
 
 lint:
 	swift format lint --strict --recursive --configuration .swift-format Package.swift Sources Tests
+	Tests/lint
 format:
 	swift format --in-place --recursive --configuration .swift-format Package.swift Sources Tests
 

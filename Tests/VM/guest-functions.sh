@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2154     # `harness` is set by who sources this
 # Sourced by the scripts that run in the guest: steps that count, waiting with a limit, the virtual radio.
 failures=0
 uptime_ms() { awk '{printf "%d", $1 * 1000}' /proc/uptime; }

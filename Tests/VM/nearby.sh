@@ -41,7 +41,7 @@ for name in host visitor; do
   until_true 10 test -S /run/$name.bus || failed "a bus"
   mkdir -p /root/$name-state
 done
-start() { pttd --config /root/$1.toml --state /root/$1-state --log-level debug >/dev/null 2>>$out/$1.log; }
+start() { pttd --config "/root/$1.toml" --state "/root/$1-state" --log-level debug >/dev/null 2>>"$out/$1.log"; }
 start host & host=$!
 ip netns exec visitor bash -c "exec pttd --config /root/visitor.toml --state /root/visitor-state --log-level debug >/dev/null 2>>$out/visitor.log" & visitor=$!
 (btmon -w $out/hci.btsnoop >/dev/null 2>&1 &)
