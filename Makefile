@@ -17,9 +17,9 @@ DEB_PACKAGES := build-essential debhelper fakeroot
 RUN_PACKAGES := dbus libasound2-plugins
 DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
 TEST_PACKAGES := pulseaudio pulseaudio-utils pipewire wireplumber pipewire-pulse alsa-utils sox strace procps iproute2 python3-venv opus-tools protobuf-compiler systemd \
-  modemmanager mandoc rtkit zbar-tools avahi-daemon
+  modemmanager mandoc rtkit zbar-tools avahi-daemon shellcheck codespell curl nghttp2-client
 
-.PHONY: demo test test-debian-13 deps demo-deps test-deps build programs release test-programs unit vm vm-accessories lint format bench fuzz install install-pttd install-pttrelay deb deb-deps dist apt-repository
+.PHONY: demo test test-debian-13 deps demo-deps test-deps build programs release test-programs unit vm vm-accessories vm-dbus-broker lint format bench fuzz install install-pttd install-pttrelay deb deb-deps dist apt-repository
 
 # Builds, runs the whole line from a simulated button to the ear, and shows what came out.
 demo: demo-deps release
@@ -63,9 +63,15 @@ vm: release test-programs
 	Tests/VM/run-system
 vm-accessories: release
 	Tests/VM/run-accessories
+# With Fedora's and Arch's bus in place of dbus-daemon.
+vm-dbus-broker: export PTTD_VM_BUS := dbus-broker
+vm-dbus-broker: release test-programs
+	Tests/VM/run
+	Tests/VM/run-system
 
 lint:
 	swift format lint --strict --recursive --configuration .swift-format Package.swift Sources Tests
+	Tests/lint
 format:
 	swift format --in-place --recursive --configuration .swift-format Package.swift Sources Tests
 

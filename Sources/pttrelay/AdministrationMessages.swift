@@ -7,6 +7,8 @@ enum AdministrationRequest: Codable, Equatable {
     case invite(channel: String, terms: Terms?, key: MediaKeyOrigin?)
     case invitations(channel: String)
     case channels
+    /// Whether members can join.
+    case health
     /// Members in the order of their identifiers, after the one with this.
     case members(channel: String, after: String?)
     case revoke(channel: String, member: String, keepsInvitation: Bool)

@@ -14,8 +14,8 @@ struct PTTRelay: ParsableCommand {
         version: Version.text,
         subcommands: [
             RunCommand.self, InviteCommand.self, MembersCommand.self, RevokeCommand.self, ReadmitCommand.self,
-            ChannelsCommand.self, CheckCommand.self, OperatorTokenCommand.self, PushCertificateCommand.self,
-            PushServerCertificateCommand.self, BeginAnewCommand.self,
+            ChannelsCommand.self, HealthCommand.self, CheckCommand.self, OperatorTokenCommand.self,
+            PushCertificateCommand.self, PushServerCertificateCommand.self, BeginAnewCommand.self,
         ])
 
     /// Without a command nothing is done: a service that is set up so must not look as if it had ended well.

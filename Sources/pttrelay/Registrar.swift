@@ -143,6 +143,8 @@ actor Registrar {
 
     /// Does what a command asks.
     func answer(_ request: AdministrationRequest) async -> AdministrationResponse {
+        // It changes nothing, so it waits for nobody.
+        if request == .health { return await health() }
         do {
             return try await inTurn { try await $0.carryOut(request) }
         } catch {
@@ -150,11 +152,17 @@ actor Registrar {
         }
     }
 
+    private func health() async -> AdministrationResponse {
+        let isServing = await server?.isServing ?? false
+        return isServing ? .done : .failed("the relay takes no members: it is starting, or going down")
+    }
+
     private func carryOut(_ request: AdministrationRequest) async throws -> AdministrationResponse {
         switch request {
         case .invite(let name, let terms, let key): try await invite(name, terms, key)
         case .invitations(let name): try invitations(name)
         case .channels: .channels(try await channels())
+        case .health: await health()
         case .members(let name, let after): try await members(name, after)
         case .revoke(let name, let member, let keeps): try await revoke(name, member, keepingInvitation: keeps)
         case .withdraw(let name, let number):

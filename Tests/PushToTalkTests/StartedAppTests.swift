@@ -74,7 +74,10 @@ private final class Site {
     }
 }
 
-@Suite(.timeLimit(.minutes(1)), .serialized) struct StartedAppTests {
+@Suite(
+    .timeLimit(.minutes(1)), .serialized,
+    .enabled(if: PrivateBus.startsServices, "dbus-broker leaves the start of services to systemd"))
+struct StartedAppTests {
     @Test(.shows("push.starts", "push.payload")) func aPushStartsTheApp() async throws {
         try await withBus { fixture in
             let site = try await Site(fixture)

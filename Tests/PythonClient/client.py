@@ -8,6 +8,7 @@ import random
 import sys
 import time
 
+import interop
 import oggopus
 import probe
 import relay_pb2
@@ -247,6 +248,8 @@ def arguments(words):
     listening.add_argument("--bursts", type=int, default=1, help="how many (1)")
     listening.add_argument("--seconds", type=float, default=30, help="how long to wait (30)")
     commands.add_parser("probe", help="break the protocol in every way and see that the relay withstands it")
+    crossing = commands.add_parser("interop", help="the QUIC interop runner's cases, on loopback")
+    crossing.add_argument("cases", nargs="*", help="these only, by their names")
     talking = commands.add_parser("talk", help="say something")
     talking.add_argument("--input", required=True, help="an Ogg Opus file")
     talking.add_argument("--priority", type=int, default=0)
@@ -262,6 +265,8 @@ def main():
     options = arguments(sys.argv[1:])
     if options.command == "probe":
         return probe.main(options.link)
+    if options.command == "interop":
+        return interop.main(options.link, options.cases)
     identity = session.load_identity(options.identity) if options.identity else session.make_identity()
     body = listen if options.command == "listen" else talk
     try:

@@ -79,7 +79,9 @@ class RelayProtocol(QuicConnectionProtocol):
 class Session:
     """One connection, joined. Give handlers before `run`; they are called in order, one at a time."""
 
-    def __init__(self, link, name, identity):
+    def __init__(self, link, name, identity, quic=None, **connecting):
+        """`quic`: settings of the connection besides the usual ones; `connecting`: what aioquic's `connect` takes."""
+        self.quic, self.connecting = quic or {}, connecting
         self.link = link
         self.name = name
         self.identity = identity
@@ -107,14 +109,14 @@ class Session:
             certificate=certificate,
             private_key=key,
             verify_mode=0,
+            **self.quic,
         )
         async with connect(
-            self.link.host, self.link.port, configuration=configuration, create_protocol=RelayProtocol
+            self.link.host, self.link.port, configuration=configuration, create_protocol=RelayProtocol, **self.connecting
         ) as protocol:
             self._protocol = protocol
-            pin = wire.pin_of(protocol._quic.tls._peer_certificate)
-            if pin != self.link.pin:
-                raise wire.ProtocolError(f"the relay's key is {pin.hex()}, not that of the link")
+            if self.connecting.get("wait_connected", True):
+                self._check_pin()
             reader, self._writer = await protocol.create_stream()
             protocol.on_media = self._media
             await self._join(reader)
@@ -134,6 +136,19 @@ class Session:
             finally:
                 for task in tasks:
                     task.cancel()
+
+    @property
+    def connection(self):
+        """aioquic's, for who looks below."""
+        return self._protocol._quic
+
+    def _check_pin(self):
+        # A resumed connection shows no certificate: its ticket is of one that did.
+        if self.connection.tls.session_resumed:
+            return
+        pin = wire.pin_of(self.connection.tls._peer_certificate)
+        if pin != self.link.pin:
+            raise wire.ProtocolError(f"the relay's key is {pin.hex()}, not that of the link")
 
     # Control
 
@@ -156,6 +171,7 @@ class Session:
         answer = await asyncio.wait_for(self._next(reader), 10)
         if answer is None:
             raise wire.ProtocolError(f"the relay closed the connection: {self._protocol.closing}")
+        self._check_pin()
         if answer.WhichOneof("kind") == "join_refused":
             cause = relay_pb2.JoinRefusal.Name(answer.join_refused.cause)
             raise wire.ProtocolError(f"not let in: {cause}: {answer.join_refused.phrase}")

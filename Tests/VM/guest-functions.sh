@@ -1,5 +1,8 @@
+# shellcheck shell=bash disable=SC2154     # `harness` is set by who sources this
 # Sourced by the scripts that run in the guest: steps that count, waiting with a limit, the virtual radio.
 failures=0
+# There it is dbus-broker that is started as dbus-daemon.
+[ "$VM_BUS" != dbus-broker ] || export PATH="${harness%/*}/DBusBroker:$PATH"
 uptime_ms() { awk '{printf "%d", $1 * 1000}' /proc/uptime; }
 monotonic_ns() { python3 -c 'import time; print(time.clock_gettime_ns(time.CLOCK_MONOTONIC))'; }
 say() { printf '[%7.2f] %s\n' "$(cut -d' ' -f1 /proc/uptime)" "$*"; }
@@ -31,6 +34,7 @@ adapter_there() { bluetoothctl list | grep -q Controller; }
 
 # install_system_files: units, D-Bus policy, user and udev rules where a package would put them. The programs have to be there.
 install_system_files() {
+  check "the system bus is $VM_BUS" pgrep -x -P 1 "$VM_BUS.*"
   install -Dm 644 /host/systemd/pttd.service /usr/lib/systemd/system/pttd.service
   install -Dm 644 -t /usr/lib/systemd/system /host/systemd/pttrelay.service /host/systemd/pttd-pan.service
   install -Dm 644 /host/systemd/user/pttd.service /usr/lib/systemd/user/pttd.service

@@ -102,7 +102,8 @@ listener_settings "$link" > /root/listener.toml
 dbus-daemon --session --nofork --nopidfile --address=$listener_bus >/dev/null 2>&1 & bus=$!
 until_true 10 test -S /run/listener.bus
 mkdir -p /root/listener-state
-start_listener() { pttd $listener_arguments >/dev/null 2>>$out/listener.log & listener=$!; }
+# shellcheck disable=SC2086     # several words
+start_listener() { pttd $listener_arguments >/dev/null 2>>"$out/listener.log" & listener=$!; }
 start_listener
 begun=$(uptime_ms)
 check "pttd.service starts" systemctl start pttd || journalctl -u pttd -o cat | tail -20

@@ -49,7 +49,7 @@ for name in host visitor; do
   until_true 10 test -S /run/$name.bus || failed "a bus"
   mkdir -p /root/$name-state
 done
-start() { pttd --config /root/$1.toml --state /root/$1-state --log-level debug >/dev/null 2>>$out/$1.log; }
+start() { pttd --config "/root/$1.toml" --state "/root/$1-state" --log-level debug >/dev/null 2>>"$out/$1.log"; }
 start host & host=$!
 ip netns exec visitor bash -c "exec pttd --config /root/visitor.toml --state /root/visitor-state --log-level debug >/dev/null 2>>$out/visitor.log" & visitor=$!
 install -Dm 644 -t /usr/lib/systemd/system /host/systemd/pttd-pan.service && systemctl daemon-reload

@@ -31,9 +31,9 @@ check "pttd.service starts" systemctl start pttd
 journalctl -u pttd -o cat | sed 's/^/          /'
 check "what the daemon needs works, what it must not does not" grep -q 'probe: done 0' <(journalctl -u pttd -o cat)
 useradd -M -G pttd worker; useradd -M stranger
-ask='busctl --system get-property org.pttd /org/pttd org.pttd.Manager1 Version'
-check "a member of the group pttd may use org.pttd" setpriv --reuid=worker --regid=worker --init-groups $ask
-if setpriv --reuid=stranger --regid=stranger --init-groups $ask 2>/dev/null; then failed "a stranger may use org.pttd"; else passed "a stranger is refused"; fi
+ask=(busctl --system get-property org.pttd /org/pttd org.pttd.Manager1 Version)
+check "a member of the group pttd may use org.pttd" setpriv --reuid=worker --regid=worker --init-groups "${ask[@]}"
+if setpriv --reuid=stranger --regid=stranger --init-groups "${ask[@]}" 2>/dev/null; then failed "a stranger may use org.pttd"; else passed "a stranger is refused"; fi
 for unit in pttd pttrelay; do say "$(systemd-analyze security $unit.service --no-pager 2>/dev/null | tail -1)"; done
 say "$failures failed"
 exit $((failures > 0))

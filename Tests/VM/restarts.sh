@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by system.sh, second boot: what systemd does with the shipped units when a program is killed again and again, hangs, or finds
 # its port taken. Both programs run.
 kills=20

@@ -124,7 +124,7 @@ fi
 
 # --- the push of Apple's article, but for host, token and topic
 
-running() { busctl --system status $app; }
+running() { busctl --system status "$app"; }
 # After the reboot the restoration has started it.
 check "the program runs" until_true 20 running
 pkill -KILL -x PushToTalkApp
@@ -132,11 +132,12 @@ check "the program is killed" until_true 10 eval '! running'
 check "the channel stays without its program" is_active $app_channel
 token=$(sed -n 's/^receivedEphemeralPushToken //p' /persistent/radio.log | tail -1)
 asked() { grep -c '^incomingPushResult The name of the active speaker' /persistent/radio.log; }
-asked_before=$(asked); activated_before=$(grep -c '^didActivate' /persistent/radio.log)
+# shellcheck disable=SC2034     # `eval` reads both below
+{ asked_before=$(asked); activated_before=$(grep -c '^didActivate' /persistent/radio.log); }
 pttrelay push-server-certificate > /tmp/relay.pem
 push() {
   curl -sS -d '{"activeSpeaker":"The name of the active speaker"}' -H "apns-push-type: pushtotalk" -H "apns-topic: $topic" \
-    -H "apns-priority: 10" -H "apns-expiration: 0" --http2 --cert $certificates/radio.pem --cacert /tmp/relay.pem \
+    -H "apns-priority: 10" -H "apns-expiration: 0" --http2 --cert "$certificates/radio.pem" --cacert /tmp/relay.pem \
     -o /tmp/push.body -w '%{http_version} %{http_code}' "https://localhost:8443/3/device/$token"
 }
 sent=$(milliseconds)
@@ -150,8 +151,8 @@ pkill -x PushToTalkApp
 if [ "$boot" = second ]; then . "$harness/restarts.sh"; fi
 
 # --- an end in order; the state stays
-journalctl -u pttd -o cat > $out/pttd-$boot.log; journalctl -u pttrelay -o cat > $out/pttrelay-$boot.log
-cp /persistent/radio.log $out/radio-$boot.log
+journalctl -u pttd -o cat > "$out/pttd-$boot.log"; journalctl -u pttrelay -o cat > "$out/pttrelay-$boot.log"
+cp /persistent/radio.log "$out/radio-$boot.log"
 sync
 if [ "$boot" = second ]; then check "pttd.service stops" systemctl stop pttd; fi     # the first boot ends as machines do: by shutting down
 say "$failures failed"

@@ -49,6 +49,21 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(1)))
+    func `health is that of a relay that runs and answers, and of no other`() async throws {
+        let program = try RunningProgram()
+        let healthy = try await program.command(["health"])
+        #expect(healthy.status == 0 && healthy.output == "members can join\n", "\(healthy)")
+        kill(program.process, SIGSTOP)
+        let hung = try await program.command(["health"])
+        #expect(hung.status == 1 && hung.errors.contains("did not answer"), "\(hung)")
+        kill(program.process, SIGCONT)
+        #expect(try await program.command(["health"]).status == 0)
+        program.end()
+        let gone = try await program.command(["health"])
+        #expect(gone.status == 1 && gone.errors.contains("no relay runs in \(program.folder.path)"), "\(gone)")
+    }
+
+    @Test(.timeLimit(.minutes(1)))
     func `what the relay does not know is told on standard error, and the command fails`() async throws {
         let program = try RunningProgram()
         let mistakes: [(words: [String], status: Int32, complaint: String)] = [

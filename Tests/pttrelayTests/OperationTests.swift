@@ -160,6 +160,16 @@ import Testing
         #expect(access(folder.path + "/operator.token.damaged-1", F_OK) == 0)
     }
 
+    // MARK: Health
+
+    @Test func `a relay that has ended is not healthy, though it answers commands`() async throws {
+        let relay = try await RunningRelay.start(try StateFolder()) { 1_000 }
+        #expect(try await relay.ask(.health) == .done)
+        await relay.server.stop()
+        #expect(try await relay.ask(.health) == .failed("the relay takes no members: it is starting, or going down"))
+        await relay.stop()
+    }
+
     // MARK: Reload
 
     @Test func `a reload serves new channels, changes rules, and takes nothing over from a file with a mistake`()

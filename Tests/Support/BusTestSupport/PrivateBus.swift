@@ -11,6 +11,9 @@ public final class PrivateBus: Sendable {
     private let process = Mutex<pid_t?>(nil)
     private let services = Mutex<[String]>([])
 
+    /// Whether it starts services by their names: dbus-broker, which Tests/DBusBroker/run puts in its place, leaves that to systemd.
+    public static let startsServices = getenv("PTTD_TEST_BUS").map { String(cString: $0) } != "dbus-broker"
+
     /// What went wrong while starting.
     public struct Failure: Error, CustomStringConvertible {
         /// The words.
