@@ -120,6 +120,8 @@ def prove(report, machines, options):
     wait(lambda: host_of(machines) is crane, 20, "the creator hosts it again")
     together(machines, 20, "the creator is back again")
 
+    joins_the_next(report, machines)
+
     # Two halves, each of which goes on.
     began = now()
     for one in (tower, yard):
@@ -142,25 +144,51 @@ def prove(report, machines, options):
         one["name"] == NAME for machine in machines for one in machine.listed()))
 
 
+def joins_the_next(report, machines):
+    """Somebody joins when the host has just died and its announcement is there still: the join goes to the next host."""
+    crane, gate, tower, yard = machines
+    yard.ctl("leave")
+    together((crane, gate, tower), 10, "yard has left")
+    crane.pttd.end(kill=True)
+    began = now()
+    yard.ctl("nearby", "join", NAME)
+    report.time("the host killed, and joined at once by its old line → on the channel of the next host", (now() - began) / 1e6, 10.0)
+    together((gate, tower, yard), 20, "yard has joined the next host's channel")
+    talk(report, gate, [yard], 1)
+    crane.start_pttd()
+    wait(lambda: host_of(machines) is crane, 20, "the creator hosts it once more")
+    together(machines, 20, "the creator is back once more")
+
+
 def kills(report, machines, options):
-    """Kills whoever hosts the channel, again and again, and prints how long the others were without it."""
-    chance, times = random.Random(options.seed), []
+    """Kills whoever hosts the channel, again and again, and prints how long the others were without it, and what they did not hear."""
+    chance, times, missing = random.Random(options.seed), [], []
     for number in range(options.kills):
         host = host_of(machines)
         rest = [one for one in machines if one is not host]
+        pressed = now()
         speaking = (talker := chance.choice(rest)).run("talk", talker.command("talk", "--for", "4"))
         time.sleep(0.5 + chance.random())
         began = now()
         host.pttd.end(kill=True)
         times.append(moved(rest, began, 20, f"kill {number + 1}"))
-        print(f"{number + 1:4} {times[-1]:8.0f} ms  {host.name} is killed while {talker.name} talks", flush=True)
         speaking.process.wait(20)
+        time.sleep(1.5)
+        lost = [ms for one in rest if one is not talker and (ms := unheard(talker, one, pressed)) is not None]
+        missing += lost
+        print(f"{number + 1:4} {times[-1]:8.0f} ms  {host.name} is killed while {talker.name} talks; of the speech "
+              f"{', '.join(f'{ms}' for ms in lost) or '?'} ms are missing", flush=True)
         host.start_pttd()
         together(machines, 60, f"kill {number + 1}: {host.name} is back")
     times.sort()
     report.time(f"take-over, median of {len(times)}", times[len(times) // 2])
     report.time("take-over, p95", times[min(len(times) - 1, len(times) * 95 // 100)], 3.0)
     report.time("take-over, longest", times[-1])
+    missing.sort()
+    if missing:
+        report.hold(f"missing of {len(missing)} bursts that were heard, median, p95 and longest: "
+                    + ", ".join(f"{ms} ms ({ms * 48} samples)" for ms in (
+                        missing[len(missing) // 2], missing[min(len(missing) - 1, len(missing) * 95 // 100)], missing[-1])), True)
 
 
 def options(parser):
