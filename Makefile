@@ -1,8 +1,10 @@
 # Two commands do everything: `make demo` and `make test`. The others are parts of them.
 # Shipped programs: Swift's runtime inside, checked libc calls and stack guards in C, all symbols bound at the start, and no
 # search for libraries beside the program.
+# Checked calls are not for C functions that Swift calls (__swift__ is 0 elsewhere): glibc 2.41 declares them twice, which Swift
+# finds ambiguous.
 # Nothing of them tells where they were built.
-SHIPPED := --static-swift-stdlib --disable-local-rpath -Xcc -D_FORTIFY_SOURCE=2 -Xcc -fstack-protector-strong \
+SHIPPED := --static-swift-stdlib --disable-local-rpath -Xcc -D_FORTIFY_SOURCE=2-__swift__ -Xcc -fstack-protector-strong \
   -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=. -Xcc -ffile-prefix-map=$(CURDIR)=. \
   -Xlinker -z -Xlinker relro -Xlinker -z -Xlinker now -Xlinker --build-id=sha1
 # The compiler's output depends on where its memory lies (docs/building.md): always in the same place, where that is allowed.
@@ -23,7 +25,7 @@ TEST_PACKAGES := pulseaudio pulseaudio-utils pipewire wireplumber pipewire-pulse
 
 # Builds, runs the whole line from a simulated button to the ear, and shows what came out.
 demo: demo-deps release
-	Tests/Demo/run
+	Tests/Demo/run --build $(BUILT)
 
 # Everything that CI runs.
 test: test-deps
@@ -118,12 +120,13 @@ install-pttrelay:
 	install -Dm 644 -t $(DESTDIR)$(UNITS) systemd/pttrelay.service
 	install -Dm 644 -t $(DESTDIR)/usr/share/man/man8 docs/man/pttrelay.8
 
-# The Debian packages, into .build-deb (docs/building.md). It builds what `make programs` does, with the same flags in the same folder:
+# The Debian packages, into DEBS (docs/building.md). It builds what `make programs` does, with the same flags in the same folder:
 # after that nothing is compiled again.
+DEBS := .build-deb
 deb: deps deb-deps
-	debian/tools/deb
+	debian/tools/deb $(DEBS)
 # A signed repository of what `make deb` has built: make apt-repository KEY=… [REPOSITORY=folder].
-REPOSITORY := .build-deb/repository
+REPOSITORY = $(DEBS)/repository
 apt-repository:
 	@Tests/install-packages apt-utils gnupg
 	debian/tools/apt-repository --key '$(KEY)' '$(REPOSITORY)'
