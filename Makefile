@@ -21,7 +21,7 @@ DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
 TEST_PACKAGES := pulseaudio pulseaudio-utils pipewire wireplumber pipewire-pulse alsa-utils sox strace procps iproute2 python3-venv opus-tools protobuf-compiler systemd \
   modemmanager mandoc rtkit zbar-tools avahi-daemon
 
-.PHONY: demo test test-debian-13 deps demo-deps test-deps build programs release test-programs unit vm vm-accessories lint format bench fuzz install install-pttd install-pttrelay deb deb-deps dist apt-repository
+.PHONY: demo test test-debian-13 deps demo-deps test-deps build programs release test-programs unit vm vm-accessories vm-debian-13 lint format bench fuzz install install-pttd install-pttrelay deb deb-deps dist apt-repository
 
 # Builds, runs the whole line from a simulated button to the ear, and shows what came out.
 demo: demo-deps release
@@ -65,6 +65,12 @@ vm: release test-programs
 	Tests/VM/run-system
 vm-accessories: release
 	Tests/VM/run-accessories
+# The same in a guest of Debian 13, with programs that are built for it.
+vm-debian-13:
+	Tests/Debian/in-root trixie make release test-programs SCRATCH=.build-trixie
+	Tests/VM/run --suite trixie
+	Tests/VM/run-accessories --suite trixie
+	Tests/VM/run-system --suite trixie
 
 lint:
 	swift format lint --strict --recursive --configuration .swift-format Package.swift Sources Tests
