@@ -1,8 +1,10 @@
 # Two commands do everything: `make demo` and `make test`. The others are parts of them.
 # Shipped programs: Swift's runtime inside, checked libc calls and stack guards in C, all symbols bound at the start, and no
 # search for libraries beside the program.
+# Checked calls are not for C functions that Swift calls (__swift__ is 0 elsewhere): glibc 2.41 declares them twice, which Swift
+# finds ambiguous.
 # Nothing of them tells where they were built.
-SHIPPED := --static-swift-stdlib --disable-local-rpath -Xcc -D_FORTIFY_SOURCE=2 -Xcc -fstack-protector-strong \
+SHIPPED := --static-swift-stdlib --disable-local-rpath -Xcc -D_FORTIFY_SOURCE=2-__swift__ -Xcc -fstack-protector-strong \
   -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=. -Xcc -ffile-prefix-map=$(CURDIR)=. \
   -Xlinker -z -Xlinker relro -Xlinker -z -Xlinker now -Xlinker --build-id=sha1
 # The compiler's output depends on where its memory lies (docs/building.md): always in the same place, where that is allowed.
@@ -19,11 +21,11 @@ DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
 TEST_PACKAGES := pulseaudio pulseaudio-utils pipewire wireplumber pipewire-pulse alsa-utils sox strace procps iproute2 python3-venv opus-tools protobuf-compiler systemd \
   modemmanager mandoc rtkit zbar-tools avahi-daemon shellcheck codespell curl nghttp2-client
 
-.PHONY: demo test test-debian-13 deps demo-deps test-deps build programs release test-programs unit vm vm-accessories vm-dbus-broker lint format bench fuzz install install-pttd install-pttrelay deb deb-deps dist apt-repository
+.PHONY: demo test test-debian-13 deps demo-deps test-deps build programs release test-programs unit vm vm-accessories vm-dbus-broker vm-debian-13 lint format bench fuzz install install-pttd install-pttrelay deb deb-deps dist apt-repository
 
 # Builds, runs the whole line from a simulated button to the ear, and shows what came out.
 demo: demo-deps release
-	Tests/Demo/run
+	Tests/Demo/run --build $(BUILT)
 
 # Everything that CI runs.
 test: test-deps
@@ -68,6 +70,12 @@ vm-dbus-broker: export PTTD_VM_BUS := dbus-broker
 vm-dbus-broker: release test-programs
 	Tests/VM/run
 	Tests/VM/run-system
+# The same in a guest of Debian 13, with programs that are built for it.
+vm-debian-13:
+	Tests/Debian/in-root trixie make release test-programs SCRATCH=.build-trixie
+	Tests/VM/run --suite trixie
+	Tests/VM/run-accessories --suite trixie
+	Tests/VM/run-system --suite trixie
 
 lint:
 	swift format lint --strict --recursive --configuration .swift-format Package.swift Sources Tests
@@ -124,12 +132,13 @@ install-pttrelay:
 	install -Dm 644 -t $(DESTDIR)$(UNITS) systemd/pttrelay.service
 	install -Dm 644 -t $(DESTDIR)/usr/share/man/man8 docs/man/pttrelay.8
 
-# The Debian packages, into .build-deb (docs/building.md). It builds what `make programs` does, with the same flags in the same folder:
+# The Debian packages, into DEBS (docs/building.md). It builds what `make programs` does, with the same flags in the same folder:
 # after that nothing is compiled again.
+DEBS := .build-deb
 deb: deps deb-deps
-	debian/tools/deb
+	debian/tools/deb $(DEBS)
 # A signed repository of what `make deb` has built: make apt-repository KEY=… [REPOSITORY=folder].
-REPOSITORY := .build-deb/repository
+REPOSITORY = $(DEBS)/repository
 apt-repository:
 	@Tests/install-packages apt-utils gnupg
 	debian/tools/apt-repository --key '$(KEY)' '$(REPOSITORY)'

@@ -7,7 +7,7 @@ out=/ctl/out
 programs=${PROGRAMS:-/host/.build/release}
 
 # --- what a package installs
-install -m 755 "$programs"/{pttd,pttctl,pttrelay} /usr/bin/ || { failed "no programs in $programs"; exit 1; }
+install_programs pttd pttctl pttrelay || { failed "no programs in $programs"; exit 1; }
 # The log goes to a file, in which each line has its time.
 mkdir -p /etc/systemd/system/pttd.service.d
 cat > /etc/systemd/system/pttd.service.d/test.conf <<UNIT

@@ -32,6 +32,11 @@ bluetoothd_waits() { systemctl mask --runtime bluetooth.service >/dev/null 2>&1;
 bluetoothd_begins() { systemctl unmask --runtime bluetooth.service >/dev/null 2>&1; systemctl start bluetooth; }
 adapter_there() { bluetoothctl list | grep -q Controller; }
 
+# install_programs NAME...: from the host, with the libraries that come with them
+install_programs() {
+  (cd "$programs" && install -m 755 "$@" /usr/bin/) || return 1
+  if compgen -G "$programs/libraries/*" >/dev/null; then install -m 644 -t /usr/local/lib "$programs"/libraries/* && ldconfig; fi
+}
 # install_system_files: units, D-Bus policy, user and udev rules where a package would put them. The programs have to be there.
 install_system_files() {
   check "the system bus is $VM_BUS" pgrep -x -P 1 "$VM_BUS.*"

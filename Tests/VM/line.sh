@@ -79,7 +79,7 @@ echo "$VM_ACCELERATOR" > "$out/accelerator"
 say "systemd $(systemctl is-system-running), BlueZ $(/usr/libexec/bluetooth/bluetoothd --version), $VM_ACCELERATOR"
 
 # --- install, as a package would
-install -m 755 "$programs"/{pttd,pttctl,pttrelay} /usr/bin/ || { failed "no programs in $programs"; exit 1; }
+install_programs pttd pttctl pttrelay || { failed "no programs in $programs"; exit 1; }
 mkdir -p /etc/systemd/system/pttd.service.d
 printf '[Service]\nExecStart=\nExecStart=/usr/bin/pttd %s\n' "$talker_arguments" > /etc/systemd/system/pttd.service.d/test.conf
 echo "PTTRELAY_OPTIONS=$relay_options" > /etc/default/pttrelay

@@ -26,7 +26,7 @@ milliseconds() { date +%s%3N; }
 
 # --- what a package would install; the state is on a file system that the next boot finds again
 mkdir -p /persistent && mount -t ext4 /dev/vdb /persistent || exit 1
-install -m 755 "$programs"/{pttd,pttctl,pttrelay,PushToTalkApp} /usr/bin/ || { failed "no programs in $programs"; exit 1; }
+install_programs pttd pttctl pttrelay PushToTalkApp || { failed "no programs in $programs"; exit 1; }
 install_system_files
 # pttrelay has a dynamic user: systemd keeps its state in /var/lib/private.
 mkdir -p /persistent/{pttd,private} /var/lib/{pttd,private}; chown pttd /persistent/pttd; chmod 700 /persistent/{pttd,private}
