@@ -49,7 +49,6 @@ let nio: [Target.Dependency] = [
     .product(name: "NIOTLS", package: "swift-nio"), .product(name: "NIOSSL", package: "swift-nio-ssl"),
     .product(name: "HTTPTypes", package: "swift-http-types"),
 ]
-let sqlite = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
 
 let package = Package(
     name: "pttd",
@@ -62,15 +61,13 @@ let package = Package(
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
-        .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
+        .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0", traits: []),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         // The relay's HTTP endpoint. Without traits: neither the whole of Foundation nor a configuration of its own.
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0", traits: []),
-        // What the relay keeps of its members.
-        .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
     ],
     targets: [
         // Floor 0: C libraries, and the few macros and variadics that Swift cannot see.
@@ -93,6 +90,7 @@ let package = Package(
         system("CGnuTLS", "gnutls", apt: ["libgnutls28-dev"]),
         system("CSodium", "libsodium", apt: ["libsodium-dev"]),
         system("CQREncode", "libqrencode", apt: ["libqrencode-dev"]),
+        system("CSQLite", "sqlite3", apt: ["libsqlite3-dev"]),
         system("CNgtcp2", "libngtcp2", apt: ["libngtcp2-dev", "libngtcp2-crypto-gnutls-dev"]),
 
         // Floor 1: what every room may stand on.
@@ -104,6 +102,7 @@ let package = Package(
         room("Settings", ["CTOML", "Files"]),
         room("Logs", ["CLinux", "Files", "MonotonicTime", log]),
         room("PlainText"),
+        room("SQLite", ["CSQLite"]),
         room("Terminal", ["PlainText", "CLinux", "Files", "Logs", "MonotonicTime", "Reactor"]),
 
         // Floor 2: pure rules and protocols; one Swift face per system interface.
@@ -140,7 +139,7 @@ let package = Package(
             "RelayServer",
             ["CLinux", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "Files", "MonotonicTime", "Reactor", log]),
 
-        room("RelayStore", ["RelayProtocol", "Cryptography", "Files", sqlite]),
+        room("RelayStore", ["RelayProtocol", "Cryptography", "Files", "SQLite"]),
 
         // Floor 5
         room(
@@ -207,6 +206,7 @@ let package = Package(
         tests("Settings", named: "Settings"),
         tests("Logs", named: "Logs", ["MonotonicTime", log]),
         tests("PlainText", named: "PlainText"),
+        tests("SQLite", named: "SQLite"),
         tests("Terminal", named: "Terminal", ["MonotonicTime", "Reactor"]),
         tests("PushToTalkCore", named: "PushToTalkCore", ["MonotonicTime"]),
         tests("SFrame", named: "SFrame", ["Cryptography", "MonotonicTime"]),
@@ -269,7 +269,7 @@ let package = Package(
                 "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "MonotonicTime", "Reactor", lifecycle,
                 log,
             ]),
-        tests("RelayStore", named: "RelayStore", ["RelayProtocol", "Cryptography", "Files", sqlite]),
+        tests("RelayStore", named: "RelayStore", ["RelayProtocol", "Cryptography", "Files", "SQLite"]),
         // Not a product: writes to a relay's records until it is killed.
         .executableTarget(
             name: "records-writer", dependencies: ["RelayStore", "RelayProtocol", "Cryptography"],
@@ -278,7 +278,7 @@ let package = Package(
             "pttrelay", named: "pttrelay",
             [
                 "RelayHTTP", "RelayStore", "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "Settings",
-                "Files", "QUIC", "Logs", "MonotonicTime", "Reactor", lifecycle, sqlite, log,
+                "Files", "QUIC", "Logs", "MonotonicTime", "Reactor", lifecycle, "SQLite", log,
             ]),
         tests(
             "pttd", named: "pttd",
