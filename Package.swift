@@ -14,14 +14,17 @@ func system(_ name: String, _ pkgConfig: String, apt: [String]) -> Target {
 }
 
 func room(
-    _ name: String, _ dependencies: [Target.Dependency] = [], exclude: [String] = [], resources: [Resource] = []
+    _ name: String, _ dependencies: [Target.Dependency] = [], exclude: [String] = [], resources: [Resource] = [],
+    small: Bool = false
 ) -> Target {
     .target(
-        name: name, dependencies: dependencies, exclude: exclude, resources: resources, swiftSettings: swiftSettings)
+        name: name, dependencies: dependencies, exclude: exclude, resources: resources,
+        swiftSettings: swiftSettings + (small ? smaller : []))
 }
 
-func executable(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
-    .executableTarget(name: name, dependencies: dependencies, swiftSettings: swiftSettings)
+func executable(_ name: String, _ dependencies: [Target.Dependency], small: Bool = false) -> Target {
+    .executableTarget(
+        name: name, dependencies: dependencies, swiftSettings: swiftSettings + (small ? smaller : []))
 }
 
 func tests(
@@ -36,6 +39,9 @@ func tests(
 let commit = Context.environment["PTTD_COMMIT"].flatMap { text in
     !text.isEmpty && text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == "-") } ? text : nil
 }
+
+/// Small rather than fast, for what nobody waits for. In shipped programs only: no other package could depend on one with such flags.
+let smaller: [SwiftSetting] = commit == nil ? [] : [.unsafeFlags(["-Osize"])]
 
 let log = Target.Dependency.product(name: "Logging", package: "swift-log")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
@@ -102,7 +108,7 @@ let package = Package(
         room("Settings", ["CTOML", "Files"]),
         room("Logs", ["CLinux", "Files", "MonotonicTime", log]),
         room("PlainText"),
-        room("SQLite", ["CSQLite"]),
+        room("SQLite", ["CSQLite"], small: true),
         room("Terminal", ["PlainText", "CLinux", "Files", "Logs", "MonotonicTime", "Reactor"]),
 
         // Floor 2: pure rules and protocols; one Swift face per system interface.
@@ -139,7 +145,7 @@ let package = Package(
             "RelayServer",
             ["CLinux", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "Files", "MonotonicTime", "Reactor", log]),
 
-        room("RelayStore", ["RelayProtocol", "Cryptography", "Files", "SQLite"]),
+        room("RelayStore", ["RelayProtocol", "Cryptography", "Files", "SQLite"], small: true),
 
         // Floor 5
         room(
@@ -176,14 +182,14 @@ let package = Package(
             [
                 "PTTBus", "PushToTalkCore", "Accessories", "Settings", "DBus", "Terminal", "MonotonicTime", "Reactor",
                 "Logs", "Version", arguments, log,
-            ]),
+            ], small: true),
         executable(
             "pttrelay",
             [
                 "RelayServer", "RelayHTTP", "RelayStore", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Files",
                 "Reactor",
                 "Logs", "Terminal", "MonotonicTime", "Version", "CQREncode", arguments, lifecycle, log,
-            ]),
+            ], small: true),
 
         // Not a product: what forwarding costs (Benchmarks/RelayForward).
         .executableTarget(
