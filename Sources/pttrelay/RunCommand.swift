@@ -106,7 +106,7 @@ struct RunCommand: ParsableCommand {
             let watchdog = ServiceWatchdog.request.flatMap { ServiceWatchdog(watching: watched, for: $0) }
             defer { withExtendedLifetime(watchdog) {} }
             try await loop.run { [loop] in
-                loop.schedule(after: ProgramMemory.startsWithin) { ProgramMemory.giveBackCode() }
+                _ = loop.schedule(after: ProgramMemory.startsWithin) { ProgramMemory.giveBackCode() }
             }
             let signals = try await loop.run {
                 try SignalWatch(Self.signals, on: loop) { signal in
