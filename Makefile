@@ -1,16 +1,20 @@
 # Two commands do everything: `make demo` and `make test`. The others are parts of them.
 # Shipped programs: Swift's runtime inside, checked libc calls and stack guards in C, all symbols bound at the start, and no
-# search for libraries beside the program.
+# search for libraries beside the program. Nothing is exported, and relative relocations take a bit each: docs/building.md.
 # Checked calls are not for C functions that Swift calls (__swift__ is 0 elsewhere): glibc 2.41 declares them twice, which Swift
 # finds ambiguous.
 # Nothing of them tells where they were built.
 SHIPPED := --static-swift-stdlib --disable-local-rpath -Xcc -D_FORTIFY_SOURCE=2-__swift__ -Xcc -fstack-protector-strong \
   -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=. -Xcc -ffile-prefix-map=$(CURDIR)=. \
-  -Xlinker -z -Xlinker relro -Xlinker -z -Xlinker now -Xlinker --build-id=sha1
+  -Xlinker -z -Xlinker relro -Xlinker -z -Xlinker now -Xlinker --build-id=sha1 \
+  -Xswiftc -use-ld=lld -Xswiftc -ld-path=$(CURDIR)/debian/tools/linking/ld.lld \
+  -Xlinker --no-export-dynamic -Xlinker -z -Xlinker pack-relative-relocs -Xlinker --icf=safe -Xlinker -O2
 # The compiler's output depends on where its memory lies (docs/building.md): always in the same place, where that is allowed.
 STEADY := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 # Where SwiftPM builds.
 SCRATCH ?= .build
+# `pttd` and `pttctl` as they are installed, with one library for both: debian/tools/linking/shared.
+SHARED = $(SCRATCH)/shared
 CHECKED_IMPORTS := --explicit-target-dependency-import-check error
 
 BUILD_PACKAGES := pkg-config libdbus-1-dev libasound2-dev libbluetooth-dev libopus-dev libspeexdsp-dev libogg-dev libevdev-dev libudev-dev \
@@ -47,6 +51,7 @@ programs:
 	$(STEADY) swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product pttd
 	$(STEADY) swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product pttctl
 	$(STEADY) swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product pttrelay
+	debian/tools/linking/shared $(SHARED) libpttd-swift.so $(BUILT)/pttd $(BUILT)/pttctl
 release: programs
 	$(STEADY) swift build -c release --scratch-path $(SCRATCH) $(SHIPPED) --product fake-bluez
 test-programs:
@@ -94,12 +99,16 @@ STRIP := yes
 UNITS := /usr/lib/systemd/system
 BUILT = $(SCRATCH)/release
 
-# install-program NAME: the program, its symbols and its completions.
-define install-program
-install -D -m 755 $(if $(STRIP),-s) $(BUILT)/$(1) $(DESTDIR)/usr/bin/$(1)
-$(if $(STRIP),id=$$(readelf -n $(BUILT)/$(1) | sed -n 's/.*Build ID: //p') && [ -n "$$id" ] && \
+# install-stripped FILE DESTINATION MODE: a program or a library, and its symbols.
+define install-stripped
+install -D -m $(3) $(if $(STRIP),-s) $(1) $(DESTDIR)/usr/$(2)
+$(if $(STRIP),id=$$(readelf -n $(1) | sed -n 's/.*Build ID: //p') && [ -n "$$id" ] && \
     symbols=$(DESTDIR)/usr/lib/debug/.build-id/$$(printf %.2s $$id)/$${id#??}.debug && install -d "$$(dirname $$symbols)" && \
-    objcopy --only-keep-debug --compress-debug-sections $(BUILT)/$(1) $$symbols && chmod 644 $$symbols)
+    objcopy --only-keep-debug --compress-debug-sections $(1) $$symbols && chmod 644 $$symbols)
+endef
+# install-program NAME FOLDER: the program that is built in that folder, its symbols and its completions.
+define install-program
+$(call install-stripped,$(2)/$(1),bin/$(1),755)
 $(BUILT)/$(1) --generate-completion-script bash | sed '1{/^#!/d}' | \
     install -Dm 644 /dev/stdin $(DESTDIR)/usr/share/bash-completion/completions/$(1)
 $(BUILT)/$(1) --generate-completion-script zsh | install -Dm 644 /dev/stdin $(DESTDIR)/usr/share/zsh/$(ZSH)/_$(1)
@@ -114,8 +123,9 @@ ifeq ($(DESTDIR),)
 	    udevadm control --reload && udevadm trigger -s input -s tty
 endif
 install-pttd:
-	$(call install-program,pttd)
-	$(call install-program,pttctl)
+	$(call install-program,pttd,$(SHARED)/bin)
+	$(call install-program,pttctl,$(SHARED)/bin)
+	$(call install-stripped,$(SHARED)/lib/pttd/libpttd-swift.so,lib/pttd/libpttd-swift.so,644)
 	install -Dm 644 -t $(DESTDIR)$(UNITS) systemd/pttd.service systemd/pttd-pan.service
 	install -Dm 644 systemd/user/pttd.service $(DESTDIR)/usr/lib/systemd/user/pttd.service
 	install -Dm 644 systemd/pttd.sysusers $(DESTDIR)/usr/lib/sysusers.d/pttd.conf
@@ -128,7 +138,7 @@ install-pttd:
 	install -Dm 644 -t $(DESTDIR)/usr/share/man/man1 docs/man/pttctl.1
 	install -Dm 644 -t $(DESTDIR)/usr/share/man/man8 docs/man/pttd.8
 install-pttrelay:
-	$(call install-program,pttrelay)
+	$(call install-program,pttrelay,$(BUILT))
 	install -Dm 644 -t $(DESTDIR)$(UNITS) systemd/pttrelay.service
 	install -Dm 644 -t $(DESTDIR)/usr/share/man/man8 docs/man/pttrelay.8
 

@@ -14,14 +14,17 @@ func system(_ name: String, _ pkgConfig: String, apt: [String]) -> Target {
 }
 
 func room(
-    _ name: String, _ dependencies: [Target.Dependency] = [], exclude: [String] = [], resources: [Resource] = []
+    _ name: String, _ dependencies: [Target.Dependency] = [], exclude: [String] = [], resources: [Resource] = [],
+    small: Bool = false
 ) -> Target {
     .target(
-        name: name, dependencies: dependencies, exclude: exclude, resources: resources, swiftSettings: swiftSettings)
+        name: name, dependencies: dependencies, exclude: exclude, resources: resources,
+        swiftSettings: swiftSettings + (small ? smaller : []))
 }
 
-func executable(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
-    .executableTarget(name: name, dependencies: dependencies, swiftSettings: swiftSettings)
+func executable(_ name: String, _ dependencies: [Target.Dependency], small: Bool = false) -> Target {
+    .executableTarget(
+        name: name, dependencies: dependencies, swiftSettings: swiftSettings + (small ? smaller : []))
 }
 
 func tests(
@@ -37,6 +40,9 @@ let commit = Context.environment["PTTD_COMMIT"].flatMap { text in
     !text.isEmpty && text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == "-") } ? text : nil
 }
 
+/// Small rather than fast, for what nobody waits for. In shipped programs only: no other package could depend on one with such flags.
+let smaller: [SwiftSetting] = commit == nil ? [] : [.unsafeFlags(["-Osize"])]
+
 let log = Target.Dependency.product(name: "Logging", package: "swift-log")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
@@ -49,7 +55,6 @@ let nio: [Target.Dependency] = [
     .product(name: "NIOTLS", package: "swift-nio"), .product(name: "NIOSSL", package: "swift-nio-ssl"),
     .product(name: "HTTPTypes", package: "swift-http-types"),
 ]
-let sqlite = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
 
 let package = Package(
     name: "pttd",
@@ -62,15 +67,13 @@ let package = Package(
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
-        .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
+        .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0", traits: []),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         // The relay's HTTP endpoint. Without traits: neither the whole of Foundation nor a configuration of its own.
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0", traits: []),
-        // What the relay keeps of its members.
-        .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
     ],
     targets: [
         // Floor 0: C libraries, and the few macros and variadics that Swift cannot see.
@@ -93,6 +96,7 @@ let package = Package(
         system("CGnuTLS", "gnutls", apt: ["libgnutls28-dev"]),
         system("CSodium", "libsodium", apt: ["libsodium-dev"]),
         system("CQREncode", "libqrencode", apt: ["libqrencode-dev"]),
+        system("CSQLite", "sqlite3", apt: ["libsqlite3-dev"]),
         system("CNgtcp2", "libngtcp2", apt: ["libngtcp2-dev", "libngtcp2-crypto-gnutls-dev"]),
 
         // Floor 1: what every room may stand on.
@@ -104,6 +108,7 @@ let package = Package(
         room("Settings", ["CTOML", "Files"]),
         room("Logs", ["CLinux", "Files", "MonotonicTime", log]),
         room("PlainText"),
+        room("SQLite", ["CSQLite"], small: true),
         room("Terminal", ["PlainText", "CLinux", "Files", "Logs", "MonotonicTime", "Reactor"]),
 
         // Floor 2: pure rules and protocols; one Swift face per system interface.
@@ -140,7 +145,7 @@ let package = Package(
             "RelayServer",
             ["CLinux", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "Files", "MonotonicTime", "Reactor", log]),
 
-        room("RelayStore", ["RelayProtocol", "Cryptography", "Files", sqlite]),
+        room("RelayStore", ["RelayProtocol", "Cryptography", "Files", "SQLite"], small: true),
 
         // Floor 5
         room(
@@ -177,14 +182,14 @@ let package = Package(
             [
                 "PTTBus", "PushToTalkCore", "Accessories", "Settings", "DBus", "Terminal", "MonotonicTime", "Reactor",
                 "Logs", "Version", arguments, log,
-            ]),
+            ], small: true),
         executable(
             "pttrelay",
             [
                 "RelayServer", "RelayHTTP", "RelayStore", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Files",
                 "Reactor",
                 "Logs", "Terminal", "MonotonicTime", "Version", "CQREncode", arguments, lifecycle, log,
-            ]),
+            ], small: true),
 
         // Not a product: what forwarding costs (Benchmarks/RelayForward).
         .executableTarget(
@@ -207,6 +212,7 @@ let package = Package(
         tests("Settings", named: "Settings"),
         tests("Logs", named: "Logs", ["MonotonicTime", log]),
         tests("PlainText", named: "PlainText"),
+        tests("SQLite", named: "SQLite"),
         tests("Terminal", named: "Terminal", ["MonotonicTime", "Reactor"]),
         tests("PushToTalkCore", named: "PushToTalkCore", ["MonotonicTime"]),
         tests("SFrame", named: "SFrame", ["Cryptography", "MonotonicTime"]),
@@ -269,7 +275,7 @@ let package = Package(
                 "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "MonotonicTime", "Reactor", lifecycle,
                 log,
             ]),
-        tests("RelayStore", named: "RelayStore", ["RelayProtocol", "Cryptography", "Files", sqlite]),
+        tests("RelayStore", named: "RelayStore", ["RelayProtocol", "Cryptography", "Files", "SQLite"]),
         // Not a product: writes to a relay's records until it is killed.
         .executableTarget(
             name: "records-writer", dependencies: ["RelayStore", "RelayProtocol", "Cryptography"],
@@ -278,7 +284,7 @@ let package = Package(
             "pttrelay", named: "pttrelay",
             [
                 "RelayHTTP", "RelayStore", "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "Settings",
-                "Files", "QUIC", "Logs", "MonotonicTime", "Reactor", lifecycle, sqlite, log,
+                "Files", "QUIC", "Logs", "MonotonicTime", "Reactor", lifecycle, "SQLite", log,
             ]),
         tests(
             "pttd", named: "pttd",

@@ -1,5 +1,5 @@
 // Rows of the tables, read with care: they may have been damaged, or written by somebody else.
-import GRDB
+import SQLite
 
 /// A row has a value that this program does not write.
 struct DamagedRow: Error, CustomStringConvertible {
@@ -20,22 +20,27 @@ struct KeptRow {
     }
 
     /// The value of a column as it is.
-    func value<T: DatabaseValueConvertible>(_ column: String) throws(DamagedRow) -> T {
-        do {
-            return try row.decode(T.self, forColumn: column)
-        } catch {
+    func value<T: DatabaseValue>(_ column: String) throws(DamagedRow) -> T {
+        guard let value = row[column].flatMap({ T($0) }) else {
             throw DamagedRow(table: table, column: column)
         }
+        return value
+    }
+
+    /// The same for a column that may be empty.
+    func value<T: DatabaseValue>(_ column: String) throws(DamagedRow) -> T? {
+        if row[column] == .null { return nil }
+        return try value(column) as T
     }
 
     /// What `read` makes of the value of a column; nil: it is damaged.
-    func value<Kept: DatabaseValueConvertible, T>(_ column: String, _ read: (Kept) -> T?) throws(DamagedRow) -> T {
+    func value<Kept: DatabaseValue, T>(_ column: String, _ read: (Kept) -> T?) throws(DamagedRow) -> T {
         guard let value = read(try value(column)) else { throw DamagedRow(table: table, column: column) }
         return value
     }
 
     /// The same for a column that may be empty.
-    func optional<Kept: DatabaseValueConvertible, T>(
+    func optional<Kept: DatabaseValue, T>(
         _ column: String, _ read: (Kept) -> T?
     ) throws(DamagedRow) -> T? {
         guard let kept: Kept = try (value(column) as Kept?) else { return nil }

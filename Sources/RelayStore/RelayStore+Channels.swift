@@ -1,12 +1,12 @@
 // The channels of a relay, each with a standing invitation.
 import Cryptography
-import GRDB
 import RelayProtocol
+import SQLite
 
 extension RelayStore {
     /// Every channel, in the order of their names.
     public func channels() throws(RelayStoreError) -> [ChannelRecord] {
-        try read { db in try Row.fetchAll(db, sql: "SELECT * FROM channel ORDER BY name").map(Self.channel) }
+        try read { db in try db.rows("SELECT * FROM channel ORDER BY name").map(Self.channel) }
     }
 
     /// The channel of that name.
@@ -29,13 +29,13 @@ extension RelayStore {
     ) throws(RelayStoreError) -> ChannelRecord {
         let limit = limits.channels
         return try write { db in
-            guard try Int.fetchOne(db, sql: "SELECT count(*) FROM channel") ?? 0 < limit else {
+            guard try db.count("SELECT count(*) FROM channel") < limit else {
                 throw RelayStoreError.limit("the relay keeps at most \(limit) channels")
             }
             guard try Self.find(name.text, db) == nil else { throw RelayStoreError.channelExists(name.text) }
             try db.execute(
-                sql: "INSERT INTO channel (id, name, endToEnd, added, served) VALUES (?, ?, ?, ?, ?)",
-                arguments: [id.description, name.text, isEndToEnd, isAdded, isServed])
+                "INSERT INTO channel (id, name, endToEnd, added, served) VALUES (?, ?, ?, ?, ?)",
+                [id.description, name.text, isEndToEnd, isAdded, isServed])
             if !isEndToEnd { try Self.insert(token, isStanding: true, InvitationTerms(), id, now, db) }
             return ChannelRecord(
                 id: id, name: name, isEndToEnd: isEndToEnd, isAdded: isAdded, isServed: isServed)
@@ -48,9 +48,9 @@ extension RelayStore {
     public func setServed(_ channels: Set<ChannelID>) throws(RelayStoreError) {
         guard Set(try self.channels().filter(\.isServed).map(\.id)) != channels else { return }
         try write { db in
-            try db.execute(sql: "UPDATE channel SET served = 0 WHERE served <> 0")
+            try db.execute("UPDATE channel SET served = 0 WHERE served <> 0")
             for channel in channels {
-                try db.execute(sql: "UPDATE channel SET served = 1 WHERE id = ?", arguments: [channel.description])
+                try db.execute("UPDATE channel SET served = 1 WHERE id = ?", [channel.description])
             }
         }
     }
@@ -58,10 +58,9 @@ extension RelayStore {
     /// The secret of the channel's standing invitation; nil when it has none.
     public func standingToken(of channel: ChannelID) throws(RelayStoreError) -> InvitationToken? {
         try read { db in
-            try Row.fetchOne(
-                db,
-                sql: "SELECT * FROM invitation WHERE channel = ? AND standing NOTNULL AND withdrawnAt ISNULL",
-                arguments: [channel.description]
+            try db.row(
+                "SELECT * FROM invitation WHERE channel = ? AND standing NOTNULL AND withdrawnAt ISNULL",
+                [channel.description]
             ).flatMap { try Self.invitation($0).standingToken }
         }
     }
@@ -69,11 +68,14 @@ extension RelayStore {
     static func channel(named name: String, _ db: Database) throws -> ChannelRecord {
         if let found = try find(name, db) { return found }
         throw RelayStoreError.unknownChannel(
-            name, known: try String.fetchAll(db, sql: "SELECT name FROM channel ORDER BY name LIMIT 10"))
+            name,
+            known: try db.rows("SELECT name FROM channel ORDER BY name LIMIT 10").compactMap {
+                String($0["name"] ?? .null)
+            })
     }
 
     private static func find(_ name: String, _ db: Database) throws -> ChannelRecord? {
-        try Row.fetchOne(db, sql: "SELECT * FROM channel WHERE name = ?", arguments: [name]).map(channel)
+        try db.row("SELECT * FROM channel WHERE name = ?", [name]).map(channel)
     }
 
     static func channel(_ row: Row) throws -> ChannelRecord {

@@ -1,7 +1,7 @@
 // Invitations, and the devices that become members by them.
 import Cryptography
-import GRDB
 import RelayProtocol
+import SQLite
 
 extension RelayStore {
     /// Makes an invitation. Only the hash of its secret is kept.
@@ -29,20 +29,19 @@ extension RelayStore {
     }
 
     private static func openInvitationCount(of channel: ChannelID, _ now: Int64, _ db: Database) throws -> Int {
-        try Int.fetchOne(
-            db,
-            sql: """
-                SELECT count(*) FROM invitation WHERE channel = ? AND withdrawnAt ISNULL
-                    AND (uses ISNULL OR used < uses) AND (expiresAt ISNULL OR expiresAt > ?)
-                """, arguments: [channel.description, now]) ?? 0
+        try db.count(
+            """
+            SELECT count(*) FROM invitation WHERE channel = ? AND withdrawnAt ISNULL
+                AND (uses ISNULL OR used < uses) AND (expiresAt ISNULL OR expiresAt > ?)
+            """, [channel.description, now])
     }
 
     /// A channel's invitations, latest first, at most `limit`.
     public func invitations(to channel: ChannelID, limit: Int) throws(RelayStoreError) -> [InvitationRecord] {
         try read { db in
-            try Row.fetchAll(
-                db, sql: "SELECT * FROM invitation WHERE channel = ? ORDER BY number DESC LIMIT ?",
-                arguments: [channel.description, limit]
+            try db.rows(
+                "SELECT * FROM invitation WHERE channel = ? ORDER BY number DESC LIMIT ?",
+                [channel.description, limit]
             ).map(Self.invitation)
         }
     }
@@ -72,25 +71,23 @@ extension RelayStore {
             if let known = try Self.member(member, of: channel, db) {
                 return known.revokedAt == nil ? .member(known) : .refused(.revoked)
             }
-            let row = try Row.fetchOne(
-                db, sql: "SELECT * FROM invitation WHERE digest = ? AND channel = ?",
-                arguments: [digest, channel.description])
+            let row = try db.row(
+                "SELECT * FROM invitation WHERE digest = ? AND channel = ?",
+                [digest, channel.description])
             guard let invitation = try row.map(Self.invitation) else { return .refused(.unknown) }
             guard invitation.withdrawnAt == nil else { return .refused(.withdrawn) }
             if let objection = invitation.terms.objection(used: invitation.used, now: now) {
                 return .refused(objection)
             }
-            let count = try Int.fetchOne(
-                db, sql: "SELECT count(*) FROM member WHERE channel = ?", arguments: [channel.description])
-            guard count ?? 0 < limit else { return .refused(.full) }
+            let count = try db.count("SELECT count(*) FROM member WHERE channel = ?", [channel.description])
+            guard count < limit else { return .refused(.full) }
             let record = MemberRecord(
                 id: member, name: name, invitation: invitation.number, priority: invitation.terms.priority,
                 isListenOnly: invitation.terms.isListenOnly, enrolledAt: now, revokedAt: nil)
+            try db.execute("UPDATE invitation SET used = used + 1 WHERE number = ?", [invitation.number])
             try db.execute(
-                sql: "UPDATE invitation SET used = used + 1 WHERE number = ?", arguments: [invitation.number])
-            try db.execute(
-                sql: "INSERT INTO member VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
-                arguments: [
+                "INSERT INTO member VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
+                [
                     channel.description, member.description, name.text, record.invitation, Int(record.priority),
                     record.isListenOnly, now,
                 ])
@@ -104,11 +101,11 @@ extension RelayStore {
         _ db: Database
     ) throws -> Int64 {
         try db.execute(
-            sql: """
-                INSERT INTO invitation (channel, digest, standing, expiresAt, uses, priority, listenOnly, madeAt)
-                    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-                """,
-            arguments: [
+            """
+            INSERT INTO invitation (channel, digest, standing, expiresAt, uses, priority, listenOnly, madeAt)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+            """,
+            [
                 channel.description, digest(token), isStanding ? Base64URL.encode(token.bytes) : nil, terms.expiresAt,
                 terms.uses, Int(terms.priority), terms.isListenOnly, now,
             ])
@@ -117,12 +114,11 @@ extension RelayStore {
 
     /// - Returns: Whether it was the standing one; nil when there is no such invitation that is not withdrawn.
     static func withdraw(_ number: Int64, of channel: ChannelID, _ now: Int64, _ db: Database) throws -> Bool? {
-        let row = try Row.fetchOne(
-            db, sql: "SELECT * FROM invitation WHERE number = ? AND channel = ? AND withdrawnAt ISNULL",
-            arguments: [number, channel.description])
+        let row = try db.row(
+            "SELECT * FROM invitation WHERE number = ? AND channel = ? AND withdrawnAt ISNULL",
+            [number, channel.description])
         guard let found = try row.map(invitation) else { return nil }
-        try db.execute(
-            sql: "UPDATE invitation SET withdrawnAt = ?, standing = NULL WHERE number = ?", arguments: [now, number])
+        try db.execute("UPDATE invitation SET withdrawnAt = ?, standing = NULL WHERE number = ?", [now, number])
         guard found.standingToken != nil else { return false }
         try insert(InvitationToken(), isStanding: true, InvitationTerms(), channel, now, db)
         return true

@@ -1,7 +1,7 @@
 // The members of a relay's channels: looked up, removed, let in again.
 import Cryptography
-import GRDB
 import RelayProtocol
+import SQLite
 
 extension RelayStore {
     /// The members of a channel, those removed included, in the order of their identifiers: at most `limit`, after `after`.
@@ -9,9 +9,9 @@ extension RelayStore {
         of channel: ChannelID, after: MemberID? = nil, limit: Int
     ) throws(RelayStoreError) -> [MemberRecord] {
         try read { db in
-            try Row.fetchAll(
-                db, sql: "SELECT * FROM member WHERE channel = ? AND id > ? ORDER BY id LIMIT ?",
-                arguments: [channel.description, after?.description ?? "", limit]
+            try db.rows(
+                "SELECT * FROM member WHERE channel = ? AND id > ? ORDER BY id LIMIT ?",
+                [channel.description, after?.description ?? "", limit]
             ).map(Self.member)
         }
     }
@@ -19,9 +19,9 @@ extension RelayStore {
     /// The number of members of a channel, without those removed.
     public func memberCount(of channel: ChannelID) throws(RelayStoreError) -> Int {
         try read { db in
-            try Int.fetchOne(
-                db, sql: "SELECT count(*) FROM member WHERE channel = ? AND revokedAt ISNULL",
-                arguments: [channel.description]) ?? 0
+            try db.count(
+                "SELECT count(*) FROM member WHERE channel = ? AND revokedAt ISNULL",
+                [channel.description])
         }
     }
 
@@ -44,9 +44,9 @@ extension RelayStore {
                 return try Hexadecimal.decode(digits).flatMap { MemberID(bytes: $0) }
                     .flatMap { try Self.member($0, of: channel, db) }.map { [$0] } ?? []
             }
-            var found = try Row.fetchAll(
-                db, sql: "SELECT * FROM member WHERE channel = ? AND (name = ? OR id >= ? AND id < ?) LIMIT ?",
-                arguments: [channel.description, text, range.0, range.1, candidates]
+            var found = try db.rows(
+                "SELECT * FROM member WHERE channel = ? AND (name = ? OR id >= ? AND id < ?) LIMIT ?",
+                [channel.description, text, range.0, range.1, candidates]
             ).map(Self.member)
             for id in called.prefix(candidates) where !found.contains(where: { $0.id == id }) {
                 if let member = try Self.member(id, of: channel, db) { found.append(member) }
@@ -79,8 +79,8 @@ extension RelayStore {
                 throw RelayStoreError.unknownMember(member.description, candidates: [])
             }
             try db.execute(
-                sql: "UPDATE member SET revokedAt = ifnull(revokedAt, ?) WHERE channel = ? AND id = ?",
-                arguments: [now, channel.description, member.description])
+                "UPDATE member SET revokedAt = ifnull(revokedAt, ?) WHERE channel = ? AND id = ?",
+                [now, channel.description, member.description])
             let withdrawn = keepingInvitation ? nil : try Self.withdraw(record.invitation, of: channel, now, db)
             return Revocation(
                 member: record, hasWithdrawnInvitation: withdrawn != nil, hasNewStandingInvitation: withdrawn == true,
@@ -98,8 +98,8 @@ extension RelayStore {
         try write { db in
             let members = try Self.members(invitedBy: number, to: channel, db)
             try db.execute(
-                sql: "UPDATE member SET revokedAt = ? WHERE channel = ? AND invitation = ? AND revokedAt ISNULL",
-                arguments: [now, channel.description, number])
+                "UPDATE member SET revokedAt = ? WHERE channel = ? AND invitation = ? AND revokedAt ISNULL",
+                [now, channel.description, number])
             let withdrawn = try Self.withdraw(number, of: channel, now, db)
             return InvitationRevocation(
                 members: members, hasWithdrawnInvitation: withdrawn != nil, hasNewStandingInvitation: withdrawn == true)
@@ -114,13 +114,13 @@ extension RelayStore {
     }
 
     private static func members(invitedBy number: Int64, to channel: ChannelID, _ db: Database) throws -> [MemberID] {
-        let isKnown = try Bool.fetchOne(
-            db, sql: "SELECT count(*) FROM invitation WHERE number = ? AND channel = ?",
-            arguments: [number, channel.description])
-        guard isKnown == true else { throw RelayStoreError.unknownInvitation(number) }
-        return try Row.fetchAll(
-            db, sql: "SELECT * FROM member WHERE channel = ? AND invitation = ? AND revokedAt ISNULL ORDER BY id",
-            arguments: [channel.description, number]
+        let isKnown = try db.count(
+            "SELECT count(*) FROM invitation WHERE number = ? AND channel = ?",
+            [number, channel.description])
+        guard isKnown == 1 else { throw RelayStoreError.unknownInvitation(number) }
+        return try db.rows(
+            "SELECT * FROM member WHERE channel = ? AND invitation = ? AND revokedAt ISNULL ORDER BY id",
+            [channel.description, number]
         ).map { try member($0).id }
     }
 
@@ -132,11 +132,11 @@ extension RelayStore {
     ) throws(RelayStoreError) -> MemberRecord {
         try write { db in
             try db.execute(
-                sql: """
-                    UPDATE member SET revokedAt = NULL, priority = ifnull(?, priority),
-                        listenOnly = ifnull(?, listenOnly) WHERE channel = ? AND id = ?
-                    """,
-                arguments: [priority.map { Int($0) }, isListenOnly, channel.description, member.description])
+                """
+                UPDATE member SET revokedAt = NULL, priority = ifnull(?, priority),
+                    listenOnly = ifnull(?, listenOnly) WHERE channel = ? AND id = ?
+                """,
+                [priority.map { Int($0) }, isListenOnly, channel.description, member.description])
             guard let record = try Self.member(member, of: channel, db) else {
                 throw RelayStoreError.unknownMember(member.description, candidates: [])
             }
@@ -145,9 +145,9 @@ extension RelayStore {
     }
 
     static func member(_ id: MemberID, of channel: ChannelID, _ db: Database) throws -> MemberRecord? {
-        try Row.fetchOne(
-            db, sql: "SELECT * FROM member WHERE channel = ? AND id = ?",
-            arguments: [channel.description, id.description]
+        try db.row(
+            "SELECT * FROM member WHERE channel = ? AND id = ?",
+            [channel.description, id.description]
         ).map(member)
     }
 

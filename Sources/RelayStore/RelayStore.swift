@@ -1,8 +1,8 @@
 // A relay's records on disk: SQLite, written so that neither a kill nor a power cut loses what was confirmed.
 import Cryptography
 import Files
-import GRDB
 import RelayProtocol
+import SQLite
 
 /// The channels, invitations and members of one relay.
 ///
@@ -22,7 +22,7 @@ public final class RelayStore: Sendable {
         public init() {}
     }
 
-    let database: DatabaseQueue
+    let database: DatabaseFile
     let limits: Limits
     private let file: RelayStoreFile
 
@@ -65,69 +65,25 @@ public final class RelayStore: Sendable {
 
     private init(path: String, limits: Limits, mayMake: Bool, sharesLog: Bool) throws {
         self.limits = limits
-        var configuration = Configuration()
-        configuration.label = "relay records"
-        configuration.busyMode = .timeout(2)
-        configuration.prepareDatabase { db in
-            // Before the file is read for the first time.
-            if !sharesLog { try db.execute(sql: "PRAGMA locking_mode = EXCLUSIVE") }
-            try db.execute(sql: "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF")
-        }
         file = try RelayStoreFile(preparing: path, mayMake: mayMake)
-        database = try DatabaseQueue(path: path, configuration: configuration)
+        database = try DatabaseFile(path: path) { database throws(DatabaseError) in
+            if !sharesLog { try database.execute("PRAGMA locking_mode = EXCLUSIVE") }
+        }
         try file.checkUnchanged()
-        let isEmpty = try database.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM sqlite_master") == 0 }
+        let isEmpty = try database.read { try $0.count("SELECT count(*) FROM sqlite_master") == 0 }
         guard mayMake || !isEmpty else { throw RelayStoreError.missing(path: path) }
-        // By hand: GRDB would write something, for which a full disk has no room.
-        try database.writeWithoutTransaction { db in
-            guard try String.fetchOne(db, sql: "PRAGMA journal_mode = WAL") == "wal" else {
+        try database.withoutTransaction { db in
+            guard try db.value("PRAGMA journal_mode = WAL") == "wal" else {
                 throw RelayStoreError.unusable(path: path, why: "its directory cannot have SQLite's log")
             }
-            try db.execute(sql: "PRAGMA synchronous = FULL")
+            try db.execute("PRAGMA synchronous = FULL")
         }
         try database.write { db in
-            guard let verdict = try String.fetchOne(db, sql: "PRAGMA quick_check(1)"), verdict == "ok" else {
-                throw DatabaseError(resultCode: .SQLITE_CORRUPT, message: "its check fails")
-            }
+            guard try db.value("PRAGMA quick_check(1)") == "ok" else { throw DatabaseError.corrupt("its check fails") }
         }
-        let migrator = Self.migrator
-        if try database.read({ try migrator.hasBeenSuperseded($0) }) { throw RelayStoreError.newer(path: path) }
-        if try database.read({ try !migrator.hasCompletedMigrations($0) }) { try migrator.migrate(database) }
+        if try database.read({ try RelayStoreSchema.isNewer($0) }) { throw RelayStoreError.newer(path: path) }
+        try RelayStoreSchema.bringUp(database)
         try file.checkInPlace()
-    }
-
-    private static var migrator: DatabaseMigrator {
-        var migrator = DatabaseMigrator()
-        migrator.registerMigration("1") { db in
-            try db.execute(
-                sql: """
-                    CREATE TABLE start (host TEXT NOT NULL, port INTEGER NOT NULL) STRICT;
-                    CREATE TABLE channel (
-                        id TEXT PRIMARY KEY NOT NULL, name TEXT NOT NULL UNIQUE, endToEnd INTEGER NOT NULL,
-                        added INTEGER NOT NULL
-                    ) STRICT;
-                    CREATE TABLE invitation (
-                        number INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL REFERENCES channel (id),
-                        digest TEXT NOT NULL UNIQUE, standing TEXT, expiresAt INTEGER, uses INTEGER,
-                        used INTEGER NOT NULL DEFAULT 0, priority INTEGER NOT NULL, listenOnly INTEGER NOT NULL,
-                        madeAt INTEGER NOT NULL, withdrawnAt INTEGER, CHECK (uses IS NULL OR used <= uses)
-                    ) STRICT;
-                    CREATE INDEX invitationOfChannel ON invitation (channel);
-                    CREATE UNIQUE INDEX standingOfChannel ON invitation (channel)
-                        WHERE standing IS NOT NULL AND withdrawnAt IS NULL;
-                    CREATE TABLE member (
-                        channel TEXT NOT NULL REFERENCES channel (id), id TEXT NOT NULL, name TEXT NOT NULL,
-                        invitation INTEGER NOT NULL REFERENCES invitation (number), priority INTEGER NOT NULL,
-                        listenOnly INTEGER NOT NULL, enrolledAt INTEGER NOT NULL, revokedAt INTEGER,
-                        PRIMARY KEY (channel, id)
-                    ) STRICT, WITHOUT ROWID;
-                    """)
-        }
-        migrator.registerMigration("2") { db in
-            // Whatever was known was served by a start that named no channels.
-            try db.execute(sql: "ALTER TABLE channel ADD COLUMN served INTEGER NOT NULL DEFAULT 1")
-        }
-        return migrator
     }
 
     /// Ends it: everything is in the file itself then. Nothing can be read or written afterwards.
@@ -165,12 +121,9 @@ public final class RelayStore: Sendable {
     /// - Throws: `RelayStoreError.damaged`, `.unusable`.
     public func check() throws(RelayStoreError) {
         try read { db in
-            let channels = try Row.fetchCursor(db, sql: "SELECT * FROM channel")
-            while let row = try channels.next() { _ = try Self.channel(row) }
-            let invitations = try Row.fetchCursor(db, sql: "SELECT * FROM invitation")
-            while let row = try invitations.next() { _ = try Self.invitation(row) }
-            let members = try Row.fetchCursor(db, sql: "SELECT * FROM member")
-            while let row = try members.next() { _ = try Self.member(row) }
+            try db.forEachRow("SELECT * FROM channel") { _ = try Self.channel($0) }
+            try db.forEachRow("SELECT * FROM invitation") { _ = try Self.invitation($0) }
+            try db.forEachRow("SELECT * FROM member") { _ = try Self.member($0) }
             _ = try Self.lastStart(db)
         }
     }
@@ -183,7 +136,7 @@ public final class RelayStore: Sendable {
     }
 
     private static func lastStart(_ db: Database) throws -> (host: String, port: UInt16)? {
-        guard let row = try Row.fetchOne(db, sql: "SELECT host, port FROM start") else { return nil }
+        guard let row = try db.row("SELECT host, port FROM start") else { return nil }
         let kept = KeptRow(row, of: "start")
         return (try kept.value("host"), try kept.value("port") { (port: Int64) in UInt16(exactly: port) })
     }
@@ -192,8 +145,8 @@ public final class RelayStore: Sendable {
     public func setLastStart(host: String, port: UInt16) throws(RelayStoreError) {
         if let last = try lastStart(), last == (host, port) { return }
         try write { db in
-            try db.execute(sql: "DELETE FROM start")
-            try db.execute(sql: "INSERT INTO start VALUES (?, ?)", arguments: [host, Int(port)])
+            try db.execute("DELETE FROM start")
+            try db.execute("INSERT INTO start VALUES (?, ?)", [host, Int(port)])
         }
     }
 }

@@ -1,6 +1,6 @@
 // What can be wrong with a relay's records, in words that say what to do.
 import Files
-import GRDB
+import SQLite
 
 /// Why a relay's records cannot be read or written, or do not allow what was asked.
 public enum RelayStoreError: Error, Equatable, Sendable, CustomStringConvertible {
@@ -91,11 +91,6 @@ public enum RelayStoreError: Error, Equatable, Sendable, CustomStringConvertible
         }
     }
 
-    /// What another state of the disk, the memory or other processes ends.
-    private static let passing: [ResultCode] = [
-        .SQLITE_FULL, .SQLITE_IOERR, .SQLITE_BUSY, .SQLITE_LOCKED, .SQLITE_NOMEM, .SQLITE_PROTOCOL, .SQLITE_INTERRUPT,
-    ]
-
     /// The same in the words of these records.
     init(_ error: FileError) {
         let why = error.reason + (error.advice.isEmpty ? "" : "; \(error.advice)")
@@ -107,22 +102,24 @@ public enum RelayStoreError: Error, Equatable, Sendable, CustomStringConvertible
         switch error {
         case let error as RelayStoreError: self = error
         case let error as DamagedRow: self = .damaged(path: path, what: "\(error)")
-        case let error as DatabaseError where [.SQLITE_CORRUPT, .SQLITE_NOTADB].contains(error.resultCode):
-            self = .damaged(path: path, what: error.message ?? "\(error.resultCode)")
-        case let error as DatabaseError where Self.passing.contains(error.resultCode):
-            let why: String? =
-                switch error.resultCode {
-                case .SQLITE_FULL: "the disk is full; make room on it"
-                case .SQLITE_IOERR:
-                    "the disk cannot be read or written; it is full ('df' shows that) or failing ('dmesg')"
-                case .SQLITE_BUSY, .SQLITE_LOCKED: "another process uses it; end that one first"
-                case .SQLITE_NOMEM: "memory is short"
-                default: error.message
-                }
-            self = .notNow(path: path, why: why ?? "\(error.resultCode)")
+        case let error as DatabaseError: self.init(error, path: path)
         case let error as FileError: self.init(error)
-        case let error as DatabaseError: self = .unusable(path: path, why: error.message ?? "\(error.resultCode)")
         default: self = .unusable(path: path, why: "\(error)")
+        }
+    }
+    private init(_ error: DatabaseError, path: String) {
+        switch error.kind {
+        case .corrupt, .notADatabase: self = .damaged(path: path, what: error.message)
+        // What another state of the disk, the memory or other processes ends.
+        case .full: self = .notNow(path: path, why: "the disk is full; make room on it")
+        case .inputOutput:
+            self = .notNow(
+                path: path,
+                why: "the disk cannot be read or written; it is full ('df' shows that) or failing ('dmesg')")
+        case .busy: self = .notNow(path: path, why: "another process uses it; end that one first")
+        case .outOfMemory: self = .notNow(path: path, why: "memory is short")
+        case .interrupted: self = .notNow(path: path, why: error.message)
+        case .constraint, .other: self = .unusable(path: path, why: error.message)
         }
     }
 }

@@ -137,6 +137,7 @@ actor Daemon {
                 "ms": "\((Instant.now - startedAt).nanoseconds / 1_000_000)",
                 "channel": "\(shown.snapshot.channel?.descriptor.name ?? "none")",
             ])
+        loop.schedule(after: ProgramMemory.startsWithin) { ProgramMemory.giveBackCode() }
 
         await untilAskedToEnd()
         logger.notice("pttd ends")

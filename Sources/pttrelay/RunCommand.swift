@@ -105,6 +105,9 @@ struct RunCommand: ParsableCommand {
             let watched = await [loop] + parts.server.loops
             let watchdog = ServiceWatchdog.request.flatMap { ServiceWatchdog(watching: watched, for: $0) }
             defer { withExtendedLifetime(watchdog) {} }
+            try await loop.run { [loop] in
+                _ = loop.schedule(after: ProgramMemory.startsWithin) { ProgramMemory.giveBackCode() }
+            }
             let signals = try await loop.run {
                 try SignalWatch(Self.signals, on: loop) { signal in
                     if signal == SIGHUP { hangUp.yield() } else { Task { await group.triggerGracefulShutdown() } }

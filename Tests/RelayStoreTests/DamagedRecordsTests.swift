@@ -1,8 +1,8 @@
 // Records that are damaged, or not the relay's own: told, and neither guessed nor left out.
 import Cryptography
-import GRDB
 import Glibc
 import RelayProtocol
+import SQLite
 import Testing
 
 @testable import RelayStore
@@ -36,7 +36,7 @@ import Testing
     ])
     func `a member that means nothing is not left out`(change: String) throws {
         try store.check()
-        try store.database.write { try $0.execute(sql: change) }
+        try store.database.write { try $0.execute(change) }
         for read in [
             { try self.store.check() }, { _ = try self.store.members(of: self.channel.id, limit: 10) },
             { _ = try RelayStore.open(path: self.folder.file).check() },
@@ -53,17 +53,17 @@ import Testing
         "PRAGMA foreign_keys = OFF; UPDATE channel SET id = 'Yard'",
     ])
     func `a channel, an invitation or a start that means nothing is told`(change: String) throws {
-        try store.database.writeWithoutTransaction { try $0.execute(sql: change) }
+        try store.database.withoutTransaction { try $0.execute(change) }
         #expect(isDamaged(#expect(throws: RelayStoreError.self) { try store.check() }))
     }
 
     @Test func `a write that meets a damaged record changes nothing and says why`() throws {
-        try store.database.write { try $0.execute(sql: "UPDATE member SET listenOnly = 5") }
+        try store.database.write { try $0.execute("UPDATE member SET listenOnly = 5") }
         #expect(
             isDamaged(
                 #expect(throws: RelayStoreError.self) { try store.revoke(device(1), from: channel.id, now: 200) }))
         let removed = try store.database.read {
-            try Int.fetchOne($0, sql: "SELECT count(*) FROM member WHERE revokedAt NOTNULL")
+            try $0.count("SELECT count(*) FROM member WHERE revokedAt NOTNULL")
         }
         #expect(removed == 0)
     }

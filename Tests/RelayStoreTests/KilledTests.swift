@@ -1,8 +1,8 @@
 // A process that changes a relay's records is killed at random instants: nothing that it confirmed is lost, nothing comes back.
 import Cryptography
-import GRDB
 import Glibc
 import RelayProtocol
+import SQLite
 import TestSupport
 import Testing
 

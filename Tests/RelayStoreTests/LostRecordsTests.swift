@@ -1,8 +1,8 @@
 // Records whose file is lost, before a start or while they are open: nothing is confirmed that the next start does not read.
 import Files
-import GRDB
 import Glibc
 import RelayProtocol
+import SQLite
 import Testing
 
 @testable import RelayStore
@@ -30,8 +30,8 @@ import Testing
             switch loss {
             case "empty": close(Glibc.open(folder.file, O_WRONLY | O_CREAT, 0o600))
             case "without tables":
-                let empty = try DatabaseQueue(path: folder.file)
-                try empty.writeWithoutTransaction { try $0.execute(sql: "PRAGMA user_version = 7") }
+                let empty = try DatabaseFile(path: folder.file)
+                try empty.withoutTransaction { try $0.execute("PRAGMA user_version = 7") }
                 try empty.close()
             default: break
             }
@@ -70,7 +70,7 @@ import Testing
         let (folder, store, channel) = try filled()
         try enrol(1, store, channel)
         // What was written is in the file itself, too.
-        try store.database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA wal_checkpoint") }
+        try store.database.withoutTransaction { try $0.execute("PRAGMA wal_checkpoint") }
         try enrol(2, store, channel)
         #expect(system("cd \(folder.path) && \(command)") == 0)
         #expect(throws: RelayStoreError.replaced(path: folder.file)) { try enrol(3, store, channel) }
@@ -83,9 +83,9 @@ import Testing
         for number in 1...200 {
             try enrol(number, store, channel)
             guard number % 50 == 0 else { continue }
-            let other = try DatabaseQueue(path: folder.file)
-            #expect(try other.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM member") } == number)
-            try other.backup(to: try DatabaseQueue(path: folder.path + "/copy-\(number).sqlite"))
+            let other = try DatabaseFile(path: folder.file)
+            #expect(try other.read { try $0.count("SELECT count(*) FROM member") } == number)
+            try other.withoutTransaction { try $0.execute("VACUUM INTO ?", [folder.path + "/copy-\(number).sqlite"]) }
             try other.close()
         }
         #expect(try RelayStore.open(path: folder.path + "/copy-200.sqlite").memberCount(of: channel.id) == 200)

@@ -1,7 +1,7 @@
 // What a relay keeps on disk of its channels, invitations and members.
 import Cryptography
-import GRDB
 import RelayProtocol
+import SQLite
 import Testing
 
 @testable import RelayStore
@@ -75,7 +75,9 @@ func device(_ number: Int) -> MemberID {
         #expect(kept.map(\.standingToken) == [nil, standing])
         let secret = Base64URL.encode(token.bytes)
         let text = try store.database.read {
-            try String.fetchAll($0, sql: "SELECT digest || ifnull(standing, '') FROM invitation")
+            try $0.rows("SELECT digest || ifnull(standing, '') AS text FROM invitation").map {
+                try #require($0["text"].flatMap { String($0) })
+            }
         }
         #expect(!text.contains { $0.contains(secret) || $0.contains(Hexadecimal.encode(token.bytes)) })
     }
@@ -226,9 +228,9 @@ func device(_ number: Int) -> MemberID {
         try store.setServed([channel.id, other.id])
         try store.setServed([other.id])
         #expect(try RelayStore.open(path: folder.file).channels().filter(\.isServed).map(\.id) == [other.id])
-        try store.database.writeWithoutTransaction { db in
+        try store.database.withoutTransaction { db in
             try db.execute(
-                sql: "ALTER TABLE channel DROP COLUMN served; DELETE FROM grdb_migrations WHERE identifier = '2'")
+                "ALTER TABLE channel DROP COLUMN served; DELETE FROM grdb_migrations WHERE identifier = '2'")
         }
         #expect(try RelayStore.open(path: folder.file).channels().map(\.isServed) == [true, true])
     }
@@ -278,10 +280,8 @@ func device(_ number: Int) -> MemberID {
         #expect(try again.members(of: channel.id, limit: 10) == store.members(of: channel.id, limit: 10))
         #expect(try again.invitations(to: channel.id, limit: 10) == store.invitations(to: channel.id, limit: 10))
         #expect(try again.lastStart().map { "\($0.host):\($0.port)" } == "relay.example:4433")
-        let levels = try again.database.read { db in
-            [try String.fetchOne(db, sql: "PRAGMA journal_mode"), try String.fetchOne(db, sql: "PRAGMA synchronous")]
-        }
-        #expect(levels == ["wal", "2"], "2 is FULL")
+        #expect(try again.database.withoutTransaction { try $0.value("PRAGMA journal_mode") } == "wal")
+        #expect(try again.database.withoutTransaction { try $0.value("PRAGMA synchronous") } == 2, "2 is FULL")
     }
 
     @Test(arguments: [0, 100, 5_000])
@@ -318,18 +318,18 @@ func device(_ number: Int) -> MemberID {
     @Test func `what cannot be opened says why, and a file of a later version is left alone`() throws {
         #expect(throws: RelayStoreError.self) { try RelayStore.open(path: folder.path) }
         #expect(throws: RelayStoreError.self) { try RelayStore.open(path: folder.path + "/nowhere/x.sqlite") }
-        try store.database.write { try $0.execute(sql: "INSERT INTO grdb_migrations VALUES ('99')") }
+        try store.database.write { try $0.execute("INSERT INTO grdb_migrations VALUES ('99')") }
         #expect(throws: RelayStoreError.newer(path: folder.file)) { try RelayStore.open(path: folder.file) }
     }
 
     @Test func `a write that does not reach the disk is told, and nothing has changed`() throws {
         let standing = try #require(try store.standingToken(of: channel.id))
-        try store.database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA max_page_count = 1") }
+        try store.database.withoutTransaction { try $0.execute("PRAGMA max_page_count = 1") }
         #expect(throws: RelayStoreError.self) {
             for number in 1...2_000 { _ = try enrol(number, standing) }
         }
         let count = try store.memberCount(of: channel.id)
-        try store.database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA max_page_count = 100000") }
+        try store.database.withoutTransaction { try $0.execute("PRAGMA max_page_count = 100000") }
         #expect(try store.invitations(to: channel.id, limit: 1).map(\.used) == [count])
         #expect(isMember(try enrol(5_000, standing)))
     }

@@ -14,6 +14,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILT = ROOT / os.environ.get("SCRATCH", ".build") / "release"
 PROGRAMS = ("pttd", "pttctl", "pttrelay")
+LIBRARY = "lib/pttd/libpttd-swift.so"
 
 
 def output(*command):
@@ -61,17 +62,37 @@ class ProgramTests(unittest.TestCase):
             listed |= {stem(name): name for name in re.search(r"On Debian 13 .*?`(.*?)`", readme)[1].split()}
         self.assertEqual(set(listed.values()) - {"libasound2-plugins"}, packages)
 
+    def test_no_program_has_the_whole_of_foundation(self):
+        for name in PROGRAMS:
+            self.assertNotIn("icudt", output("nm", BUILT / name), f"{name} has ICU's tables")
+
     def test_installed_programs_are_stripped_and_their_symbols_are_found_by_build_id(self):
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run(["make", "-s", "install", f"SCRATCH={BUILT.parent}", f"DESTDIR={folder}"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-            for name in PROGRAMS:
-                program = pathlib.Path(folder, "usr/bin", name)
-                self.assertNotIn(".debug_info", output("readelf", "-SW", program), name)
-                found = re.search(r"Build ID: (\w{2})(\w+)", output("readelf", "-n", program))
+            for name in [LIBRARY, *(f"bin/{name}" for name in PROGRAMS)]:
+                file = pathlib.Path(folder, "usr", name)
+                self.assertNotIn(".debug_info", output("readelf", "-SW", file), name)
+                found = re.search(r"Build ID: (\w{2})(\w+)", output("readelf", "-n", file))
                 symbols = pathlib.Path(folder, "usr/lib/debug/.build-id", found[1], f"{found[2]}.debug")
-                self.assertIn(".debug_info", output("readelf", "-SW", symbols), name)
+                # The toolchain's archives have names, and no lines.
+                self.assertIn(".symtab" if name == LIBRARY else ".debug_info", output("readelf", "-SW", symbols), name)
                 self.assertIn(found[1] + found[2], output("readelf", "-n", symbols), name)
-                self.assertTrue(output(program, "--version").strip(), name)
+                if name != LIBRARY:
+                    self.assertTrue(output(file, "--version").strip(), name)
+
+    def test_installed_programs_are_small_and_two_of_them_share_a_library_of_their_own(self):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["make", "-s", "install", f"SCRATCH={BUILT.parent}", f"DESTDIR={folder}"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+            bounds = {"bin/pttd": 16, "bin/pttctl": 8, LIBRARY: 14, "bin/pttrelay": 30}
+            for name, megabytes in bounds.items():
+                self.assertLess(pathlib.Path(folder, "usr", name).stat().st_size, megabytes * 1_000_000, name)
+            for name in ("bin/pttd", "bin/pttctl"):
+                dynamic = output("readelf", "-dW", pathlib.Path(folder, "usr", name))
+                self.assertRegex(dynamic, r"NEEDED.*\[libpttd-swift\.so\]", name)
+                self.assertEqual(re.findall(r"(?:RUNPATH|RPATH).*\[(.*)\]", dynamic), ["$ORIGIN/../lib/pttd"], name)
+            library = output("readelf", "-dW", pathlib.Path(folder, "usr", LIBRARY))
+            self.assertRegex(library, r"\(FLAGS\)\s+.*BIND_NOW")
+            self.assertNotRegex(library, "RUNPATH|RPATH")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 // What a relay keeps of its channels and members over starts, and what the commands print.
 import Cryptography
-import GRDB
 import Glibc
 import Logging
 import RelayProtocol
 import RelayServer
 import RelayStore
+import SQLite
 import Testing
 
 @testable import pttrelay
@@ -105,8 +105,8 @@ import Testing
             _ = try state.store.enrol(key, named: DisplayName("Ada")!, with: token, in: channel.id, now: 1)
         }
         let file = folder.path + "/relay.sqlite"
-        let database = try DatabaseQueue(path: file)
-        try await database.write { try $0.execute(sql: "UPDATE member SET id = substr(id, 3)") }
+        let database = try DatabaseFile(path: file)
+        try database.write { try $0.execute("UPDATE member SET id = substr(id, 3)") }
         try database.close()
         for open in [RelayState.existing, RelayState.open] {
             let error = #expect(throws: RelayStoreError.self) { _ = try open(folder.path, quiet("state")) }

@@ -52,6 +52,10 @@ int ptt_thread_id(void);
 // for then the allocation that exceeds it would fail.
 int ptt_lock_all_memory(void);
 
+// Takes the pages of code and constants, of the program and its libraries, out of the process: what is used again comes back from
+// the page cache, and what only the start has used does not. Returns how many bytes of them there are.
+size_t ptt_give_back_code(void);
+
 // Sets RLIMIT_RTTIME to at most so many microseconds of processor without a pause in real-time threads, as rtkit asks; 0, or an
 // errno. A thread that comes near it is made an ordinary one (SIGXCPU is taken for that), before the limit ends the process.
 int ptt_limit_real_time(long long microseconds);

@@ -1,0 +1,78 @@
+// Values as SQLite keeps them.
+import CSQLite
+
+/// A value of a column.
+public enum Value: Hashable, Sendable {
+    /// None.
+    case null
+    /// A whole number.
+    case integer(Int64)
+    /// Another number.
+    case real(Double)
+    /// Text that is UTF-8.
+    case text(String)
+    /// Bytes, or text that is not UTF-8.
+    case bytes([UInt8])
+}
+
+/// What can be given to a statement and read from a row.
+public protocol DatabaseValue {
+    /// How it is kept.
+    var value: Value { get }
+    /// Made of what is kept; nil: that is something else. Nothing is converted.
+    init?(_ value: Value)
+}
+
+extension Int64: DatabaseValue {
+    /// See `DatabaseValue`.
+    public var value: Value { .integer(self) }
+    /// See `DatabaseValue`.
+    public init?(_ value: Value) {
+        guard case .integer(let number) = value else { return nil }
+        self = number
+    }
+}
+
+extension Int: DatabaseValue {
+    /// See `DatabaseValue`.
+    public var value: Value { .integer(Int64(self)) }
+    /// See `DatabaseValue`.
+    public init?(_ value: Value) {
+        guard case .integer(let number) = value, let number = Int(exactly: number) else { return nil }
+        self = number
+    }
+}
+
+extension Bool: DatabaseValue {
+    /// See `DatabaseValue`.
+    public var value: Value { .integer(self ? 1 : 0) }
+    /// See `DatabaseValue`.
+    public init?(_ value: Value) {
+        switch value {
+        case .integer(0): self = false
+        case .integer(1): self = true
+        default: return nil
+        }
+    }
+}
+
+extension String: DatabaseValue {
+    /// See `DatabaseValue`.
+    public var value: Value { .text(self) }
+    /// See `DatabaseValue`.
+    public init?(_ value: Value) {
+        guard case .text(let text) = value else { return nil }
+        self = text
+    }
+}
+
+/// A row that a statement has found. It is whole: it may be kept after the next one is read.
+public struct Row: Sendable {
+    let columns: [String]
+    let values: [Value]
+
+    /// The value of the column; nil: there is no such column.
+    public subscript(column: String) -> Value? {
+        columns.firstIndex(of: column).map { values[$0] }
+    }
+}
