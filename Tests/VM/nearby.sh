@@ -5,9 +5,7 @@ harness=/host/Tests/VM
 . "$harness/guest-functions.sh"
 out=/ctl/out
 programs=${PROGRAMS:-/host/.build/release}
-export LD_LIBRARY_PATH=/usr/lib/pttd-test
-mkdir -p $LD_LIBRARY_PATH; cp "$programs"/lib/* $LD_LIBRARY_PATH/ 2>/dev/null
-install -m 755 "$programs"/{pttd,pttctl} /usr/bin/ || { failed "no programs in $programs"; exit 1; }
+install_programs pttd pttctl || { failed "no programs in $programs"; exit 1; }
 modprobe -a bluetooth hci_vhci snd-aloop veth bnep bridge || { failed "kernel modules"; exit 1; }
 python3 "$harness/virtual_pair.py" >>$out/radio.log 2>&1 & radio=$!
 until_true 60 test -S /run/pair.sock || { failed "the virtual radio"; tail $out/radio.log; exit 1; }
