@@ -75,7 +75,7 @@ extension Daemon {
                     logger: Logger(label: "pttd.nearby"),
                     handler: { channels in nearby.assumeIsolated { $0.changed(byBluetooth: channels) } },
                     problem: { problem in nearby.assumeIsolated { $0.changed(bluetoothProblem: problem) } },
-                    network: { interface in nearby.assumeIsolated { $0.networkIsBack(interface) } }) : nil
+                    network: { interface in nearby.assumeIsolated { $0.networkChanged(interface) } }) : nil
             let publisher = StatusPublisher(api: api, director: director)
             let foreground = ForegroundMonitor(on: systemBus, logger: Logger(label: "pttd.sessions"))
             let accessoryStore = AccessoryStore(directory: state)

@@ -75,12 +75,16 @@ extension NearbyChannels {
         }
     }
 
-    /// A network by Bluetooth that was lost is there again.
-    func networkIsBack(_ interface: String) {
+    /// A network by Bluetooth is there as this interface, or lost: with it the host that it leads to, which nothing else may announce.
+    func networkChanged(_ interface: String?) {
         for succession in successions.values where record.accessPoint(of: succession.link.channel) != nil {
-            let places = [RelayPlace(host: succession.link.host, port: succession.link.port)]
-                .compactMap { $0?.inZone(interface) }
-            if !places.isEmpty { succession.client.assumeIsolated { $0.relayMoved(to: places) } }
+            guard let host = succession.secrets else { continue }
+            let place = RelayPlace(host: succession.link.host, port: succession.link.port)
+            let places = interface.flatMap { place?.inZone($0) }.map { [$0] } ?? []
+            succession.handle(
+                .seen(
+                    places.isEmpty
+                        ? [] : [NearbyHostSighting(host: host.host, generation: host.generation, places: places)]))
         }
     }
 

@@ -67,7 +67,7 @@ extension NearbyBluetooth {
             networkInterface = interface
             let zones = [interface] + LocalAddresses.zones.filter { $0 != interface }
             carryOut(finder.handle(.zones(zones), at: .now))
-            if networkWaiters.isEmpty { networkHandler(interface) }
+            networkHandler(interface)
         case .failed(let error):
             networkInterface = nil
             logger.info("no network by Bluetooth", metadata: ["why": "\(error)"])
@@ -83,6 +83,7 @@ extension NearbyBluetooth {
         else { return }
         logger.info("the network by Bluetooth is lost", metadata: ["device": "\(device)"])
         networkInterface = nil
+        networkHandler(nil)
         carryOut(network.handle(.lost(accessPoint), at: .now))
     }
 

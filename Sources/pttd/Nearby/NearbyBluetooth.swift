@@ -19,7 +19,7 @@ actor NearbyBluetooth {
     let logger: Logger
     private let handler: @Sendable ([NearbyChannel]) -> Void
     private let problemHandler: @Sendable (String) -> Void
-    let networkHandler: @Sendable (String) -> Void
+    let networkHandler: @Sendable (String?) -> Void
     private var connection: DBusConnection?
     private(set) var client: BlueZClient?
     /// A connection is being made or ended.
@@ -63,11 +63,11 @@ actor NearbyBluetooth {
     ///   - address: BlueZ's bus.
     ///   - handler: Called on the loop whenever what Bluetooth finds has changed.
     ///   - problem: Called on the loop with what keeps Bluetooth from it, in words for the user; empty: nothing does.
-    ///   - network: Called on the loop with the interface of a network by Bluetooth that is back.
+    ///   - network: Called on the loop with the interface of a network by Bluetooth that is there; nil: it is lost.
     init(
         bus address: DBusAddress, settings: NearbySettings, loop: EventLoop, logger: Logger,
         handler: @escaping @Sendable ([NearbyChannel]) -> Void, problem: @escaping @Sendable (String) -> Void,
-        network: @escaping @Sendable (String) -> Void
+        network: @escaping @Sendable (String?) -> Void
     ) {
         (self.address, self.settings, self.loop, self.logger) = (address, settings, loop, logger)
         self.handler = handler
