@@ -33,9 +33,6 @@ actor StatusPublisher {
     private var level: Float?
     private var isLevelDue = false
     private var waiting: [CheckedContinuation<Void, Never>] = []
-    private var rest: EventLoop.Timer?
-    /// The delay after which a daemon in which nothing happens gives back what it has used last.
-    private static let restsAfter: Duration = .seconds(20)
 
     init(api: DaemonAPI, director: ChannelDirector) {
         self.api = api
@@ -71,25 +68,10 @@ actor StatusPublisher {
     /// Something that is shown may be different.
     func changed() {
         showFeedback()
-        restSoon()
         isDue = true
         guard isServed, !isPublishing else { return }
         isPublishing = true
         Task { await self.publishAll() }
-    }
-
-    /// Once nothing has changed for a while, the code that only a talk has used leaves the process.
-    private func restSoon() {
-        rest?.cancel()
-        rest = loop.schedule(after: Self.restsAfter) { [weak self] in self?.assumeIsolated { $0.rests() } }
-    }
-
-    private func rests() {
-        rest = nil
-        let snapshot = director.assumeIsolated { $0.shown.snapshot }
-        // Its end is a change, too.
-        guard snapshot.transmission == nil, snapshot.activeRemoteParticipant == nil else { return }
-        ProgramMemory.giveBackCode()
     }
 
     /// Own speech is so loud, or, nil, there is none. Told by itself: ten times a second everything else would be too much.
