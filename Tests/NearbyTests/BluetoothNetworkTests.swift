@@ -87,6 +87,19 @@ import Testing
         #expect(wait().0 == .seconds(1))
     }
 
+    @Test mutating func whoeverAsksAgainIsAnsweredAndDoesNotWaitForTheNextAttempt() throws {
+        let host = try #require(Self.host)
+        #expect(handle(.wanted(host)) == [.tell(.failed(.noRadio))])
+        #expect(handle(.wanted(host)) == [.tell(.failed(.noRadio))])
+        #expect(handle(.radio(true)) == [.connect(host, ticket: 1)])
+        #expect(handle(.refused(ticket: 1, .notPaired)) == [.tell(.failed(.notPaired))])
+        #expect(handle(.wanted(host)) == [.connect(host, ticket: 2)])
+        // While one is made, its outcome is the answer.
+        #expect(handle(.wanted(host)).isEmpty)
+        #expect(handle(.connected(ticket: 2, interface: "bnep0")) == [.tell(.connected(interface: "bnep0"))])
+        #expect(handle(.wanted(host)).isEmpty)
+    }
+
     @Test mutating func aConnectionThatHangsIsGivenUp() throws {
         let host = try #require(Self.host)
         _ = handle(.radio(true))

@@ -118,9 +118,13 @@ public struct BluetoothNetwork: Sendable {
                 state = .off
             }
         case .wanted(let new):
-            guard new != wish else { return [] }
-            release(&actions)
-            (wish, pause) = (new, RetryPause())
+            if new != wish {
+                release(&actions)
+                wish = new
+            }
+            pause = RetryPause()
+            // Whoever asks again does not wait for the next attempt.
+            if case .waiting = state { state = .off }
             if new != nil, !hasRadio { actions.append(.tell(.failed(.noRadio))) }
         case .connected(let ticket, let interface):
             guard case .connecting(ticket, _) = state else { return [] }

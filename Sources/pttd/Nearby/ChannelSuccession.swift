@@ -88,6 +88,12 @@ extension NearbyChannels {
         }
     }
 
+    /// A network by Bluetooth is not wanted any more, unless another channel is reached over it.
+    func endNetwork(to accessPoint: BluetoothAccessPoint) async {
+        guard !successions.keys.contains(where: { record.accessPoint(of: $0) == accessPoint }) else { return }
+        await bluetooth?.endNetwork(to: accessPoint)
+    }
+
     /// Follows the hosts of the channels that this machine is on, and no others.
     func follow() async { await network?.follow(Set(successions.values.map(\.followed))) }
 
@@ -118,7 +124,7 @@ extension NearbyChannels {
             if let host = successor(of: id) { Task { await end(host) } }
             Task {
                 await follow()
-                if let accessPoint = record.accessPoint(of: id) { await bluetooth?.endNetwork(to: accessPoint) }
+                if let accessPoint = record.accessPoint(of: id) { await endNetwork(to: accessPoint) }
             }
         }
     }

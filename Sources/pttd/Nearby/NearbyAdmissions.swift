@@ -66,7 +66,16 @@ extension NearbyChannels {
         record.keep(nil, of: announcement.channel)
         let began = Instant.now
         let first = question(at: channel.places)
-        do throws(InvitationQuestionError) { return try await ask(first, for: caller) } catch {
+        do throws(InvitationQuestionError) {
+            let link = try await ask(first, for: caller)
+            // A network by Bluetooth that is there already, for another channel of the same host.
+            if let accessPoint = channel.accessPoint,
+                let zone = RelayPlace(host: link.host, port: link.port)?.zone, await bluetooth?.networkInterface == zone
+            {
+                record.keep(accessPoint, of: link.channel)
+            }
+            return link
+        } catch {
             if let accessPoint = channel.accessPoint, channel.means == [.bluetooth], !error.isAnswer {
                 return try await invitation(over: accessPoint, to: channel, question: question, first, caller)
             }
@@ -98,7 +107,7 @@ extension NearbyChannels {
         }
         func given(up why: String) async -> PTChannelError {
             await ended(first, of: caller)
-            await bluetooth.endNetwork(to: accessPoint)
+            await endNetwork(to: accessPoint)
             return PTChannelError(.unknown, explanation: why)
         }
         let interface: String

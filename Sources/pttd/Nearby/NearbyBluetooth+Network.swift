@@ -105,6 +105,7 @@ extension NearbyBluetooth {
         guard offered == nil, !isOffering, if_nametoindex(settings.bridge) != 0, let client else { return }
         let adapters = client.assumeIsolated { $0.adapters.filter { $0.isPowered && settings.offersNetwork($0) } }
         guard let chosen = adapters.first(where: { $0.identifier == adapter }) ?? adapters.first,
+            chosen.identifier != refusedOffer,
             let accessPoint = chosen.address.flatMap({ BluetoothAccessPoint(address: $0.bytes) })
         else { return }
         isOffering = true
@@ -118,6 +119,8 @@ extension NearbyBluetooth {
                 offered = (chosen.identifier, accessPoint)
                 renew()
             } catch {
+                // It is not asked for with each read.
+                refusedOffer = chosen.identifier
                 logger.info("no network is offered by Bluetooth", metadata: ["why": "\(error)"])
             }
         }

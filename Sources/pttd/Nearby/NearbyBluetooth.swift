@@ -34,6 +34,8 @@ actor NearbyBluetooth {
     /// The network that this machine offers.
     var offered: (adapter: AdapterIdentifier, accessPoint: BluetoothAccessPoint)?
     var isOffering = false
+    /// The adapter on which bluetoothd did not let this machine offer one.
+    var refusedOffer: AdapterIdentifier?
     private var timer: EventLoop.Timer?
     private var timerDue: Instant?
     private(set) var adapter: AdapterIdentifier?
@@ -148,7 +150,8 @@ actor NearbyBluetooth {
         await forgetAll()
         await client?.stop()
         await connection.close()
-        (self.connection, client, adapter, absence, offered) = (nil, nil, nil, nil, nil)
+        (self.connection, client, adapter, absence) = (nil, nil, nil, nil)
+        (offered, refusedOffer) = (nil, nil)
         carryOut(network.handle(.radio(false), at: .now))
         carryOut(finder.handle(.radio(false), at: .now))
         carryOut(announcer.handle(.radio(false), at: .now))

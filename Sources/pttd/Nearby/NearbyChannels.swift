@@ -248,9 +248,7 @@ actor NearbyChannels: NearbyControls {
         }
         let link = try await invitation(to: channel, code: code, for: caller)
         do throws(PTChannelError) { try await enter(link, by: caller) } catch {
-            if successions[link.channel] == nil, let accessPoint = record.accessPoint(of: link.channel) {
-                await bluetooth?.endNetwork(to: accessPoint)
-            }
+            if let accessPoint = record.accessPoint(of: link.channel) { await endNetwork(to: accessPoint) }
             throw error
         }
         return link.channel.uuid
