@@ -3,8 +3,8 @@
 # search for libraries beside the program. Nothing is exported, and relative relocations take a bit each: docs/building.md.
 # Checked calls are not for C functions that Swift calls (__swift__ is 0 elsewhere): glibc 2.41 declares them twice, which Swift
 # finds ambiguous.
-# Nothing of them tells where they were built.
-SHIPPED := --static-swift-stdlib --disable-local-rpath -Xcc -D_FORTIFY_SOURCE=2-__swift__ -Xcc -fstack-protector-strong \
+# Nothing of them tells where they were built. JOBS='-j 1' compiles one module at a time, for a machine with little memory.
+SHIPPED := $(JOBS) --static-swift-stdlib --disable-local-rpath -Xcc -D_FORTIFY_SOURCE=2-__swift__ -Xcc -fstack-protector-strong \
   -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=. -Xcc -ffile-prefix-map=$(CURDIR)=. \
   -Xlinker -z -Xlinker relro -Xlinker -z -Xlinker now -Xlinker --build-id=sha1 \
   -Xswiftc -use-ld=lld -Xswiftc -ld-path=$(CURDIR)/debian/tools/linking/ld.lld \
