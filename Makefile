@@ -3,8 +3,8 @@
 # search for libraries beside the program. Nothing is exported, and relative relocations take a bit each: docs/building.md.
 # Checked calls are not for C functions that Swift calls (__swift__ is 0 elsewhere): glibc 2.41 declares them twice, which Swift
 # finds ambiguous.
-# Nothing of them tells where they were built.
-SHIPPED := --static-swift-stdlib --disable-local-rpath -Xcc -D_FORTIFY_SOURCE=2-__swift__ -Xcc -fstack-protector-strong \
+# Nothing of them tells where they were built. JOBS='-j 1' compiles one module at a time, for a machine with little memory.
+SHIPPED := $(JOBS) --static-swift-stdlib --disable-local-rpath -Xcc -D_FORTIFY_SOURCE=2-__swift__ -Xcc -fstack-protector-strong \
   -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=. -Xcc -ffile-prefix-map=$(CURDIR)=. \
   -Xlinker -z -Xlinker relro -Xlinker -z -Xlinker now -Xlinker --build-id=sha1 \
   -Xswiftc -use-ld=lld -Xswiftc -ld-path=$(CURDIR)/debian/tools/linking/ld.lld \
@@ -25,7 +25,7 @@ DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
 TEST_PACKAGES := pulseaudio pulseaudio-utils pipewire wireplumber pipewire-pulse alsa-utils sox strace procps iproute2 python3-venv opus-tools protobuf-compiler systemd \
   modemmanager mandoc rtkit zbar-tools avahi-daemon shellcheck codespell curl nghttp2-client
 
-.PHONY: demo test test-debian-13 deps demo-deps test-deps build programs release test-programs unit vm vm-accessories vm-dbus-broker vm-debian-13 lint format bench fuzz install install-pttd install-pttrelay deb deb-deps dist apt-repository
+.PHONY: demo test test-debian-13 deps demo-deps test-deps build programs release test-programs unit vm vm-accessories vm-dbus-broker vm-debian-13 lint format bench fuzz install install-pttd install-pttrelay deb deb-deps dist docs api-check apt-repository
 
 # Builds, runs the whole line from a simulated button to the ear, and shows what came out.
 demo: demo-deps release
@@ -152,9 +152,15 @@ REPOSITORY = $(DEBS)/repository
 apt-repository:
 	@Tests/install-packages apt-utils gnupg
 	debian/tools/apt-repository --key '$(KEY)' '$(REPOSITORY)'
-# The source tarball with the Swift packages, into .build-dist.
-dist:
-	debian/tools/dist --scratch $(SCRATCH)
+# The source tarball with the Swift packages and the documentation, into .build-dist.
+dist: docs
+	debian/tools/dist --scratch $(SCRATCH) --documentation .build-docs
+# The documentation of the module PushToTalk, into .build-docs. Needs the debug build of the module, as api-check does.
+docs: deps
+	debian/tools/docs .build-docs $(SCRATCH)
+# Whether apps that are written for the last release still compile.
+api-check: deps
+	Tests/API/check --scratch $(SCRATCH)
 deb-deps:
 	@Tests/install-packages $(DEB_PACKAGES)
 

@@ -179,7 +179,7 @@ public actor NearbyNetwork {
     private static func zone(of interface: Int32) -> String? {
         var name = [CChar](repeating: 0, count: Int(IF_NAMESIZE))
         guard interface > 0, if_indextoname(UInt32(interface), &name) != nil else { return nil }
-        let text = String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        let text = String(decoding: name.prefix { $0 != 0 }.map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
         return InvitationLink.isHost("fe80::1%\(text)") ? text : "\(interface)"
     }
 

@@ -16,6 +16,7 @@ extension PTChannelManager {
     ///
     /// - Parameters:
     ///   - channelUUID: The channel of the invitation.
+    ///   - descriptor: How the user sees the channel.
     ///   - invitation: A `ptt://` link.
     ///   - media: Whose the sound is.
     public func requestJoinChannel(

@@ -123,7 +123,9 @@ extension PTChannelManager {
     /// Makes a channel nearby the active one; its sound is pttd's. The delegate is told as of
     /// `requestJoinChannel(channelUUID:descriptor:)`. Takes up to 135 s when the channel's creator is asked.
     ///
-    /// - Parameter code: Of a locked channel: six digits, which may have spaces between them.
+    /// - Parameters:
+    ///   - channel: One of `nearbyChannels()`.
+    ///   - code: Of a locked channel: six digits, which may have spaces between them.
     /// - Throws: `PTChannelError`.
     public nonisolated(nonsending) func joinNearbyChannel(_ channel: PTNearbyChannel, code: String? = nil) async throws
     {

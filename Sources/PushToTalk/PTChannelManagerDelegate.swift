@@ -30,7 +30,10 @@ public protocol PTChannelManagerDelegate: AnyObject {
 
     /// A push came. Answer at once; what takes time is done after the return.
     ///
-    /// - Parameter pushPayload: The push's JSON object.
+    /// - Parameters:
+    ///   - channelManager: The app's channel manager.
+    ///   - channelUUID: The channel it is for.
+    ///   - pushPayload: The push's JSON object.
     func incomingPushResult(
         channelManager: PTChannelManager, channelUUID: UUID, pushPayload: [String: Any]
     ) -> PTPushResult
@@ -62,6 +65,10 @@ public protocol PTChannelManagerDelegate: AnyObject {
     /// methods may be called before `completion` is.
     ///
     /// - Parameters:
+    ///   - channelManager: The app's channel manager.
+    ///   - channelUUID: The channel it is for.
+    ///   - pushPayload: The push's JSON object.
+    ///   - isHighPriority: Whether it is one of those that the budget counts.
     ///   - remainingHighPriorityBudget: How many more high-priority ones this hour allows.
     ///   - completion: To be called when the work is done, within 10 seconds.
     func incomingServiceUpdatePush(

@@ -83,7 +83,7 @@ struct RecordingName: Equatable, Comparable {
         guard gmtime_r(&time, &parts) != nil else { return "" }
         var buffer = [CChar](repeating: 0, count: 64)
         let count = strftime(&buffer, buffer.count, format, &parts)
-        return String(decoding: buffer[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        return String(decoding: buffer[..<count].map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
     }
 
     private static func seconds(_ bytes: [UInt8]) -> Int? {

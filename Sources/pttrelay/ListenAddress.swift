@@ -46,7 +46,7 @@ struct ListenAddress: Equatable {
         guard let parsed = SocketAddress(address, port: port), parsed.isUnspecified else { return address }
         var buffer = [CChar](repeating: 0, count: 256)
         guard gethostname(&buffer, buffer.count - 1) == 0 else { return "localhost" }
-        let name = String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        let name = String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
         return name.isEmpty ? "localhost" : name
     }
 }

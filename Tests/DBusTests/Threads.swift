@@ -8,7 +8,8 @@ import Testing
 func threadPath() -> String {
     var buffer = [CChar](repeating: 0, count: 256)
     let count = readlink("/proc/thread-self", &buffer, buffer.count - 1)
-    return "/proc/" + String(decoding: buffer.prefix(max(0, count)).map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    return "/proc/"
+        + String(decoding: buffer.prefix(max(0, count)).map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
 }
 
 /// How often that thread gave up the processor of itself.
@@ -17,7 +18,7 @@ func contextSwitches(_ threadPath: String) throws -> Int {
     defer { fclose(file) }
     var line = [CChar](repeating: 0, count: 512)
     while fgets(&line, Int32(line.count), file) != nil {
-        let text = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        let text = String(decoding: line.prefix { $0 != 0 }.map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
         if text.hasPrefix("voluntary_ctxt_switches:") {
             return try #require(Int(text.dropFirst(24).filter { $0.isNumber }))
         }

@@ -21,7 +21,7 @@ final class TemporaryFolder {
     init() throws {
         var template = Array("/tmp/pttd-input-XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else { throw SystemError("mkdtemp") }
-        path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        path = String(decoding: template.dropLast().map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
     }
     deinit {
         unlink(path + "/null")

@@ -75,7 +75,7 @@ private func threads(named isWanted: (String) -> Bool) -> [Int32] {
         var line = [CChar](repeating: 0, count: 64)
         _ = fgets(&line, Int32(line.count), file)
         fclose(file)
-        if isWanted(String(decoding: line.prefix { $0 > 10 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)) {
+        if isWanted(String(decoding: line.prefix { $0 > 10 }.map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)) {
             found.append(id)
         }
     }

@@ -151,6 +151,6 @@ import Testing
     private func executablePath() -> String {
         var buffer = [CChar](repeating: 0, count: 4_096)
         let length = readlink("/proc/self/exe", &buffer, buffer.count)
-        return String(decoding: buffer.prefix(max(0, length)).map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        return String(decoding: buffer.prefix(max(0, length)).map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
     }
 }

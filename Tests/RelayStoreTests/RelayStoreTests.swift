@@ -16,7 +16,7 @@ final class Folder: Sendable {
     init() throws {
         var template = Array("/tmp/relay-store-XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else { throw RelayStoreError.unusable(path: "/tmp", why: "mkdtemp") }
-        path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        path = String(decoding: template.dropLast().map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
     }
     var file: String { path + "/" + RelayStore.fileName }
     var files: [String] {

@@ -26,7 +26,7 @@ import Testing
         var line = [CChar](repeating: 0, count: 256)
         let read = fgets(&line, Int32(line.count), output) != nil
         #expect(pclose(output) == 0)
-        let text = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        let text = String(decoding: line.prefix { $0 != 0 }.map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
         try #require(read, "the probe says nothing")
         var values: [Substring: Int] = [:]
         for word in text.split(whereSeparator: \.isWhitespace) {

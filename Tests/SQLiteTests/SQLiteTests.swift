@@ -10,7 +10,8 @@ import Testing
     init() throws {
         var template = Array("/tmp/sqlite-tests-XXXXXX".utf8CString)
         try #require(mkdtemp(&template) != nil)
-        path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self) + "/file.sqlite"
+        path =
+            String(decoding: template.dropLast().map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self) + "/file.sqlite"
         file = try DatabaseFile(path: path)
         try file.write { try $0.execute("CREATE TABLE a (number INTEGER, anything ANY) STRICT") }
     }

@@ -183,7 +183,7 @@ enum Program {
         var buffer = [CChar](repeating: 0, count: 4_096)
         let count = readlink("/proc/self/exe", &buffer, buffer.count - 1)
         // The test bundle lies beside it, or is run by a helper of the toolchain: then the argument names the bundle.
-        let own = String(decoding: buffer.prefix(max(count, 0)).map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        let own = String(decoding: buffer.prefix(max(count, 0)).map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
         for start in [own] + CommandLine.arguments {
             var folder = start[...]
             while let slash = folder.lastIndex(of: "/") {

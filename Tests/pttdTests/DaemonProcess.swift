@@ -72,7 +72,7 @@ final class DaemonProcess: Sendable {
     private static var program: String? {
         var path = [CChar](repeating: 0, count: 4_096)
         _ = readlink("/proc/self/exe", &path, path.count - 1)
-        let own = String(decoding: path.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        let own = String(decoding: path.prefix { $0 != 0 }.map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
         for var folder in CommandLine.arguments + [own] {
             while let slash = folder.lastIndex(of: "/") {
                 folder = String(folder[..<slash])

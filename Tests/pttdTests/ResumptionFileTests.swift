@@ -29,7 +29,7 @@ import Testing
         var template = Array("/tmp/pttd-resumption-XXXXXX".utf8CString)
         let made = mkdtemp(&template)
         try #require(made != nil)
-        return String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        return String(decoding: template.dropLast().map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
     }
 
     private func restore(_ path: String) -> [String] {

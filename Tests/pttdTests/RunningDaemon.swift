@@ -97,7 +97,7 @@ final class TemporaryDirectory: Sendable {
     init() throws {
         var template = Array("/tmp/pttd-test-XXXXXX".utf8CString)
         try #require(mkdtemp(&template) != nil)
-        path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        path = String(decoding: template.dropLast().map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
     }
 
     deinit { try? FileManager.default.removeItem(atPath: path) }

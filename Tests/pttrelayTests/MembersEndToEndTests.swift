@@ -19,7 +19,7 @@ final class StateFolder: Sendable {
     init() throws {
         var template = Array("/tmp/pttrelay-members-XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else { throw RelayStateError(description: "mkdtemp") }
-        path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        path = String(decoding: template.dropLast().map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
     }
     deinit {
         for name in names { unlink(path + "/" + name) }

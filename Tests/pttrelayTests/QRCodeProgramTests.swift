@@ -32,7 +32,7 @@ import Testing
         var path = Array("/tmp/pttrelay-qr-XXXXXX.pgm".utf8CString)
         let file = mkstemps(&path, 4)
         try #require(file >= 0)
-        let name = String(decoding: path.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        let name = String(decoding: path.prefix { $0 != 0 }.map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
         defer { unlink(name) }
         let image = Array("P5 \(width) \(pixels.count / width) 255\n".utf8) + pixels
         #expect(image.withUnsafeBytes { Glibc.write(file, $0.baseAddress, $0.count) } == image.count)
@@ -41,6 +41,6 @@ import Testing
         var line = [CChar](repeating: 0, count: 2_048)
         let isRead = fgets(&line, Int32(line.count), decoder) != nil
         #expect(pclose(decoder) == 0 && isRead, "zbarimg (package zbar-tools) reads nothing")
-        return String(decoding: line.prefix { $0 > 10 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        return String(decoding: line.prefix { $0 > 10 }.map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
     }
 }

@@ -14,7 +14,7 @@ import Testing
         var template = Array("/tmp/pttrelay-state-XXXXXX".utf8CString)
         let made = mkdtemp(&template)
         try #require(made != nil)
-        directory = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        directory = String(decoding: template.dropLast().map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
     }
 
     private func open() throws -> RelayState {

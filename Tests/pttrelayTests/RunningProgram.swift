@@ -165,7 +165,7 @@ final class RunningProgram: Sendable {
     private static func program() throws -> String {
         var buffer = [CChar](repeating: 0, count: 4_096)
         let length = max(0, readlink("/proc/self/exe", &buffer, buffer.count))
-        let own = String(decoding: buffer.prefix(length).map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        let own = String(decoding: buffer.prefix(length).map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
         for path in CommandLine.arguments + [own] {
             let folder = path.split(separator: "/", omittingEmptySubsequences: false).dropLast()
             for depth in 0..<min(5, folder.count) {

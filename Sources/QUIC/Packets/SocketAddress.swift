@@ -99,7 +99,7 @@ public struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
             var six = sixBytes
             inet_ntop(AF_INET6, &six, &text, socklen_t(text.count))
         }
-        let name = String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        let name = String(decoding: text.prefix { $0 != 0 }.map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
         return scope == 0 ? name : "\(name)%\(scope)"
     }
 

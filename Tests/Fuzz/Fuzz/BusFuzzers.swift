@@ -69,7 +69,7 @@ private func bytes(of arguments: [DBusValue], member: String = "PropertiesChange
     var count: Int32 = 0
     guard dbus_message_marshal(encoded, &start, &count) != 0, let start else { return nil }
     defer { dbus_free(start) }
-    return UnsafeBufferPointer(start: start, count: Int(count)).map { UInt8(bitPattern: $0) }
+    return UnsafeBufferPointer(start: start, count: Int(count)).map { UInt8(truncatingIfNeeded: $0) }
 }
 
 private func message(_ bytes: [UInt8]) -> DBusMessage? {

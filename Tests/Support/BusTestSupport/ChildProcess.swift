@@ -26,7 +26,7 @@ public final class ChildProcess: Sendable {
     public init(_ arguments: [String], environment: [String: String] = [:], package: String? = nil) throws {
         var template = Array("/tmp/pttd-child-XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else { throw Failure(description: "mkdtemp: \(errno)") }
-        directory = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        directory = String(decoding: template.dropLast().map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
         var pipeEnds: [Int32] = [0, 0]
         guard pipe(&pipeEnds) == 0 else { throw Failure(description: "pipe: \(errno)") }
         for end in pipeEnds { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }

@@ -16,7 +16,7 @@ public final class TemporaryFolder: Sendable {
     public init() throws(Failure) {
         var template = Array("/tmp/pttd-test-XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else { throw Failure(code: errno) }
-        path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        path = String(decoding: template.dropLast().map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
     }
 
     deinit { _ = system("rm -rf \(path)") }
