@@ -100,8 +100,9 @@ extension NearbyBluetooth {
 
     // MARK: For others
 
-    /// Offers a network to paired machines, once there is a bridge for it.
+    /// Offers a network to paired machines, while there is a bridge for it.
     func offerNetwork() {
+        if if_nametoindex(settings.bridge) == 0 { withdrawNetwork() }
         guard offered == nil, !isOffering, if_nametoindex(settings.bridge) != 0, let client else { return }
         let adapters = client.assumeIsolated { $0.adapters.filter { $0.isPowered && settings.offersNetwork($0) } }
         guard let chosen = adapters.first(where: { $0.identifier == adapter }) ?? adapters.first,
