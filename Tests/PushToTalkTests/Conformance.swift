@@ -37,11 +37,11 @@ enum Conformance {
                     "`channelManager(delegate:restorationDelegate:)`, asynchronous and with a completion handler"),
                 .init(
                     "shared",
-                    "further calls give the same instance; one while another is under way: `instantiationAlreadyInProgress`"
+                    "further calls return the same instance; a call during another one: `instantiationAlreadyInProgress`"
                 ),
                 .init(
                     "activeChannelUUID", "`activeChannelUUID`: non-nil while the channel is visible",
-                    "the same; nil also while `pttd` is away"),
+                    "the same; also nil while `pttd` does not run"),
                 .init("requestJoinChannel", "`requestJoinChannel(channelUUID:descriptor:)`"),
                 .init("leaveChannel", "`leaveChannel(channelUUID:)`"),
                 .init("requestBeginTransmitting", "`requestBeginTransmitting(channelUUID:)`"),
@@ -50,9 +50,9 @@ enum Conformance {
                 .init("setActiveRemoteParticipant", "`setActiveRemoteParticipant(_:channelUUID:)`, both forms"),
                 .init(
                     "setServiceStatus",
-                    "`setServiceStatus(_:channelUUID:)`, both forms; `.ready` at first; otherwise nobody transmits"),
+                    "`setServiceStatus(_:channelUUID:)`, both forms; initially `.ready`; otherwise nobody transmits"),
                 .init(
-                    "setTransmissionMode", "`setTransmissionMode(_:channelUUID:)`, both forms; `.halfDuplex` at first"),
+                    "setTransmissionMode", "`setTransmissionMode(_:channelUUID:)`, both forms; initially `.halfDuplex`"),
                 .init(
                     "setAccessoryButtonEventsEnabled",
                     "`setAccessoryButtonEventsEnabled(_:channelUUID:)`, both forms (iOS 17)"),
@@ -94,16 +94,17 @@ enum Conformance {
                 .init("invalidPlatform", "`invalidPlatform`: not available", "no `pttd` runs"),
                 .init(
                     "missingEntitlement", "`missingEntitlement`",
-                    "the bus does not let the app have its name, or use `pttd`"),
+                    "the bus does not let the app own its name, or use `pttd`"),
                 .init("PTChannelError", "`PTChannelError`: codes 0 to 9, domain, as `NSError`"),
                 .init("PTChannelError.told", "each of its codes reaches the app, by callback or by throwing"),
                 .init("channelNotFound", "`channelNotFound`: no active channel with this UUID"),
                 .init("channelLimitReached", "`channelLimitReached`: one active channel for the device"),
-                .init("callActive", "`callActive`: a call is going on", "also any program's lock, see push-to-talk.md"),
+                .init(
+                    "callActive", "`callActive`: a call is active", "also a lock of any program, see push-to-talk.md"),
                 .init(
                     "transmissionInProgress",
-                    "`transmissionInProgress`: a participant set, or a begin, while transmitting"),
-                .init("transmissionNotFound", "`transmissionNotFound`: an end without a transmission"),
+                    "`transmissionInProgress`: setting a participant, or a begin, while transmitting"),
+                .init("transmissionNotFound", "`transmissionNotFound`: a stop without a transmission"),
                 .init(
                     "transmissionNotAllowed", "`transmissionNotAllowed`: the mode forbids it", "also the service status"
                 ),
@@ -111,8 +112,8 @@ enum Conformance {
                     "appNotForeground", "`appNotForeground`: joining or beginning in the background",
                     "the same, see push-to-talk.md"),
                 .init(
-                    "screenTimeRestriction", "`screenTimeRestriction`: now is not the time",
-                    "outside of `hours` in `[policy]` of pttd.toml, which `ChannelDirectorTests` of `pttdTests` show"),
+                    "screenTimeRestriction", "`screenTimeRestriction`: the time of day is not permitted",
+                    "outside `hours` in `[policy]` of pttd.toml; `ChannelDirectorTests` of `pttdTests` shows it"),
                 .init(
                     "deviceManagementRestriction", "`deviceManagementRestriction`: the administrator forbids joining",
                     "`[policy]` of pttd.toml"),
@@ -123,35 +124,37 @@ enum Conformance {
             [
                 .init("order.launch", "launch: `didJoinChannel(.channelRestoration)`, then the instance"),
                 .init(
-                    "order.restorationDelegate", "the restoration delegate is asked before the channel is back",
-                    "only when the record has no name"),
+                    "order.restorationDelegate", "the restoration delegate is asked before the channel is restored",
+                    "only if the stored record has no name"),
                 .init(
                     "order.join", "join: `didJoinChannel(.developerRequest)` and `receivedEphemeralPushToken`",
                     "in this order"),
                 .init("order.transmit", "`didBeginTransmitting`, `didActivate`, `didEndTransmitting`, `didDeactivate`"),
                 .init("order.userTransmits", "the user's talk button: the same, with `.userRequest`"),
                 .init("order.receive", "push, `incomingPushResult`, `didActivate`, participant nil, `didDeactivate`"),
-                .init("order.collision", "stop in the push's answer: both in one go, the session stays active"),
-                .init("order.fullDuplex", "full duplex: a transmission while receiving, no second `didActivate`"),
-                .init("order.hangUp", "`.leaveChannel` as a push's result leaves", "reason `.developerRequest`"),
+                .init("order.collision", "stop in the answer to a push: both in one step, the session stays active"),
+                .init("order.fullDuplex", "full duplex: a transmission while receiving has no second `didActivate`"),
+                .init(
+                    "order.hangUp", "`.leaveChannel` as a push's result leaves the channel",
+                    "reason `.developerRequest`"),
                 .init("order.call", "a call ends the transmission and interrupts the session"),
                 .init("order.userLeaves", "the user leaves: `didLeaveChannel(.userRequest)`"),
                 .init(
                     "order.restart", "the system restarts during a transmission",
-                    "its end is told, then `didJoinChannel(.channelRestoration)`"),
-                .init("order.any", "whatever happens, callbacks keep their order"),
+                    "its end is reported, then `didJoinChannel(.channelRestoration)`"),
+                .init("order.any", "any sequence of events keeps the order of callbacks"),
             ]
         ),
         (
             "Pushes",
             [
-                .init("push.token", "a token per join, of variable length, dead after leaving"),
+                .init("push.token", "a token for each join, of variable length, invalid after leaving"),
                 .init("push.payload", "the payload's own keys reach the app"),
                 .init(
                     "push.report",
                     "`NEAppPushProvider.reportPushToTalkMessage(userInfo:)`: the same `incomingPushResult`",
                     "`reportPushToTalkMessage(userInfo:channelUUID:)`"),
-                .init("push.serviceUpdate", "`aps.ptt-push-type: service-update`: no speaker, with its budget"),
+                .init("push.serviceUpdate", "`aps.ptt-push-type: service-update`: no speaker; the budget is passed"),
                 .init("push.starts", "a push starts the app", "by its D-Bus name"),
             ]
         ),
@@ -160,7 +163,7 @@ enum Conformance {
             [
                 .init(
                     "session", "interruptions and route changes",
-                    "asynchronous sequences of `PTAudioSession`; `pttd` has another route only at another activation"),
+                    "asynchronous sequences of `PTAudioSession`; `pttd` changes the route only between activations"),
                 .init("session.notFirst", "nothing is active before `didActivate`, nor after `didDeactivate`"),
             ]
         ),
@@ -201,12 +204,13 @@ enum Conformance {
         let tests = try tests()
         var lines = [
             "# Conformance to Apple's PushToTalk", "",
-            "Each row is a symbol or a rule of Apple's framework (iOS 16.0 to 17.2; later SDKs add none), what holds here, and the tests in `Tests/PushToTalkTests` that show it. "
-                + "Those in `RealDaemonTests` run against the real `pttd`.",
+            "Each row has a symbol or a rule of Apple's framework (iOS 16.0 to 17.2; later SDKs add none), what",
+            "`pttd` does, and the tests in `Tests/PushToTalkTests` that show it. The tests in `RealDaemonTests` run against",
+            "the real `pttd`.",
             "", "The tests write this page: `PTTD_WRITE_CONFORMANCE=1 swift test --filter ConformanceTests`.",
         ]
         for section in sections {
-            lines += ["", "## \(section.title)", "", "| Apple | here | shown by |", "|---|---|---|"]
+            lines += ["", "## \(section.title)", "", "| Apple | `pttd` | shown by |", "|---|---|---|"]
             for row in section.rows {
                 let shown = (tests[row.id] ?? []).map { "`\($0)`" }.joined(separator: ", ")
                 lines.append("| \(row.apple) | \(row.here) | \(shown) |")
