@@ -207,6 +207,9 @@ let package = Package(
 
         // Tests, one target a room.
         tests("Reactor", named: "Reactor", ["MonotonicTime", "CLinux"]),
+        .executableTarget(
+            name: "blocked-turn-probe", dependencies: ["MonotonicTime", "Reactor"],
+            path: "Tests/Support/blocked-turn-probe", swiftSettings: swiftSettings),
         tests("Files", named: "Files"),
         tests("Cryptography", named: "Cryptography", ["Files", "CGnuTLS"]),
         tests("Settings", named: "Settings"),

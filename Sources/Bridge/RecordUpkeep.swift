@@ -17,7 +17,10 @@ public struct RecordUpkeep: Sendable {
     /// A disk that refused is asked again after so long.
     public static let retryInterval = Duration.seconds(10)
 
+    /// What is wanted and was not asked for yet.
     private var wish: Step?
+    /// What the disk has been asked for and has not answered yet.
+    private var asked: Step?
     /// When a disk that refused is asked again.
     public private(set) var nextDeadline: Instant?
 
@@ -30,22 +33,27 @@ public struct RecordUpkeep: Sendable {
         nextDeadline = nil
     }
 
-    /// What the disk is to be asked for now; nil: nothing, or not now. `did` must follow.
+    /// What the disk is to be asked for now; nil: nothing, or not now, or it is asked already. `did` must follow.
     ///
     /// - Parameter isTalking: Whether anybody talks here or is heard.
-    public func due(isTalking: Bool, at now: Instant) -> Step? {
-        guard nextDeadline.map({ $0 <= now }) ?? true, !(wish == .save && isTalking) else { return nil }
-        return wish
+    public mutating func due(isTalking: Bool, at now: Instant) -> Step? {
+        guard asked == nil, nextDeadline.map({ $0 <= now }) ?? true, !(wish == .save && isTalking) else { return nil }
+        asked = wish
+        wish = nil
+        nextDeadline = nil
+        return asked
     }
 
     /// Whether something is to be done, now or later.
-    public var isPending: Bool { wish != nil }
+    public var isPending: Bool { wish != nil || asked != nil }
 
-    /// The disk was asked.
+    /// The disk has answered. What was wanted meanwhile is due at once.
     ///
     /// - Parameter isOver: It is done, or cannot be done at all; else the disk refused.
     public mutating func did(isOver: Bool, at now: Instant) {
-        if isOver || seededFault("a-disk-that-refused-is-not-asked-again") { wish = nil }
-        nextDeadline = wish == nil ? nil : now + Self.retryInterval
+        defer { asked = nil }
+        guard !isOver, !seededFault("a-disk-that-refused-is-not-asked-again"), wish == nil else { return }
+        wish = asked
+        nextDeadline = now + Self.retryInterval
     }
 }

@@ -38,8 +38,8 @@ protocol AudioSession: AnyObject {
     func endReception(lastSequence: UInt16, voice: Int)
     /// Drops received speech of a voice that was not heard yet; where no other voice plays, tones too.
     func dropReception(voice: Int)
-    /// Ends it all, threads included. Nothing is told afterwards.
-    func close()
+    /// Ends it all, threads included. Nothing is told afterwards but, by `closed`, that the devices are released.
+    func close(_ closed: @escaping () -> Void)
 }
 
 /// What a sound system tells.

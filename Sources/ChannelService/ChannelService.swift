@@ -200,14 +200,14 @@ public actor ChannelService {
     /// Sounds a tone that tells the person what a control did.
     public func signal(_ tone: ChannelTone) { handle(.signal(tone)) }
 
-    /// Ends what goes on, refuses what comes, and releases the sound devices. The channel is not left.
-    public func shutdown() {
+    /// Ends what goes on, refuses what comes, and returns when the sound devices are released. The channel is not left.
+    public func shutdown() async {
         guard !isClosed else { return }
         handle(.shutdown)
         isClosed = true
         timer?.timer.cancel()
         timer = nil
-        audio.close()
+        await withCheckedContinuation { continuation in audio.close { continuation.resume() } }
     }
 
     // MARK: The rules

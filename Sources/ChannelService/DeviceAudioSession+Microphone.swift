@@ -60,7 +60,9 @@ extension DeviceAudioSession {
         if let microphone { return microphone }
         var capture = configuration.capture
         capture.echoOf = played
-        let engine = try CaptureEngine(device: configuration.microphone, configuration: capture, logger: logger)
+        let engine = try CaptureEngine(
+            device: configuration.microphone, configuration: capture, after: closing.end(of: configuration.microphone),
+            logger: logger)
         microphoneWatch = try watch(engine.descriptor, of: engine.device) { [weak self, weak engine] in
             engine?.drain { self?.received($0) }
         }

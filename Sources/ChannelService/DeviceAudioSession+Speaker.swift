@@ -35,11 +35,12 @@ extension DeviceAudioSession {
         guard isForProgram else { return }
         // A file is nobody else's, and would begin anew.
         if case .alsa = configuration.speaker { closeSpeaker() }
-        if activating {
-            activating = false
-            handler?(.activated)
+        activateWhenFree()
+        closing.whenClosed { [weak self] in
+            // A later tone ends later, and tells it then.
+            guard let self, tonesPlaying == 0 else { return }
+            handler?(.tonesFinished(heard: heard))
         }
-        handler?(.tonesFinished(heard: heard))
     }
 
     func play(_ packet: ReceivedPacket, voice: Int) -> Bool {
@@ -83,7 +84,9 @@ extension DeviceAudioSession {
         var playback = configuration.playback
         playback.played = played
         if !configuration.keepsDevicesOpen { playback.closeWhenIdle = true }
-        let engine = try PlaybackEngine(device: configuration.speaker, configuration: playback, logger: logger)
+        let engine = try PlaybackEngine(
+            device: configuration.speaker, configuration: playback, after: closing.end(of: configuration.speaker),
+            logger: logger)
         speakerWatch = try watch(engine.descriptor, of: engine.device) { [weak self, weak engine] in
             engine?.drain { self?.received($0) }
         }

@@ -23,6 +23,8 @@ final class DeviceAudioSession: AudioSession {
     var microphoneWatch: EventLoop.Watch?
     var speaker: PlaybackEngine?
     var speakerWatch: EventLoop.Watch?
+    /// The devices that are being closed, so that nothing waits for a driver.
+    let closing: ClosingDevices
 
     /// The engine's number of the transmission that is being recorded; what comes of others is void.
     var captureBurst: UInt32?
@@ -54,6 +56,7 @@ final class DeviceAudioSession: AudioSession {
         self.loop = loop
         self.logger = logger
         played = configuration.cancelsEcho ? PlayedSound() : nil
+        closing = ClosingDevices(on: loop, logger: logger)
     }
 
     func prepare(for media: MediaOwner?) {
@@ -79,9 +82,19 @@ final class DeviceAudioSession: AudioSession {
     func activate() {
         deactivating = false
         speakerBlocked = false
-        // A program gets the devices when the tone of what was before has been heard.
-        activating = isForProgram && tonesPlaying > 0
-        if !activating { handler?(.activated) }
+        // A program gets the devices when the tone of what was before has been heard, and when they are closed.
+        activating = isForProgram
+        if isForProgram { activateWhenFree() } else { handler?(.activated) }
+    }
+
+    /// Tells a program that the devices are its own, as soon as they are.
+    func activateWhenFree() {
+        guard activating, tonesPlaying == 0 else { return }
+        closing.whenClosed { [weak self] in
+            guard let self, activating, tonesPlaying == 0 else { return }
+            activating = false
+            handler?(.activated)
+        }
     }
 
     func deactivate(_ playOut: ChannelManagerStateMachine.PlayOut) {
@@ -105,16 +118,18 @@ final class DeviceAudioSession: AudioSession {
         handler?(.deactivated)
     }
 
-    func close() {
+    func close(_ closed: @escaping () -> Void) {
         handler = nil
         closeDevices()
+        closing.whenClosed(closed)
     }
 
     /// Whether an engine holds a device, or may.
-    var hasOpenDevices: Bool { microphone != nil || speaker != nil }
+    var hasOpenDevices: Bool { microphone != nil || speaker != nil || !closing.isEmpty }
 
     func closeDevices() {
         microphoneWatch?.cancel()
+        if let microphone { closing.add(microphone.end, of: microphone.device) }
         microphone?.close()
         microphone = nil
         captureBurst = nil
@@ -124,6 +139,7 @@ final class DeviceAudioSession: AudioSession {
 
     func closeSpeaker() {
         speakerWatch?.cancel()
+        if let speaker { closing.add(speaker.end, of: speaker.device) }
         speaker?.close()
         speaker = nil
         tonesPlaying = 0

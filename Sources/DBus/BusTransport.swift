@@ -22,14 +22,14 @@ final class BusTransport {
     /// The message that `onMessage` is told of; libdbus's, and there only during that call.
     private var current: OpaquePointer?
 
-    /// Opens a connection; authentication goes on in the background.
+    /// Takes over an opened connection; authentication goes on in the background.
     ///
     /// - Parameters:
     ///   - admits: Called on the loop for each message before it is looked at: whether it is handed on now.
     ///   - onMessage: Called on the loop for the head of each message, in order. `readArguments` reads the rest of it.
     ///   - onClosed: Called on the loop once when the other end is gone, after the last message.
     init(
-        address: String, loop: EventLoop, admits: @escaping (OpaquePointer) -> Bool,
+        _ opened: OpenedBus, loop: EventLoop, admits: @escaping (OpaquePointer) -> Bool,
         onMessage: @escaping (DBusMessage) -> Void,
         onClosed: @escaping () -> Void
     ) throws(DBusError) {
@@ -38,17 +38,7 @@ final class BusTransport {
         self.admits = admits
         self.onMessage = onMessage
         self.onClosed = onClosed
-        guard !address.utf8.contains(0) else { throw .connectFailed(address: "", reason: "NUL byte in the address") }
-        guard dbus_threads_init_default() != 0 else { throw .limitReached("memory for libdbus") }
-        // libdbus would ignore SIGPIPE for the whole process; it sends with MSG_NOSIGNAL anyway.
-        dbus_connection_set_change_sigpipe(0)
-        var error = CDBus.DBusError()
-        dbus_error_init(&error)
-        guard let connection = dbus_connection_open_private(address, &error) else {
-            let reason = error.message.map { String(cString: $0) } ?? "unknown reason"
-            dbus_error_free(&error)
-            throw .connectFailed(address: address, reason: reason)
-        }
+        let connection = opened.connection
         self.connection = connection
         dbus_connection_set_exit_on_disconnect(connection, 0)
         dbus_connection_set_max_message_size(connection, DBusLimits.busMessageBytes)

@@ -36,6 +36,10 @@ public actor DBusConnection {
     /// Counts transports, so that what was awaited on an old one is not taken for news of the new one.
     private(set) var generation = 0
     private var isWanted = false
+    private let opener: BusOpener
+    /// The attempt to connect that is under way.
+    private var attempt: (number: Int, task: Task<Result<Void, DBusError>, Never>)?
+    private var attempts = 0
     private var backoff = ReconnectBackoff()
     private var reconnectTimer: EventLoop.Timer?
     private var pending: [UInt32: PendingCall] = [:]
@@ -80,6 +84,7 @@ public actor DBusConnection {
         self.loop = loop
         self.logger = logger
         self.reconnects = reconnects
+        opener = BusOpener(on: loop)
     }
 
     isolated deinit {
@@ -102,16 +107,16 @@ public actor DBusConnection {
         return nil
     }
 
-    /// Connects. No effect when connected.
+    /// Connects. No effect when connected; several callers at once share one attempt.
     ///
     /// - Parameter retrying: Whether a bus that cannot be reached is tried again in the background, as after a loss;
     ///   the error is thrown all the same.
     /// - Throws: `DBusError.connectFailed`, or what made the handshake fail.
     public func connect(retrying: Bool = false) async throws(DBusError) {
-        guard transport == nil else { return }
+        guard uniqueName == nil else { return }
         isWanted = true
         reconnectTimer?.cancel()
-        do {
+        do throws(DBusError) {
             try await establish()
         } catch {
             if retrying, reconnects { scheduleReconnect() } else { isWanted = transport != nil }
@@ -124,18 +129,45 @@ public actor DBusConnection {
         isWanted = false
         reconnectTimer?.cancel()
         reconnectTimer = nil
+        // An attempt that is under way finds that it is not wanted any more.
+        generation += 1
+        attempt = nil
         if transport != nil { drop(reason: nil) }
     }
 
+    /// Returns when the bus has answered the handshake, of an attempt that is under way, too.
     private func establish() async throws(DBusError) {
+        if let attempt { return try await attempt.task.value.get() }
+        attempts += 1
+        let number = attempts
+        let task = Task { () -> Result<Void, DBusError> in
+            defer { if attempt?.number == number { attempt = nil } }
+            do throws(DBusError) { return .success(try await shakeHands()) } catch { return .failure(error) }
+        }
+        attempt = (number, task)
+        try await task.value.get()
+    }
+
+    private func open(_ address: String) async throws(DBusError) -> OpenedBus {
+        try await withCheckedContinuation { continuation in
+            opener.open(address, within: Self.handshakeTimeout) { continuation.resume(returning: $0) }
+        }.get()
+    }
+
+    private func shakeHands() async throws(DBusError) {
         guard let resolved = address.resolved else {
             throw .connectFailed(
                 address: address.description, reason: "there is none: DBUS_SESSION_BUS_ADDRESS is not set")
         }
         generation += 1
         let current = generation
+        let opened = try await open(resolved)
+        guard current == generation else {
+            opened.close()
+            throw .disconnected
+        }
         transport = try BusTransport(
-            address: resolved, loop: loop,
+            opened, loop: loop,
             admits: { [weak self] message in
                 nonisolated(unsafe) let message = message
                 return self?.assumeIsolated { $0.admits(message) } ?? true
@@ -211,8 +243,8 @@ public actor DBusConnection {
     }
 
     private func reconnect() async {
-        guard isWanted, transport == nil else { return }
-        do {
+        guard isWanted, uniqueName == nil else { return }
+        do throws(DBusError) {
             try await establish()
         } catch {
             logger.debug("bus still away", metadata: ["bus": "\(address)", "reason": "\(error)"])

@@ -19,6 +19,9 @@ import Musl
 /// thread posted them. A turn of the loop runs what was queued when the turn began, then the deadlines that are due, then the
 /// descriptors that are ready.
 ///
+/// Nothing on a loop waits for a disk, another program or another thread, unless the loop was made for that (`mayWait`): debug builds
+/// report a turn that does (`BlockedTurnWatch`).
+///
 /// `watch` and `schedule` are called on the loop's own thread only (checked). Their handlers run there too,
 /// which is why they need not be `Sendable`.
 public final class EventLoop: SerialExecutor, @unchecked Sendable {
@@ -100,7 +103,11 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
 
     private static let eventsPerWait = 64
 
-    private let name: String
+    let name: String
+    #if DEBUG
+    /// What a `BlockedTurnWatch` looks at; nil: nobody does.
+    private let turns: WatchedTurns?
+    #endif
     private let epoll: Int32
     private let wakeDescriptor: Int32
     private let inbox = Mutex(Inbox())
@@ -113,10 +120,15 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
 
     /// A loop whose thread runs from now on.
     ///
-    /// - Parameter name: The thread's name as ps(1) and gdb show it; 15 characters at most are kept.
+    /// - Parameters:
+    ///   - name: The thread's name as ps(1) and gdb show it; 15 characters at most are kept.
+    ///   - mayWait: Whether its work may wait for a disk or for another program.
     /// - Throws: `SystemError` when the process has no descriptor or thread left.
-    public init(name: String) throws(SystemError) {
+    public init(name: String, mayWait: Bool = false) throws(SystemError) {
         self.name = name
+        #if DEBUG
+        turns = mayWait ? nil : BlockedTurnWatch.ofProcess.map { _ in WatchedTurns(of: name) }
+        #endif
         epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
         guard epoll >= 0 else { throw SystemError("epoll_create1") }
         wakeDescriptor = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
@@ -203,6 +215,15 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
         _ = write(wakeDescriptor, &one, 8)
     }
 
+    /// Runs `body`, which waits although this loop must not: at the end of a program, say. Called on the loop's thread.
+    public func waiting<T>(_ body: () throws -> T) rethrows -> T {
+        #if DEBUG
+        turns?.pass()
+        defer { turns?.begin() }
+        #endif
+        return try body()
+    }
+
     // MARK: Descriptors
 
     /// Calls `handler` whenever `descriptor` is ready (level-triggered).
@@ -264,6 +285,10 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
     private func main() {
         ptt_set_thread_name(String(name.prefix(15)))
         setCurrentEventLoop(self)
+        #if DEBUG
+        if let turns { BlockedTurnWatch.ofProcess?.watch(turns) }
+        defer { turns?.end() }
+        #endif
         let events = UnsafeMutablePointer<epoll_event>.allocate(capacity: Self.eventsPerWait)
         defer { events.deallocate() }
         while running {
@@ -315,6 +340,9 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
     private func wait(_ events: UnsafeMutablePointer<epoll_event>, blocking: Bool) {
         // A timer handler may have queued items on this very thread, without a wake.
         let blocking = blocking && inbox.withLock { $0.items.isEmpty && !$0.stopping }
+        #if DEBUG
+        turns?.pass()
+        #endif
         let count: Int32
         if !blocking {
             count = epoll_wait(epoll, events, Int32(Self.eventsPerWait), 0)
@@ -325,6 +353,9 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
         } else {
             count = epoll_wait(epoll, events, Int32(Self.eventsPerWait), -1)
         }
+        #if DEBUG
+        turns?.begin()
+        #endif
         guard count > 0 else { return }
         for index in 0..<Int(count) {
             let event = events[index]

@@ -54,7 +54,7 @@ public actor Recorder {
     ///
     /// - Throws: `SystemError` when the process has no thread left.
     public init(_ settings: RecordingSettings, loop: EventLoop, logger: Logger) throws(SystemError) {
-        self.init(settings, disk: try EventLoop(name: "pttd-records"), loop: loop, logger: logger)
+        self.init(settings, disk: try EventLoop(name: "pttd-records", mayWait: true), loop: loop, logger: logger)
     }
 
     init(_ settings: RecordingSettings, disk: EventLoop, loop: EventLoop, logger: Logger) {

@@ -10,18 +10,31 @@ public final class PlacesFile: Sendable {
     private static let byteCountMax = 1 << 20
 
     private let path: String
-    private let loop: EventLoop
     private let logger: Logger
-    /// What is to be written, unless it has been; and whether it is known that nothing can be.
-    private let state = Mutex<(text: String?, hasFailed: Bool)>((nil, false))
+    private let writer: LatestValueWriter<String>
 
     /// The file `path`, whose directory is there.
     ///
     /// - Parameter loop: May wait for the disk.
     public init(_ path: String, on loop: EventLoop, logger: Logger) {
         self.path = path
-        self.loop = loop
         self.logger = logger
+        // A disk that goes on refusing is told of once.
+        let hasFailed = Mutex(false)
+        writer = LatestValueWriter(on: loop) { text in
+            do throws(FileError) {
+                // The reader finds out what a power failure leaves of it.
+                try AtomicFile.write(Array(text.utf8), to: path, isSecret: true, waits: false)
+                hasFailed.withLock { $0 = false }
+            } catch {
+                let isNews = hasFailed.withLock { hasFailed in
+                    defer { hasFailed = true }
+                    return !hasFailed
+                }
+                guard isNews else { return }
+                logger.warning("\(error); if this relay is killed, members that say nothing notice it later")
+            }
+        }
     }
 
     /// What an earlier start kept; empty when there is nothing.
@@ -36,31 +49,5 @@ public final class PlacesFile: Sendable {
     }
 
     /// Writes that, a moment later, unless newer text comes before.
-    public func keep(_ text: String) {
-        let isFirst = state.withLock { state in
-            defer { state.text = text }
-            return state.text == nil
-        }
-        guard isFirst else { return }
-        loop.execute { [self] in write() }
-    }
-
-    private func write() {
-        let text = state.withLock { state in
-            defer { state.text = nil }
-            return state.text
-        }
-        guard let text else { return }
-        do throws(FileError) {
-            // What a power failure leaves of it is found out by who reads it.
-            try AtomicFile.write(Array(text.utf8), to: path, isSecret: true, waits: false)
-            state.withLock { $0.hasFailed = false }
-        } catch {
-            let isNews = state.withLock { state in
-                defer { state.hasFailed = true }
-                return !state.hasFailed
-            }
-            if isNews { logger.warning("\(error); if this relay is killed, members that say nothing notice it later") }
-        }
-    }
+    public func keep(_ text: String) { writer.put(text) }
 }

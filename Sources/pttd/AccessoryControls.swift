@@ -84,7 +84,7 @@ actor AccessoryAdministrator: AccessoryControls {
     // MARK: What is asked
 
     func setScanning(_ isOn: Bool) async throws(AccessoryError) {
-        try attempt { setup throws(AccessorySetupError) in try setup.setScanning(isOn) }
+        try await attempt { setup async throws(AccessorySetupError) in try setup.setScanning(isOn) }
     }
 
     func discoveredDevices() async -> [DiscoveredDevice] {
@@ -128,34 +128,34 @@ actor AccessoryAdministrator: AccessoryControls {
                     + "'nearby-next', 'replay-last', 'none', "
                     + "'default', or 'command: PROGRAM ARGUMENTS'")
         }
-        try attempt { setup throws(AccessorySetupError) in
-            try setup.bind(known, to: wanted, of: AccessoryID(accessory))
+        try await attempt { setup async throws(AccessorySetupError) in
+            try await setup.bind(known, to: wanted, of: AccessoryID(accessory))
         }
         await publish()
     }
 
     func setGesture(_ gesture: String, of accessory: String) async throws(AccessoryError) {
-        try attempt { setup throws(AccessorySetupError) in
-            try setup.setGesture(Gesture(rawValue: gesture), of: AccessoryID(accessory))
+        try await attempt { setup async throws(AccessorySetupError) in
+            try await setup.setGesture(Gesture(rawValue: gesture), of: AccessoryID(accessory))
         }
         await publish()
     }
 
     func setBondedOnly(_ bondedOnly: Bool, of accessory: String) async throws(AccessoryError) {
-        try attempt { setup throws(AccessorySetupError) in
-            try setup.setBondedOnly(bondedOnly, of: AccessoryID(accessory))
+        try await attempt { setup async throws(AccessorySetupError) in
+            try await setup.setBondedOnly(bondedOnly, of: AccessoryID(accessory))
         }
         await publish()
     }
 
     func setTesting(_ accessory: String, _ isOn: Bool) async throws(AccessoryError) {
-        try attempt { setup throws(AccessorySetupError) in
+        try await attempt { setup async throws(AccessorySetupError) in
             try setup.setTesting(AccessoryID(accessory), isOn)
         }
     }
 
     func startLearning(_ request: LearningRequest) async throws(AccessoryError) {
-        try attempt { setup throws(AccessorySetupError) in
+        try await attempt { setup async throws(AccessorySetupError) in
             try setup.startLearning(
                 LearningWish(
                     address: request.address, name: request.name, addsAccessory: request.addsAccessory))
@@ -171,11 +171,8 @@ actor AccessoryAdministrator: AccessoryControls {
     }
 
     private func attempt(
-        _ body: @Sendable (isolated AccessorySetup) throws(AccessorySetupError) -> Void
-    ) throws(AccessoryError) {
-        let result: Result<Void, AccessorySetupError> = setup.assumeIsolated { setup in
-            do throws(AccessorySetupError) { return .success(try body(setup)) } catch { return .failure(error) }
-        }
-        do throws(AccessorySetupError) { try result.get() } catch { throw AccessoryError(error) }
+        _ body: @Sendable (isolated AccessorySetup) async throws(AccessorySetupError) -> Void
+    ) async throws(AccessoryError) {
+        do throws(AccessorySetupError) { try await body(setup) } catch { throw AccessoryError(error) }
     }
 }

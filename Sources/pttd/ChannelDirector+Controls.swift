@@ -105,6 +105,7 @@ extension ChannelDirector: DaemonControls {
         if error == nil { await surroundings?.publish() }
         joinIsOver()
         if let error { throw error }
+        await untilKept()
         guard let uuid = request.channel ?? link?.channel.uuid else { throw Self.noChannel }
         return uuid
     }
@@ -116,6 +117,7 @@ extension ChannelDirector: DaemonControls {
         if error == nil { await surroundings?.publish() }
         joinIsOver()
         if let error { throw error }
+        await untilKept()
         guard let uuid = machine.active?.uuid else { throw Self.noChannel }
         return uuid
     }
@@ -130,6 +132,7 @@ extension ChannelDirector: DaemonControls {
             fail(caller) { .failedToLeaveChannel(channel, error) }
             throw error
         }
+        await untilKept()
     }
 
     /// A program's delegate is told of what was refused before the channel manager was asked.

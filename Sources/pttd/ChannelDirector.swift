@@ -64,12 +64,16 @@ actor ChannelDirector {
     private let store: RestorationStore
     /// Keeps which of several configured channels is the one.
     private let choices: RestorationStore
+    /// Where both are written.
+    private let disk: EventLoop
+    private let choiceWriter: LatestValueWriter<RestorationRecord>
     private var timer: EventLoop.Timer?
     private var isClosing = false
     private var openError: PTChannelError?
     private var isBusReady = false
     private var programsToStart: [String] = []
     private var upkeep = RecordUpkeep()
+    private var hasDiskRefused = false
     var calls = CallHolders()
     /// Joins whose channel is not on the bus yet: callbacks wait for that.
     var joinsUnderWay = 0
@@ -78,9 +82,10 @@ actor ChannelDirector {
     /// The requests that wait for an earlier one of the same caller; no entry while nothing of it is under way.
     var turns: [String: [CheckedContinuation<Void, Never>]] = [:]
 
+    /// - Parameter disk: The loop on which both stores are written. It may wait for the disk.
     init(
         channels: [ChannelMembership], policy: JoinPolicy, relayCarriesPushes: Bool, isOpen: Bool,
-        channel: ChannelService, store: RestorationStore, choices: RestorationStore, logger: Logger
+        channel: ChannelService, store: RestorationStore, choices: RestorationStore, disk: EventLoop, logger: Logger
     ) {
         loop = channel.loop
         machine = ChannelDirectorStateMachine(
@@ -88,7 +93,13 @@ actor ChannelDirector {
         self.channel = channel
         self.store = store
         self.choices = choices
+        self.disk = disk
         self.logger = logger
+        choiceWriter = LatestValueWriter(on: disk) { record in
+            do throws(RestorationStoreError) { try choices.save(record) } catch {
+                logger.error("after a restart another channel may be the active one", metadata: ["why": "\(error)"])
+            }
+        }
     }
 
     /// What there is to show, and the program that the channel belongs to, as `ChannelProperties.owner` has it.
@@ -298,7 +309,7 @@ actor ChannelDirector {
 
     // MARK: The record
 
-    /// Keeps what restores the channel: at once, or when nobody talks any more, for the disk may take its time.
+    /// Keeps what restores the channel: at once, or when nobody talks any more, because the disk may be slow.
     func remember() {
         guard let active = machine.active, !active.isConfigured else { return }
         upkeep.want(.save)
@@ -308,49 +319,60 @@ actor ChannelDirector {
     /// Somebody stopped talking.
     func rememberIfDue() { if upkeep.isPending { later { $0.keepRecord() } } }
 
-    /// Does with the record what is to be done now.
+    /// Has the disk do what is due with the record. This loop does not wait for it.
     private func keepRecord() {
         let snapshot = channel.assumeIsolated { $0.snapshot }
         let isTalking =
             snapshot.transmission != nil || snapshot.activeRemoteParticipant != nil || snapshot.isCapturing
         guard let step = upkeep.due(isTalking: isTalking, at: .now) else { return }
-        do throws(RestorationStoreError) {
-            switch step {
-            case .save: try save(snapshot)
-            case .remove: try store.remove()
+        let record = step == .save ? record(of: snapshot) : nil
+        Task {
+            do throws(RestorationStoreError) {
+                try await disk.perform { [store] () throws(RestorationStoreError) in
+                    switch step {
+                    case .save: if let record { try store.save(record) }
+                    case .remove: try store.remove()
+                    }
+                }
+                recordKept(step, nil)
+            } catch {
+                recordKept(step, error)
             }
-            upkeep.did(isOver: true, at: .now)
-        } catch {
+        }
+    }
+
+    /// Returns when what was handed to the disk is on it: a caller is not told of a change that a power failure takes back.
+    /// A disk that does not answer delays the answer by a second at most.
+    func untilKept() async { _ = await disk.drained(within: .seconds(1), countedBy: loop) }
+
+    private func recordKept(_ step: RecordUpkeep.Step, _ error: RestorationStoreError?) {
+        if let error {
             let what =
                 switch step {
                 case .save: "the channel will not be there after a restart"
                 case .remove: "a channel that was left may be there after a restart"
                 }
             // Once is enough to be told of a disk that goes on refusing.
-            logger.log(
-                level: upkeep.nextDeadline == nil ? .error : .debug, "\(what)", metadata: ["why": "\(error)"])
-            upkeep.did(isOver: error.isFinal, at: .now)
-            arm()
+            logger.log(level: hasDiskRefused ? .debug : .error, "\(what)", metadata: ["why": "\(error)"])
         }
+        hasDiskRefused = error != nil
+        upkeep.did(isOver: error?.isFinal ?? true, at: .now)
+        arm()
+        keepRecord()
     }
 
-    private func save(_ snapshot: ChannelServiceSnapshot) throws(RestorationStoreError) {
-        // A channel that was not opened, or is none of those that are kept, leaves nothing to do.
+    /// What restores the active channel; nil: it was not opened, or is none of those that are kept.
+    private func record(of snapshot: ChannelServiceSnapshot) -> RestorationRecord? {
         guard let active = machine.active, !active.isConfigured, let joined = snapshot.channel,
             joined.uuid == active.uuid
-        else { return }
-        try store.save(
-            RestorationRecord(
-                channel: joined, token: snapshot.pushToken, application: active.owner?.recordName ?? "",
-                invitation: active.link?.text))
+        else { return nil }
+        return RestorationRecord(
+            channel: joined, token: snapshot.pushToken, application: active.owner?.recordName ?? "",
+            invitation: active.link?.text)
     }
 
     private func keepChoice(_ uuid: UUID) {
         guard let channel = machine.channels.first(where: { $0.uuid == uuid }) else { return }
-        do throws(RestorationStoreError) {
-            try choices.save(RestorationRecord(channelUUID: uuid, descriptor: channel.descriptor))
-        } catch {
-            logger.error("after a restart another channel may be the active one", metadata: ["why": "\(error)"])
-        }
+        choiceWriter.put(RestorationRecord(channelUUID: uuid, descriptor: channel.descriptor))
     }
 }

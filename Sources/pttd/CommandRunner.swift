@@ -34,6 +34,8 @@ actor CommandRunner {
     static let limit = Duration.seconds(30)
     /// Commands of all controls at the same time.
     static let commandsMax = 8
+    /// How often it is looked whether a killed process has ended.
+    private static let reapInterval = Duration.milliseconds(100)
     /// Where programs without a slash in their name are looked for.
     static let path = "/usr/local/bin:/usr/bin:/bin"
     /// What a command finds in its environment, as far as this daemon has it, beside `PATH`, `PTTD_ACCESSORY` and `PTTD_CONTROL`.
@@ -80,7 +82,8 @@ actor CommandRunner {
             let timer = loop.schedule(after: limit) { [weak self] in self?.assumeIsolated { $0.tooLong(source) } }
             running[source] = Running(process: process, program: program, watch: watch, timer: timer)
         } catch {
-            end(process)
+            kill(-process, SIGKILL)
+            reap(process)
             throw .notStarted(program: program, code: error.code)
         }
         logger.info("command begins", metadata: ["source": "\(source)", "program": "\(program)", "pid": "\(process)"])
@@ -91,7 +94,8 @@ actor CommandRunner {
         for entry in running.values {
             entry.watch.cancel()
             entry.timer.cancel()
-            end(entry.process)
+            kill(-entry.process, SIGKILL)
+            reap(entry.process)
         }
         running = [:]
     }
@@ -140,7 +144,8 @@ actor CommandRunner {
         guard let entry = running.removeValue(forKey: source) else { return }
         entry.timer.cancel()
         var status: Int32 = 0
-        waitpid(entry.process, &status, 0)
+        // Its watch tells of its end, so this does not wait.
+        waitpid(entry.process, &status, WNOHANG)
         let how = status & 0x7F == 0 ? "status \(status >> 8 & 0xFF)" : "signal \(status & 0x7F)"
         logger.log(
             level: status == 0 ? .info : .warning, "command ended",
@@ -156,11 +161,11 @@ actor CommandRunner {
         kill(-entry.process, SIGKILL)
     }
 
-    /// Kills a process of this runner's with its group, and takes its end.
-    private func end(_ process: pid_t) {
-        kill(-process, SIGKILL)
+    /// Takes the end of a killed process, now or a moment later: one that waits in the kernel for a disk dies when that answers.
+    private func reap(_ process: pid_t) {
         var status: Int32 = 0
-        waitpid(process, &status, 0)
+        guard waitpid(process, &status, WNOHANG) == 0 else { return }
+        loop.schedule(after: Self.reapInterval) { [weak self] in self?.assumeIsolated { $0.reap(process) } }
     }
 
     private static func file(_ program: String) -> String {

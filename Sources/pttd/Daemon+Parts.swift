@@ -46,14 +46,15 @@ extension Daemon {
         init(
             _ configuration: Configuration, channels: [ChannelMembership], relayCarriesPushes: Bool, state: String,
             identity: Identity, channel service: ChannelServiceConfiguration, bus address: DBusAddress,
-            systemBus systemAddress: DBusAddress, runsCommands: Bool, loop: EventLoop
+            systemBus systemAddress: DBusAddress, runsCommands: Bool, loop: EventLoop, disk: EventLoop
         ) async throws {
             let channel = ChannelService(configuration: service, loop: loop, logger: Logger(label: "pttd.channel"))
             let clock = PolicyClock(configuration.policy, loop: loop)
             let director = ChannelDirector(
                 channels: channels, policy: configuration.policy, relayCarriesPushes: relayCarriesPushes,
                 isOpen: await clock.isOpen, channel: channel, store: RestorationStore(path: state + "/channel"),
-                choices: RestorationStore(path: state + "/chosen-channel"), logger: Logger(label: "pttd.director"))
+                choices: RestorationStore(path: state + "/chosen-channel"), disk: disk,
+                logger: Logger(label: "pttd.director"))
             recorder = try await Self.recorder(configuration, state: state, of: channel)
             let bus = DBusConnection(to: address, on: loop, logger: Logger(label: "pttd.bus"))
             // Where both are one bus there is one connection: it owns org.pttd, so the bus's policy keeps strangers from it.
@@ -64,7 +65,8 @@ extension Daemon {
             let api = DaemonAPI(bus: bus, controls: director, logger: Logger(label: "pttd.api"))
             let nearby = NearbyChannels(
                 director: director, api: api,
-                store: NearbyStore(path: state + "/nearby-channels", logger: Logger(label: "pttd.nearby")),
+                store: NearbyStore(
+                    path: state + "/nearby-channels", disk: disk, logger: Logger(label: "pttd.nearby")),
                 identity: identity,
                 creator: DisplayName(cleaning: configuration.displayName, fallback: "pttd"),
                 logger: Logger(label: "pttd.nearby"))
@@ -96,7 +98,8 @@ extension Daemon {
                 publisher.assumeIsolated { $0.happened(event) }
             }
             setup = AccessorySetup(
-                service: accessories, restored: restored, store: accessoryStore, logger: Logger(label: "pttd.setup")
+                service: accessories, restored: restored, store: accessoryStore, disk: disk,
+                logger: Logger(label: "pttd.setup")
             ) { event in
                 publisher.assumeIsolated { $0.happened(event) }
             }
@@ -110,7 +113,9 @@ extension Daemon {
             }
             let commands =
                 runsCommands ? CommandRunner(loop: loop, logger: Logger(label: "pttd.commands")) : nil
-            let resumption = ResumptionFile(path: state + "/resumption", logger: Logger(label: "pttd.relay")).restore()
+            let resumption = ResumptionFile(
+                path: state + "/resumption", disk: disk, logger: Logger(label: "pttd.relay")
+            ).restore()
             // Who can reach the session bus is the user.
             desktop =
                 configuration.desktop ?? (address == .session)

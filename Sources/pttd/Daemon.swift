@@ -27,6 +27,11 @@ actor Daemon {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
+    /// How long a disk that does not answer may delay the end.
+    private static let diskLimit = Duration.seconds(2)
+
+    /// The loop that waits for the disk, so that `loop` does not.
+    private let disk: EventLoop
     private let configuration: Configuration
     private let logger: Logger
     private let identity: Identity
@@ -66,6 +71,7 @@ actor Daemon {
         }
         self.identity = identity
         loop = try EventLoop(name: "pttd")
+        disk = try EventLoop(name: "pttd-disk", mayWait: true)
         stateDirectory = directory
         watchdog = ServiceWatchdog.request.flatMap { [loop] in ServiceWatchdog(watching: [loop], for: $0) }
     }
@@ -125,7 +131,7 @@ actor Daemon {
                 ?? configuration.channels.map { ChannelMembership($0) },
             relayCarriesPushes: relay == nil, state: stateDirectory, identity: identity, channel: channelConfiguration,
             bus: busAddress(configuration.bus), systemBus: busAddress(configuration.blueZBus),
-            runsCommands: configuration.isUsersOwn, loop: loop)
+            runsCommands: configuration.isUsersOwn, loop: loop, disk: disk)
         // What the bus asks is held weakly by what serves it.
         self.parts = parts
         await parts.start(logger)
@@ -143,6 +149,9 @@ actor Daemon {
         logger.notice("pttd ends")
         await parts.stop()
         await relay?.server.stop()
+        if await !disk.drained(within: Self.diskLimit, countedBy: loop) {
+            logger.warning("the disk does not answer; the last change of a setting may be lost")
+        }
     }
 
     // MARK: What the parts are made with

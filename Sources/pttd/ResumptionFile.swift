@@ -1,11 +1,14 @@
 // The file with which pttd returns to its relays after a start: what `ResumptionMemory` keeps, readable by this user only.
 import Files
 import Logging
+import Reactor
 import RelayClient
 
 /// A file that may be lost: without it, the first connection to each relay takes one round trip more.
 struct ResumptionFile: Sendable {
     let path: String
+    /// The loop that writes it.
+    let disk: EventLoop
     let logger: Logger
 
     /// What the file holds, or nothing; from now on it is kept.
@@ -16,13 +19,14 @@ struct ResumptionFile: Sendable {
                 "damaged, and not used: the next connection to each relay takes longer", metadata: ["file": "\(path)"])
             bytes = []
         }
-        return ResumptionMemory(restoring: bytes) { bytes in
+        let writer = LatestValueWriter<[UInt8]>(on: disk) { [path, logger] bytes in
             do {
                 try AtomicFile.write(bytes, to: path, isSecret: true, waits: false)
             } catch {
                 logger.warning("what shortens the next connection is not kept", metadata: ["why": "\(error)"])
             }
         }
+        return ResumptionMemory(restoring: bytes) { writer.put($0) }
     }
 
     /// Nil when there is no file that can be read.

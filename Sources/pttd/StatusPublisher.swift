@@ -1,4 +1,4 @@
-// What the rooms say of themselves, as the properties of org.pttd.
+// What the modules say of themselves, as the properties of org.pttd.
 import Accessories
 import Bridge
 import ChannelService
@@ -9,8 +9,8 @@ import PushToTalkCore
 import Reactor
 import SystemUI
 
-/// Keeps the bus's properties and the desktop as the rooms are. Changes within one turn of the loop are told together, and never two
-/// tellings at once.
+/// Keeps the bus's properties, the desktop and the accessories' lights as the modules are. Changes within one turn of the loop are told
+/// together, after what caused them has been carried out, and never two tellings at once.
 actor StatusPublisher {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
@@ -24,7 +24,12 @@ actor StatusPublisher {
     private var feedback = AccessoryFeedback.idle
     private var soundNews = SoundNews()
     private var isServed = false
-    private var isDue = false
+    /// A look at the modules is on its way: it sees all changes until then.
+    private var isLookPosted = false
+    /// What was seen last and is not published yet.
+    private var seen: Seen?
+    /// How often the modules were looked at.
+    private(set) var looks = 0
     /// Failures that are not told yet.
     private var failures: [PTChannelError] = []
     /// The most of them; the oldest are dropped.
@@ -32,7 +37,15 @@ actor StatusPublisher {
     private var isPublishing = false
     private var level: Float?
     private var isLevelDue = false
+    /// Those that wait until what is so now has been published.
     private var waiting: [CheckedContinuation<Void, Never>] = []
+
+    /// The modules at one moment, and who is to be told of it.
+    private struct Seen {
+        var channel: (snapshot: ChannelServiceSnapshot, detail: String, owner: String)
+        var failures: [PTChannelError]
+        var waiting: [CheckedContinuation<Void, Never>]
+    }
 
     init(api: DaemonAPI, director: ChannelDirector) {
         self.api = api
@@ -67,9 +80,25 @@ actor StatusPublisher {
 
     /// Something that is shown may be different.
     func changed() {
-        showFeedback()
-        isDue = true
-        guard isServed, !isPublishing else { return }
+        guard !isLookPosted else { return }
+        isLookPosted = true
+        loop.execute { self.assumeIsolated { $0.look() } }
+    }
+
+    /// Takes one snapshot for all changes of a turn. Lights follow at once, and not when the bus has been told: they tell that the
+    /// microphone is open.
+    private func look() {
+        isLookPosted = false
+        looks += 1
+        let channel = director.assumeIsolated { $0.shown }
+        showFeedback(channel.snapshot)
+        guard isServed else { return }
+        let earlier = seen
+        seen = Seen(
+            channel: channel, failures: Array(((earlier?.failures ?? []) + failures).suffix(Self.failuresMax)),
+            waiting: (earlier?.waiting ?? []) + waiting)
+        (failures, waiting) = ([], [])
+        guard !isPublishing else { return }
         isPublishing = true
         Task { await self.publishAll() }
     }
@@ -110,9 +139,7 @@ actor StatusPublisher {
         desktop?.assumeIsolated { $0.announce("Emergency: \(source.accessory)", isUrgent: true) }
     }
 
-    /// At once, and not when the bus has been told: a light tells that the microphone is open.
-    private func showFeedback() {
-        let snapshot = director.assumeIsolated { $0.shown.snapshot }
+    private func showFeedback(_ snapshot: ChannelServiceSnapshot) {
         let now = AccessoryFeedback(snapshot)
         if now != feedback {
             feedback = now
@@ -139,28 +166,23 @@ actor StatusPublisher {
     }
 
     private func publishAll() async {
-        while isDue {
-            isDue = false
-            let told = waiting
-            waiting = []
-            await publish()
-            for continuation in told { continuation.resume() }
+        while let now = seen {
+            seen = nil
+            await publish(now)
+            for continuation in now.waiting { continuation.resume() }
         }
         isPublishing = false
     }
 
-    private func publish() async {
-        let failed = failures
-        failures = []
-        let state = await director.shown
-        await desktop?.update(SystemUIState(state.snapshot, detail: state.detail))
-        await api.update(channel: ChannelProperties(state.snapshot, detail: state.detail, owner: state.owner))
-        await api.update(call: state.snapshot.calls.map(\.description).joined(separator: "; "))
+    private func publish(_ now: Seen) async {
+        let (snapshot, detail, owner) = now.channel
+        await desktop?.update(SystemUIState(snapshot, detail: detail))
+        await api.update(channel: ChannelProperties(snapshot, detail: detail, owner: owner))
+        await api.update(call: snapshot.calls.map(\.description).joined(separator: "; "))
         await api.update(
-            microphoneProblem: state.snapshot.microphoneProblem ?? "",
-            speakerProblem: state.snapshot.speakerProblem ?? "")
+            microphoneProblem: snapshot.microphoneProblem ?? "", speakerProblem: snapshot.speakerProblem ?? "")
         if let administrator { await api.update(accessories: await administrator.properties) }
-        for error in failed { await api.transmissionFailed(error) }
+        for error in now.failures { await api.transmissionFailed(error) }
     }
 }
 

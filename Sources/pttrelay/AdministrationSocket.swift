@@ -175,10 +175,18 @@ final class AdministrationServer: @unchecked Sendable {
 
     private func answer(_ number: UInt64, _ response: AdministrationResponse) {
         guard let conversation = conversations[number], conversation.isAnswering else { return }
-        let bytes = (try? JSONEncoder().encode(response)).map { [UInt8]($0) } ?? []
-        guard !bytes.isEmpty, bytes.count <= AdministrationLimits.responseBytes else { return end(conversation) }
-        conversation.outgoing = bytes[...]
+        conversation.outgoing = Self.encoded(response)[...]
         conversation.watch?.update(.writable)
+    }
+
+    /// The answer as the command reads it. One that is too long is replaced by an error that says so.
+    static func encoded(_ response: AdministrationResponse) -> [UInt8] {
+        let bytes = (try? JSONEncoder().encode(response)).map { [UInt8]($0) } ?? []
+        if !bytes.isEmpty, bytes.count <= AdministrationLimits.responseBytes { return bytes }
+        let problem = AdministrationResponse.failed(
+            "the answer takes \(bytes.count) bytes and may take \(AdministrationLimits.responseBytes); ask for one channel at a time"
+        )
+        return (try? JSONEncoder().encode(problem)).map { [UInt8]($0) } ?? []
     }
 
     private func write(_ conversation: Conversation) {

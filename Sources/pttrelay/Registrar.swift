@@ -34,7 +34,7 @@ actor Registrar {
         self.state = state
         self.logger = logger
         self.clock = clock
-        loop = try EventLoop(name: "records")
+        loop = try EventLoop(name: "records", mayWait: true)
         let last = try state.store.lastStart()
         if let host = host ?? last?.host {
             address = (host, port ?? last?.port ?? RelayServerConfiguration.defaultPort)

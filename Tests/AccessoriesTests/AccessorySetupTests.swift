@@ -4,8 +4,10 @@ import BusTestSupport
 import DBus
 import FakeBlueZ
 import FoundationEssentials
+import Glibc
 import Logging
 import MonotonicTime
+import Reactor
 import Synchronization
 import Testing
 
@@ -32,7 +34,8 @@ private struct Daemon {
     let problems: [String]
 
     init(
-        _ fixture: BusFixture, _ directory: String, settings: AccessorySettings = AccessorySettings()
+        _ fixture: BusFixture, _ directory: String, settings: AccessorySettings = AccessorySettings(),
+        disk: EventLoop? = nil
     ) async throws {
         let store = AccessoryStore(directory: directory)
         let restored = store.restore(settings)
@@ -45,7 +48,9 @@ private struct Daemon {
             events.record(event)
             forwarder.forward(event)
         }
-        let setup = AccessorySetup(service: service, restored: restored, store: store, logger: fixture.logger) {
+        let setup = AccessorySetup(
+            service: service, restored: restored, store: store, disk: disk ?? fixture.loop, logger: fixture.logger
+        ) {
             told.record($0)
         }
         self.setup = setup
@@ -280,6 +285,48 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
             try await daemon.setup.bind(.ptt, to: nil, of: vest)
             await #expect(configuration(vest)?.bindings == [:])
             await daemon.stop()
+        }
+    }
+
+    @Test func changesThatWaitForTheDiskKeepTheirOrderAndHoldUpNothing() async throws {
+        try await withScene { scene in
+            let vest = AccessoryID("vest")
+            let settings = AccessorySettings(accessories: [
+                AccessoryConfiguration(id: vest, address: "C4:00:00:00:00:01")
+            ])
+            let disk = try EventLoop(name: "disk", mayWait: true)
+            var daemon = try await Daemon(scene.fixture, scene.state.path, settings: settings, disk: disk)
+            let (service, setup, watched) = (daemon.service, daemon.setup, daemon)
+            #expect(try await eventually { await service.statuses.contains { $0.isReady } })
+            var gate: [Int32] = [-1, -1]
+            #expect(pipe(&gate) == 0)
+            disk.execute { [gate] in
+                var byte: UInt8 = 0
+                _ = read(gate[0], &byte, 1)
+            }
+            let changes = Task {
+                async let first: Void = setup.bind(.ptt, to: .emergency, of: vest)
+                async let second: Void = setup.setGesture(.toggle, of: vest)
+                async let third: Void = setup.bind(.soft1, to: ControlAction.none, of: vest)
+                try? await third
+                _ = try await (first, second)
+            }
+            // The disk stands still, and a press is answered.
+            try await scene.command("one press")
+            #expect(try await eventually { watched.intents.count == 1 })
+            try await scene.command("one release")
+            #expect(try await eventually { watched.intents.count == 2 })
+            #expect(await service.configurations.first { $0.id == vest }?.bindings == [:])
+            #expect(write(gate[1], "x", 1) == 1)
+            try await changes.value
+            for descriptor in gate { close(descriptor) }
+            await daemon.stop()
+
+            daemon = try await scene.daemon(settings)
+            let kept = await daemon.service.configurations.first { $0.id == vest }
+            #expect(kept?.bindings[.ptt] == .emergency && kept?.gesture == .toggle)
+            await daemon.stop()
+            disk.stop()
         }
     }
 

@@ -143,6 +143,14 @@ final class Loop {
         }
     }
 
+    /// Closes both devices, and waits for that.
+    func close() {
+        microphone.close()
+        speaker.close()
+        microphone.end.wait()
+        speaker.end.wait()
+    }
+
     func run(for span: Duration, until isDone: () -> Bool = { false }) {
         let end = Instant.now + span
         while !isDone(), end > .now {
@@ -189,8 +197,7 @@ func press(holder: Loop?) throws {
         default: isOver = true
         }
     }
-    loop.microphone.close()
-    loop.speaker.close()
+    loop.close()
     print("statistics \(loop.microphone.statistics) \(loop.speaker.statistics)")
 }
 
@@ -215,8 +222,7 @@ do {
             loop.run(for: .seconds(5)) { loop.captureEnded >= burst && (loop.playbackEnded >= burst || loop.failed) }
             loop.run(for: gap)
         }
-        loop.microphone.close()
-        loop.speaker.close()
+        loop.close()
         print("statistics \(loop.microphone.statistics) \(loop.speaker.statistics)")
     case "allocations" where arguments.count >= 5:
         let loop = try Loop(arguments[2], arguments[3], cancelsEcho: true, logger: logger)
@@ -251,8 +257,7 @@ do {
                 "\(isSteady ? "allocations" : "interrupted") frames=\(frames) capture=\(after.0 - before.0) playback=\(after.1 - before.1) main=\(after.2 - before.2) capture_before=\(before.0) capture_locks=\(locks.0) playback_locks=\(locks.1) interruptions=\(interruptions) main_locks=\(ptt_locks(getpid()))"
             )
         }
-        loop.microphone.close()
-        loop.speaker.close()
+        loop.close()
     case "press" where arguments.count >= 4: try press(holder: nil)
     case "busy" where arguments.count >= 4: try press(holder: Loop(arguments[2], arguments[3], logger: logger))
     case "open" where arguments.count >= 3:

@@ -182,7 +182,7 @@ import Testing
             usleep(2_000)
         }
         worker.rings.shutDown()
-        #expect(thread.join())
+        #expect(thread.end.wait())
         #expect(!outputs.contains { if case .failed = $0 { true } else { false } })
         return (outputs, worker.rings)
     }
@@ -256,7 +256,7 @@ import Testing
             usleep(2_000)
         }
         worker.rings.shutDown()
-        #expect(thread.join())
+        #expect(thread.end.wait())
         while let slot = worker.rings.next() { events.append(slot.kind) }
         return (events, worker)
     }

@@ -216,7 +216,7 @@ import Testing
         }
         speaker.rings.shutDown()
         microphone.rings.shutDown()
-        #expect(playing.join() && capturing.join() && isOver)
+        #expect(playing.end.wait() && capturing.end.wait() && isOver)
         // From the third second on, what the microphone heard against what was sent, in frames' levels.
         let heard = room.heardByMicrophone
         try #require(frames.count >= 550 && heard.count >= 264_000)

@@ -217,6 +217,7 @@ import Testing
             })
         usleep(200_000)
         speaker.close()
+        #expect(speaker.end.wait())
         let closed = Instant.now
         guard
             case .toneBegan(.micOn, let began)? = owner.events.first(where: {
@@ -253,6 +254,7 @@ import Testing
                 owner.events.contains { if case .toneEnded = $0 { true } else { false } } && !speaker.isPlaying
             })
         speaker.close()
+        #expect(speaker.end.wait())
         let samples = try readWAV(path)
         #expect(samples.count > Tone.micOff.samples(volume: 1).count)
         #expect(samples.count < 48_000 / 3)
@@ -348,6 +350,7 @@ import Testing
         let released = Instant.now
         #expect(owner.run(for: .seconds(3)) { !owner.playbackEnds.isEmpty })
         speaker.close()
+        #expect(speaker.end.wait())
         let heard = try readWAV(path)
         let began = try #require(owner.begins.first).at
         let start = Int((began - origin).nanoseconds * 48 / 1_000_000)

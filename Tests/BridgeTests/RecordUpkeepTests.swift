@@ -21,6 +21,7 @@ import Testing
 
     @Test mutating func `a disk that refuses is asked again after a time`() {
         upkeep.want(.remove)
+        #expect(upkeep.due(isTalking: false, at: now) == .remove)
         upkeep.did(isOver: false, at: now)
         #expect(upkeep.due(isTalking: false, at: now) == nil)
         let next = now + RecordUpkeep.retryInterval
@@ -32,8 +33,22 @@ import Testing
 
     @Test mutating func `what is wanted later counts, at once`() {
         upkeep.want(.save)
+        _ = upkeep.due(isTalking: false, at: now)
         upkeep.did(isOver: false, at: now)
         upkeep.want(.remove)
         #expect(upkeep.due(isTalking: false, at: now) == .remove)
+    }
+
+    @Test(arguments: [true, false])
+    mutating func `what is wanted while the disk is asked waits for its answer`(isOver: Bool) {
+        upkeep.want(.save)
+        #expect(upkeep.due(isTalking: false, at: now) == .save)
+        upkeep.want(.remove)
+        #expect(upkeep.due(isTalking: false, at: now) == nil)
+        upkeep.did(isOver: isOver, at: now)
+        #expect(upkeep.nextDeadline == nil)
+        #expect(upkeep.due(isTalking: false, at: now) == .remove)
+        upkeep.did(isOver: true, at: now)
+        #expect(!upkeep.isPending)
     }
 }

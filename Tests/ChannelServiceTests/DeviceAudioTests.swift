@@ -314,7 +314,7 @@ extension ChannelService {
         #expect(await eventually { log.withLock { $0 }.contains("frame 2") })
         try await loop.run {
             session.value.stopCapture(.discarding)
-            session.value.close()
+            session.value.close {}
         }
         let told = log.withLock { $0 }
         let cut = try #require(told.firstIndex(of: "cut"))

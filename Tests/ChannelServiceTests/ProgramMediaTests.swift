@@ -225,7 +225,10 @@ import Testing
             #expect(await under.service.run { ($0.audio as? DeviceAudioSession)?.hasOpenDevices == false })
             try await under.stop()
             #expect(await eventually { await under.service.snapshot.audioSession == .inactive })
-            #expect(await under.service.run { ($0.audio as? DeviceAudioSession)?.hasOpenDevices == false })
+            #expect(
+                await eventually {
+                    await under.service.run { ($0.audio as? DeviceAudioSession)?.hasOpenDevices == false }
+                })
         }
         await under.finish()
     }

@@ -89,9 +89,10 @@ final class SimulatedAudio: AudioSession {
         commands.append(voice == 0 ? .dropReception : .dropReceptionBeside(voice: voice))
     }
 
-    func close() {
+    func close(_ closed: @escaping () -> Void) {
         commands.append(.close)
         handler = nil
+        closed()
     }
 }
 

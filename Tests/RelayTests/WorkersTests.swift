@@ -2,6 +2,7 @@
 import Cryptography
 import Glibc
 import MonotonicTime
+import QUIC
 import Reactor
 import RelayProtocol
 import Synchronization
@@ -49,6 +50,43 @@ extension RelayServer {
         let shares = await relay.server.connectionsOfWorkers
         #expect(shares.count == Self.workers && shares.count { $0 > 0 } > 1, "\(shares)")
         return clients
+    }
+
+    @Test func `a worker reads no more than a window ahead of the rules`() async throws {
+        let relay = try await relay(workers: 2)
+        let link = try await relay.invitation()
+        var peers: [RawPeer] = []
+        for number in 0..<8 { peers.append(try await RawPeer("Flood \(number)", port: link.port, pin: link.pin)) }
+        let reports = try #require(await relay.server.engine?.reports)
+        try await wait("the rules have heard of all") { reports.handledCount == reports.postedCount }
+        let before = reports.postedCount
+        var gate: [Int32] = [-1, -1]
+        try #require(pipe(&gate) == 0)
+        defer { for end in gate { close(end) } }
+        let loop = relay.server.loop
+        loop.execute { [gate] in
+            loop.waiting {
+                var byte: UInt8 = 0
+                _ = read(gate[0], &byte, 1)
+            }
+        }
+        let join = ClientMessage.join(
+            .init(channel: link.channel, token: link.token, displayName: DisplayName("Flood")!)
+        ).framed()
+        let some = Array(repeating: join, count: 8_192 / join.count).flatMap { $0 }
+        let end = ContinuousClock.now + .milliseconds(300)
+        while ContinuousClock.now < end {
+            // What finds no room in the stream's own buffer is refused, and tried again.
+            for peer in peers { try? await peer.send(bytes: some) }
+        }
+        let window = QUICConfiguration(applicationProtocol: "x", identity: nil).streamReceiveWindow
+        // A report for each message, and one for each time that something was read.
+        let most = UInt64(peers.count * 2 * (window / join.count + 1))
+        let posted = reports.postedCount - before
+        #expect(posted > 0 && posted <= most)
+        #expect(write(gate[1], "x", 1) == 1)
+        try await wait("the rules have taken it all") { reports.handledCount == reports.postedCount }
+        await relay.server.stop()
     }
 
     @Test func `whoever talks is heard by all, whichever worker has them`() async throws {

@@ -2,6 +2,7 @@
 import Files
 import Glibc
 import Logging
+import Reactor
 import RelayClient
 import Synchronization
 import Testing
@@ -32,9 +33,12 @@ import Testing
         return String(decoding: template.dropLast().map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
     }
 
-    private func restore(_ path: String) -> [String] {
+    private func restore(_ path: String) throws -> [String] {
         let warnings = Warnings()
-        _ = ResumptionFile(path: path, logger: Logger(label: "test") { _ in Handler(warnings: warnings) }).restore()
+        let loop = try EventLoop(name: "disk", mayWait: true)
+        defer { loop.stop() }
+        _ = ResumptionFile(path: path, disk: loop, logger: Logger(label: "test") { _ in Handler(warnings: warnings) })
+            .restore()
         return warnings.texts.withLock { $0 }
     }
 
@@ -45,21 +49,21 @@ import Testing
             unlink(path)
             rmdir(directory)
         }
-        #expect(restore(path) == [])
+        #expect(try restore(path) == [])
         try AtomicFile.write(Array("pttd resumption 1\n".utf8), to: path, isSecret: true, waits: false)
-        #expect(restore(path) == [])
+        #expect(try restore(path) == [])
         var status = stat()
         #expect(stat(path, &status) == 0 && status.st_mode & 0o777 == 0o600)
         for damage in [Array("pttd resumption 2\n".utf8), [0], [UInt8](repeating: 1, count: 300_000)] {
             try AtomicFile.write(damage, to: path, isSecret: true)
-            #expect(restore(path).count == 1)
+            #expect(try restore(path).count == 1)
         }
         unlink(path)
         // The one that was too large.
         #expect(unlink(path + ".damaged-1") == 0)
         #expect(mkdir(path, 0o700) == 0)
-        #expect(restore(path).count == 1 && rmdir(path + ".damaged-1") == 0)
+        #expect(try restore(path).count == 1 && rmdir(path + ".damaged-1") == 0)
         #expect(mkfifo(path, 0o600) == 0)
-        #expect(restore(path).count == 1 && unlink(path + ".damaged-1") == 0)
+        #expect(try restore(path).count == 1 && unlink(path + ".damaged-1") == 0)
     }
 }

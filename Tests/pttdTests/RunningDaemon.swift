@@ -11,6 +11,7 @@ import Logging
 import MonotonicTime
 import PTTBus
 import PushToTalkCore
+import Reactor
 import RelayProtocol
 import RelayServer
 import Synchronization
@@ -21,6 +22,7 @@ import Testing
 /// Everything of `pttd` but its process; its relay has the channel "Local", and those that the test names.
 struct RunningDaemon {
     let parts: Daemon.Parts
+    private let disk: EventLoop
     let relay: RelayServer
     let invitation: InvitationLink
     let channels: [ChannelMembership]
@@ -57,11 +59,12 @@ struct RunningDaemon {
         configure(&configuration)
         let service = ChannelServiceConfiguration(
             microphone: configuration.microphone, speaker: configuration.speaker, playsTones: false)
+        disk = try EventLoop(name: "disk", mayWait: true)
         parts = try await Daemon.Parts(
             configuration, channels: channels, relayCarriesPushes: true,
             state: directory.path, identity: identity, channel: service, bus: .address(fixture.bus.address),
             systemBus: .address(fixture.bus.address),
-            runsCommands: runsCommands, loop: fixture.loop)
+            runsCommands: runsCommands, loop: fixture.loop, disk: disk)
         await parts.start(fixture.logger)
     }
 
@@ -74,10 +77,11 @@ struct RunningDaemon {
         let service = ChannelServiceConfiguration(
             microphone: .wav(path: directory.path + "/silence.wav"), speaker: .wav(path: directory.path + "/again.wav"),
             playsTones: false)
+        disk = try EventLoop(name: "disk", mayWait: true)
         parts = try await Daemon.Parts(
             configuration, channels: channels, relayCarriesPushes: true, state: directory.path, identity: identity,
             channel: service, bus: .address(fixture.bus.address), systemBus: .address(fixture.bus.address),
-            runsCommands: false, loop: fixture.loop)
+            runsCommands: false, loop: fixture.loop, disk: disk)
         await parts.start(fixture.logger)
     }
 
@@ -87,6 +91,8 @@ struct RunningDaemon {
     func stop() async {
         await parts.stop()
         await relay.stop()
+        // What was to be written is written.
+        disk.stop()
     }
 }
 

@@ -93,10 +93,10 @@ extension AccessorySetup {
         guard contents.accessories.contains(where: { $0.id == id }) || address != nil else {
             throw AccessorySetupError(.refused, "'\(id)' comes from a udev rule: remove that rule, then unplug it")
         }
-        var new = contents
-        new.accessories.removeAll { $0.id == id }
-        new.changes[id] = nil
-        try save(new)
+        try await edit { contents in
+            contents.accessories.removeAll { $0.id == id }
+            contents.changes[id] = nil
+        }
         let device = address.flatMap { known(address: $0) }
         // First of all BlueZ forgets it: what that trusts would be taken again by itself.
         let failure =
@@ -155,13 +155,13 @@ extension AccessorySetup {
                     add(address, .completed(command, failure))
                 }
             case .save(let configuration):
-                var new = contents
-                new.accessories.append(configuration)
-                do throws(AccessorySetupError) {
-                    try save(new)
-                    add(address, .saved(nil))
-                } catch {
-                    add(address, .saved(error.description))
+                Task {
+                    do throws(AccessorySetupError) {
+                        try await edit { $0.accessories.append(configuration) }
+                        add(address, .saved(nil))
+                    } catch {
+                        add(address, .saved(error.description))
+                    }
                 }
             case .finished(let result): finish(address, result)
             }

@@ -1,7 +1,9 @@
 // Learning a button: hearing everything that a device tells, asking the person, and writing the profile.
 import BlueZ
+import Files
 import Logging
 import MonotonicTime
+import Reactor
 import Settings
 
 /// Where a learning session is, and what came of it.
@@ -39,6 +41,8 @@ public struct LearningWish: Hashable, Sendable {
 
 /// A session under way.
 struct LearningSession {
+    /// Tells it from sessions before and after it.
+    let number: Int
     let wish: LearningWish
     var machine: LearningStateMachine
     /// nil when only local devices are listened to.
@@ -66,8 +70,9 @@ extension AccessorySetup {
                 throw AccessorySetupError(.alreadyConfigured, "there is a profile '\(id)' already; choose another name")
             }
         }
+        learningSessions += 1
         learning = LearningSession(
-            wish: wish, machine: LearningStateMachine(at: .now),
+            number: learningSessions, wish: wish, machine: LearningStateMachine(at: .now),
             link: wish.address.map { LearningLinkStateMachine(address: $0) })
         service.assumeIsolated { $0.setQuiet(true) }
         tellLearning(learning?.machine.progress)
@@ -223,34 +228,47 @@ extension AccessorySetup {
         let title = session.wish.name ?? "\(name.map { String($0.prefix(100)) } ?? "Button") (learned)"
         let profile = AccessoryProfile(
             rule, id: id, title: title, device: device, local: local, date: AccessoryProfile.today)
-        let file: String
-        do {
-            // What would not be understood at the next start is of no use.
-            guard try AccessoryProfile(bytes: Array(profile.text.utf8), file: id) == profile else {
-                return failed(
-                    "the profile '\(id)' cannot be written as it was learned: write it by hand (docs/profiles.md)")
-            }
-            file = try store.save(profile)
-        } catch {
-            return failed("the profile was learned and not kept: \(error)")
+        // What would not be understood at the next start is of no use.
+        guard (try? AccessoryProfile(bytes: Array(profile.text.utf8), file: id)) == profile else {
+            return failed(
+                "the profile '\(id)' cannot be written as it was learned: write it by hand (docs/profiles.md)")
         }
-        logger.notice("button learned", metadata: ["profile": "\(id)", "file": "\(file)"])
-        service.assumeIsolated { $0.add(profile) }
-        learning?.report.profileID = id
+        Task { await keep(profile, of: session.number, device: device, local: local) }
+    }
+
+    /// Writes a learned profile down and uses it. The session may have ended meanwhile.
+    private func keep(
+        _ profile: AccessoryProfile, of number: Int, device: DeviceFacts?, local: LocalDeviceFacts?
+    ) async {
+        let file: String
+        do throws(FileError) {
+            file = try await disk.perform { [store] () throws(FileError) in try store.save(profile) }
+        } catch {
+            if learning?.number == number { failed("the profile was learned and not kept: \(error)") }
+            return
+        }
+        logger.notice("button learned", metadata: ["profile": "\(profile.id)", "file": "\(file)"])
+        await service.add(profile)
+        guard learning?.number == number else { return }
+        learning?.report.profileID = profile.id
         learning?.report.file = file
         learning?.report.text = profile.text
-        finish(profile, device: device, local: local)
+        await finish(profile, of: number, device: device, local: local)
     }
 
     /// Adds the accessory where that is wanted, and ends.
-    private func finish(_ profile: AccessoryProfile, device: DeviceFacts?, local: LocalDeviceFacts?) {
-        guard let session = learning else { return }
-        let statuses = service.assumeIsolated { $0.statuses }
+    private func finish(
+        _ profile: AccessoryProfile, of number: Int, device: DeviceFacts?, local: LocalDeviceFacts?
+    ) async {
+        let statuses = await service.statuses
+        guard let session = learning, session.number == number else { return }
         if let address = session.wish.address, session.wish.addsAccessory, local == nil || device != nil {
             let old = statuses.first { $0.address.uppercased() == address && origin(of: $0.id) != .automatic }
             if let old {
                 // It is one already: from now on with what it was taught.
-                if useProfile(profile.id, of: old.id) { return done(old.id, session) }
+                let isUsed = await useProfile(profile.id, of: old.id)
+                guard learning?.number == number else { return }
+                if isUsed { return done(old.id, session) }
                 var unused = session
                 unused.report.problem =
                     configured[old.id] == nil
@@ -263,14 +281,13 @@ extension AccessorySetup {
             learning?.report.progress.step = .connecting
             learning?.report.progress.prompt = "Learned. Adding it…"
             if let report = learning?.report { handler(.learning(report)) }
-            Task {
-                do throws(AccessorySetupError) {
-                    let added = try await add(AccessoryAddition(address: address, profileID: profile.id))
-                    if let session = learning { done(added.id, session) }
-                } catch {
-                    learning?.report.problem = "learned, but not added: \(error)"
-                    if let session = learning { done(nil, session) }
-                }
+            do throws(AccessorySetupError) {
+                let added = try await add(AccessoryAddition(address: address, profileID: profile.id))
+                if let session = learning, session.number == number { done(added.id, session) }
+            } catch {
+                guard learning?.number == number else { return }
+                learning?.report.problem = "learned, but not added: \(error)"
+                if let session = learning { done(nil, session) }
             }
             return
         }

@@ -1,6 +1,7 @@
 // Setting up accessories for people: scanning, adding, changing, removing. Learning is in AccessorySetup+Learning.swift. The rules are
 // in the state machines beside it.
 import BlueZ
+import Files
 import Logging
 import MonotonicTime
 import Reactor
@@ -47,12 +48,17 @@ public actor AccessorySetup {
 
     let service: AccessoryService
     let store: AccessoryStore
+    /// The loop that writes `store`. It may wait for the disk.
+    let disk: EventLoop
     let logger: Logger
     let handler: @Sendable (AccessorySetupEvent) -> Void
     let allowsCommands: Bool
     let isBondedOnly: Bool
     let configured: [AccessoryID: AccessoryConfiguration]
-    var contents: AccessoryStore.Contents
+    /// What is on the disk.
+    private(set) var contents: AccessoryStore.Contents
+    /// Those that wait for an earlier change of `contents`; nil while none is under way.
+    private var editsWaiting: [CheckedContinuation<Void, Never>]?
     private var observation: Int?
     /// What is told while the observation begins; looked at when it has begun.
     private var early: [AccessoryReport]?
@@ -62,6 +68,8 @@ public actor AccessorySetup {
     private var isScanAsked = false
     var additions: [String: Addition] = [:]
     var learning: LearningSession?
+    /// How many sessions there have been.
+    var learningSessions = 0
     /// Local devices, while something observes.
     var localDevices: [LocalDeviceID: LocalDeviceFacts] = [:]
     private var timer: EventLoop.Timer?
@@ -69,13 +77,16 @@ public actor AccessorySetup {
 
     /// - Parameters:
     ///   - service: Made with the settings of `restored`.
+    ///   - disk: The loop that writes `store`. It may wait for the disk.
     ///   - handler: Called on the loop for each event, in order.
     public init(
-        service: AccessoryService, restored: RestoredAccessories, store: AccessoryStore, logger: Logger,
+        service: AccessoryService, restored: RestoredAccessories, store: AccessoryStore, disk: EventLoop,
+        logger: Logger,
         handler: @escaping @Sendable (AccessorySetupEvent) -> Void
     ) {
         self.service = service
         self.store = store
+        self.disk = disk
         self.logger = logger
         self.handler = handler
         loop = service.loop
@@ -106,6 +117,31 @@ public actor AccessorySetup {
     public func origin(of id: AccessoryID) -> AccessoryOrigin {
         if configured[id] != nil { return .configuration }
         return contents.accessories.contains { $0.id == id } ? .added : .automatic
+    }
+
+    /// Changes what is kept. One change follows the other, and none waits for the disk on this loop.
+    ///
+    /// - Parameter change: Called when earlier changes are over; what it throws ends this one.
+    /// - Returns: What `change` returned, when its change is on the disk.
+    /// - Throws: `.notSaved`; then everything is as it was before.
+    func edit<T: Sendable>(
+        _ change: @Sendable (inout AccessoryStore.Contents) throws(AccessorySetupError) -> T
+    ) async throws(AccessorySetupError) -> T {
+        if editsWaiting == nil {
+            editsWaiting = []
+        } else {
+            await withCheckedContinuation { editsWaiting?.append($0) }
+        }
+        defer { if editsWaiting?.isEmpty == false { editsWaiting?.removeFirst().resume() } else { editsWaiting = nil } }
+        var new = contents
+        let result = try change(&new)
+        do throws(FileError) {
+            try await disk.perform { [store, new] () throws(FileError) in try store.save(new) }
+        } catch {
+            throw AccessorySetupError(.notSaved, "\(error); nothing was changed")
+        }
+        contents = new
+        return result
     }
 
     // MARK: Scanning

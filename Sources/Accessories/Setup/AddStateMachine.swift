@@ -163,6 +163,8 @@ struct AddStateMachine: Sendable {
             phase = .over
             return [.finished(.success(notes))]
         case .saved(let why?): return fail(.notSaved, why)
+        // It is being written down: it is there in a moment, whoever has gone.
+        case .cancelled where phase == .saving: return []
         case .cancelled: return fail(.notConnected, "adding ended: its caller has left the bus")
         case .deadline:
             if let lostSince, phase == .step(.pairing) || isGone, lostSince + Self.hangUpTime <= now { return lost() }

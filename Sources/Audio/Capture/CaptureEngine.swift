@@ -27,8 +27,12 @@ public final class CaptureEngine: Sendable {
 
     /// Makes the engine and its sleeping thread. The device is not opened; of a WAV file the format is checked.
     ///
+    /// - Parameter predecessor: The end of an engine that may hold the device still. Commands wait for it.
     /// - Throws: `AudioError` when the WAV file cannot be used or the process has no thread or descriptor left.
-    public init(device: AudioDevice, configuration: CaptureConfiguration = .init(), logger: Logger) throws(AudioError) {
+    public init(
+        device: AudioDevice, configuration: CaptureConfiguration = .init(), after predecessor: AudioThreadEnd? = nil,
+        logger: Logger
+    ) throws(AudioError) {
         self.device = device
         self.logger = logger
         let framer = try SpeechFramer(
@@ -40,7 +44,7 @@ public final class CaptureEngine: Sendable {
                 source: source, framer: framer,
                 waitsForLevel: configuration.microphoneStart.waitsForLevel(of: device))
             let worker = self.worker
-            thread = try RealTimeThread(name: "ptt-capture") { worker.run() }
+            thread = try RealTimeThread(name: "ptt-capture", after: predecessor) { worker.run() }
         } catch {
             throw AudioError(error, device: device)
         }
@@ -112,14 +116,14 @@ public final class CaptureEngine: Sendable {
     /// Whether the device runs at this moment. From any thread.
     public var isCapturing: Bool { worker.rings.isRunning }
 
-    /// Stops and closes the device and ends the thread. Nothing can be done with the engine afterwards.
+    /// Has the device closed and the thread end; returns at once. Nothing can be done with the engine afterwards.
     public func close() {
         guard closed.exchange(true, ordering: .relaxed) == false else { return }
         worker.rings.shutDown()
-        if !thread.join() {
-            logger.error("\(AudioError.unresponsive(device.description))", metadata: ["device": "\(device)"])
-        }
     }
+
+    /// When the device is closed and the thread has ended, after `close()`.
+    public var end: AudioThreadEnd { thread.end }
 
     private func log(_ output: CaptureOutput) {
         switch output {

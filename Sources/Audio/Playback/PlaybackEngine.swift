@@ -125,9 +125,12 @@ public final class PlaybackEngine: Sendable {
 
     /// Makes the engine and its sleeping thread. An ALSA device is not opened; a WAV file is made.
     ///
+    /// - Parameter predecessor: The end of an engine that may hold the device still. Commands wait for it.
     /// - Throws: `AudioError` when the file cannot be made or the process has no thread or descriptor left.
-    public init(device: AudioDevice, configuration: PlaybackConfiguration = .init(), logger: Logger) throws(AudioError)
-    {
+    public init(
+        device: AudioDevice, configuration: PlaybackConfiguration = .init(), after predecessor: AudioThreadEnd? = nil,
+        logger: Logger
+    ) throws(AudioError) {
         self.device = device
         self.logger = logger
         // All are made before they are needed: the thread allocates nothing.
@@ -137,7 +140,7 @@ public final class PlaybackEngine: Sendable {
             let sink = try makePlaybackSink(device, configuration: configuration)
             worker = try PlaybackWorker(sink: sink, speech: speech, configuration: configuration)
             let worker = self.worker
-            thread = try RealTimeThread(name: "ptt-playback") { worker.run() }
+            thread = try RealTimeThread(name: "ptt-playback", after: predecessor) { worker.run() }
         } catch {
             throw AudioError(error, device: device)
         }
@@ -216,15 +219,15 @@ public final class PlaybackEngine: Sendable {
     /// Whether the device runs at this moment. From any thread.
     public var isPlaying: Bool { worker.rings.isRunning }
 
-    /// Stops and closes the device, completes a WAV file, and ends the thread. Nothing can be done with the engine
+    /// Has the device closed, a WAV file completed, and the thread end; returns at once. Nothing can be done with the engine
     /// afterwards.
     public func close() {
         guard closed.exchange(true, ordering: .relaxed) == false else { return }
         worker.rings.shutDown()
-        if !thread.join() {
-            logger.error("\(AudioError.unresponsive(device.description))", metadata: ["device": "\(device)"])
-        }
     }
+
+    /// When the device is closed and the thread has ended, after `close()`.
+    public var end: AudioThreadEnd { thread.end }
 
     /// A speaker that went away within a sound, which waits for it.
     private func logInterruption(_ slot: PlaybackSlot) {

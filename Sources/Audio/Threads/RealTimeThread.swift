@@ -18,7 +18,7 @@ public struct RealTimeThreadInfo: Equatable, Sendable {
     public let priority: Int32
 }
 
-/// The threads of this room that could not take real-time priority themselves.
+/// The threads of this module that could not take real-time priority themselves.
 public enum AudioThreads {
     private static let handler = Mutex<(@Sendable (RealTimeThreadInfo) -> Void)?>(nil)
 
@@ -42,37 +42,44 @@ final class RealTimeThread: @unchecked Sendable {
 
     private final class Start {
         let name: String
-        let finished: WakeDescriptor
+        let predecessor: AudioThreadEnd?
+        let end: AudioThreadEnd
         let started: WakeDescriptor
         let identifier = Atomic<Int32>(0)
         let body: @Sendable () -> Void
         init(
-            name: String, started: WakeDescriptor, finished: WakeDescriptor, body: @escaping @Sendable () -> Void
+            name: String, predecessor: AudioThreadEnd?, end: AudioThreadEnd, started: WakeDescriptor,
+            body: @escaping @Sendable () -> Void
         ) {
             self.name = name
+            self.predecessor = predecessor
+            self.end = end
             self.started = started
-            self.finished = finished
             self.body = body
         }
     }
 
-    /// How long a driver or a server may keep the thread at its end.
-    private static let joinMaxMilliseconds: Int32 = 3_000
-
-    private var thread = pthread_t()
-    private let finished: WakeDescriptor
+    /// When the body has returned. Nobody joins the thread.
+    let end = AudioThreadEnd()
     /// Why the thread has no real-time priority: an errno, 0 when it has.
     let priorityError: Int32
     private let identifier: Int32
 
-    /// Starts a thread. - Parameter name: 15 characters at most are shown by ps(1).
-    init(name: String, body: @escaping @Sendable () -> Void) throws(AudioFault) {
-        finished = try WakeDescriptor()
+    /// Starts a thread.
+    ///
+    /// - Parameters:
+    ///   - name: 15 characters at most are shown by ps(1).
+    ///   - predecessor: The thread that may hold the device still. The body begins after its end, or after `AudioThreadEnd.limit`.
+    init(
+        name: String, after predecessor: AudioThreadEnd? = nil, body: @escaping @Sendable () -> Void
+    ) throws(AudioFault) {
         let started = try WakeDescriptor()
-        let start = Start(name: name, started: started, finished: finished, body: body)
+        let start = Start(name: name, predecessor: predecessor, end: end, started: started, body: body)
+        var thread = pthread_t()
         var attributes = pthread_attr_t()
         pthread_attr_init(&attributes)
         defer { pthread_attr_destroy(&attributes) }
+        pthread_attr_setdetachstate(&attributes, Int32(PTHREAD_CREATE_DETACHED))
         pthread_attr_setstacksize(&attributes, Self.stackSize)
         let argument = Unmanaged.passRetained(start)
         let result = pthread_create(
@@ -84,16 +91,16 @@ final class RealTimeThread: @unchecked Sendable {
                 ptt_unblock_real_time_signal()
                 start.identifier.store(ptt_thread_id(), ordering: .releasing)
                 start.started.signal()
+                start.predecessor?.wait()
                 start.body()
-                start.finished.signal()
+                start.end.arrive()
                 return nil
             }, argument.toOpaque())
         guard result == 0 else {
             argument.release()
             throw AudioFault(.open, result)
         }
-        // A signal ends the wait, too.
-        repeat { started.wait() } while start.identifier.load(ordering: .acquiring) == 0
+        started.wait()
         identifier = start.identifier.load(ordering: .acquiring)
         var parameter = sched_param()
         parameter.sched_priority = Self.priority
@@ -103,18 +110,5 @@ final class RealTimeThread: @unchecked Sendable {
 
     var information: RealTimeThreadInfo {
         RealTimeThreadInfo(identifier: identifier, isRealTime: priorityError == 0, priority: Self.priority)
-    }
-
-    /// Waits for the body's end. To be called once.
-    ///
-    /// - Returns: `false` when it did not end: the thread is then left to itself, blocked inside a driver or a library.
-    func join() -> Bool {
-        var waited = pollfd(fd: finished.descriptor, events: Int16(POLLIN), revents: 0)
-        guard poll(&waited, 1, Self.joinMaxMilliseconds) > 0 else {
-            pthread_detach(thread)
-            return false
-        }
-        pthread_join(thread, nil)
-        return true
     }
 }

@@ -37,13 +37,16 @@ final class WakeDescriptor: Sendable {
 
     /// Sleeps until signalled, then clears; or until `deadline`. Returns whether it is the deadline that has come.
     func wait(until deadline: Instant?) -> Bool {
-        var milliseconds: Int32 = -1
-        if let deadline { milliseconds = Int32(max(0, min(60_000, (deadline - .now).milliseconds.rounded(.up)))) }
-        var waited = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-        if poll(&waited, 1, milliseconds) > 0 {
-            clear()
-            return false
+        while true {
+            var milliseconds: Int32 = -1
+            if let deadline { milliseconds = Int32(max(0, min(60_000, (deadline - .now).milliseconds.rounded(.up)))) }
+            var waited = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            if poll(&waited, 1, milliseconds) > 0 {
+                clear()
+                return false
+            }
+            // A signal to the process, or a deadline that is further away than a minute, is no reason to end.
+            if let deadline, deadline <= .now { return true }
         }
-        return deadline.map { .now >= $0 } ?? false
     }
 }

@@ -272,7 +272,7 @@ extension QUICConnection {
         guard let stream = streams.removeValue(forKey: id), let conn else { return }
         stream.isOver = true
         // Nobody may read the rest; the connection's window must not shrink for it.
-        ngtcp2_conn_extend_max_offset(conn, UInt64(stream.received.count))
+        ngtcp2_conn_extend_max_offset(conn, UInt64(stream.received.count + stream.creditKept))
         if stream.isPeerInitiated { ngtcp2_conn_extend_max_streams_bidi(conn, 1) }
         post(.streamClosed(stream, errorCode: errorCode))
     }

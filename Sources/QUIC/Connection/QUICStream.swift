@@ -17,6 +17,8 @@ public final class QUICStream: @unchecked Sendable {
     /// handshake is not complete.
     public var isEarlyData: Bool { receivedEarlyData && connection?.isReady != true }
 
+    /// Bytes that were read and for which the peer got no credit yet.
+    var creditKept = 0
     var receivedEarlyData = false
     var received: [UInt8] = []
     var receivedEnd = false
@@ -74,14 +76,29 @@ public final class QUICStream: @unchecked Sendable {
 
     /// Everything that has arrived and was not read yet, and whether the peer's sending side ended after it. Empty
     /// and false when there is nothing.
-    public func read() -> (bytes: [UInt8], isEnd: Bool) {
+    ///
+    /// - Parameter keepsCredit: Whether the peer may not send more for these bytes before `returnCredit`: a reader that hands them on
+    ///   bounds by that what is on its way.
+    public func read(keepsCredit: Bool = false) -> (bytes: [UInt8], isEnd: Bool) {
         connection?.checkLoop()
         let bytes = received
         received = []
-        if !bytes.isEmpty, !isOver { connection?.streamWasRead(self, count: bytes.count) }
+        if keepsCredit {
+            creditKept += bytes.count
+        } else if !bytes.isEmpty, !isOver {
+            connection?.streamWasRead(self, count: bytes.count)
+        }
         let end = receivedEnd && !endDelivered
         if end { endDelivered = true }
         return (bytes, end)
+    }
+
+    /// Lets the peer send `count` more bytes, of those that were read with `keepsCredit`.
+    public func returnCredit(_ count: Int) {
+        connection?.checkLoop()
+        let count = min(count, creditKept)
+        creditKept -= count
+        if count > 0, !isOver { connection?.streamWasRead(self, count: count) }
     }
 
     /// Abandons both directions at once (RESET_STREAM and STOP_SENDING), with the application's `errorCode`.

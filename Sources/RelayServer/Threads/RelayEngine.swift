@@ -78,8 +78,10 @@ final class RelayEngine: @unchecked Sendable {
         _ = core.handle(.shutDown, at: .now)
         reports?.shut()
         for worker in workers.dropFirst() {
-            worker.endpoint.loop.runAndWait { worker.shutDown() }
-            worker.endpoint.loop.stop()
+            loop.waiting {
+                worker.endpoint.loop.runAndWait { worker.shutDown() }
+                worker.endpoint.loop.stop()
+            }
         }
         workers.first?.shutDown()
         workers = []
@@ -167,7 +169,7 @@ final class RelayEngine: @unchecked Sendable {
         case .answerRepair: worker.tally.withLock { $0.repairsRefused += 1 }
         case .answerBurst(let id, let request, let bytes):
             carryOut(core.burstNotTaken(request, bytes: bytes.count, by: id), at: .now)
-        case .send, .sendSeries, .close, .startMedia, .stopMedia, .count: break
+        case .send, .sendSeries, .close, .startMedia, .stopMedia, .returnCredit, .count: break
         }
     }
 
@@ -207,6 +209,7 @@ final class RelayEngine: @unchecked Sendable {
         case .repairRequest(let request, let id): handle(.message(id, request))
         case .burstNotTaken(let id, let request, let bytes):
             carryOut(core.burstNotTaken(request, bytes: bytes, by: id), at: .now)
+        case .read(let id, let bytes): order(.returnCredit(id, bytes: bytes), of: numbers.worker(of: id))
         case .malformedMedia(let id):
             core.countMalformedMedia()
             log.dropped(.malformed, from: id, at: .now)

@@ -126,6 +126,7 @@ final class RelayWorker: @unchecked Sendable {
             if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.answerBytes) == false {
                 _ = report(.burstNotTaken(id, request, bytes: bytes.count))
             }
+        case .returnCredit(let id, let bytes): peers[id]?.stream?.returnCredit(bytes)
         case .count: count()
         }
     }
@@ -254,7 +255,9 @@ extension RelayWorker: QUICConnectionDelegate {
         guard let peer = peer(of: connection), peer.stream === stream else { return }
         // Early data and what comes after the handshake may be read in one go: by then it is known who it is.
         if connection.isReady { welcome(peer) }
-        let (bytes, isEnd) = stream.read()
+        // On a thread of its own, a worker can read faster than the rules follow.
+        let (bytes, isEnd) = stream.read(keepsCredit: reports != nil)
+        defer { if reports != nil, !bytes.isEmpty { _ = report(.read(peer.id, bytes: bytes.count)) } }
         var messages: [[UInt8]] = []
         var failure: MessageDecoder.Failure?
         do throws(MessageDecoder.Failure) {

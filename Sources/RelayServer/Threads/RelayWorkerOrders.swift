@@ -22,6 +22,8 @@ enum RelayWorkerOrder: Sendable {
     case answerRepair(ConnectionID, [UInt8])
     /// The same in answer to a request for a burst.
     case answerBurst(ConnectionID, BurstRequestID, [UInt8])
+    /// The rules have taken so many bytes of a connection's control stream: its peer may send as many more.
+    case returnCredit(ConnectionID, bytes: Int)
     /// Count connections and packets for whoever asks next.
     case count
 
@@ -30,7 +32,7 @@ enum RelayWorkerOrder: Sendable {
     var mayBeLost: Bool {
         switch self {
         case .forward, .answerRepair, .answerBurst, .count: true
-        case .send, .sendSeries, .close, .startMedia, .stopMedia: false
+        case .send, .sendSeries, .close, .startMedia, .stopMedia, .returnCredit: false
         }
     }
 }
@@ -45,6 +47,8 @@ enum RelayWorkerReport: Sendable {
     case repairRequest(ClientMessage, from: ConnectionID)
     /// The answer of so many bytes to a request for a burst cannot be sent now.
     case burstNotTaken(ConnectionID, BurstRequestID, bytes: Int)
+    /// The messages before this took so many bytes of a connection's control stream.
+    case read(ConnectionID, bytes: Int)
     /// A media packet that cannot be read.
     case malformedMedia(from: ConnectionID)
 
@@ -53,7 +57,7 @@ enum RelayWorkerReport: Sendable {
     var mayBeLost: Bool {
         switch self {
         case .media, .repairRequest, .malformedMedia: true
-        case .event, .burstNotTaken: false
+        case .event, .burstNotTaken, .read: false
         }
     }
 }

@@ -121,7 +121,6 @@ actor NearbyChannels: NearbyControls {
             group.addTask { await bluetooth?.stop() }
             for host in hosts.values { group.addTask { await host.stop() } }
         }
-        await store.close()
     }
 
     // MARK: What the network tells
@@ -289,7 +288,7 @@ actor NearbyChannels: NearbyControls {
     /// Serves a channel from now on.
     func serve(_ channel: HostedChannel) async throws -> NearbyHost {
         let id = channel.id
-        let places = try store.places(of: "\(id)")
+        let places = store.places(of: "\(id)")
         let host = try await NearbyHost.start(
             channel, as: MemberID(identity.pin), places: places, logger: Logger(label: "pttd.nearby-relay")
         ) {

@@ -1,24 +1,32 @@
-// The file that keeps the channels nearby over restarts; written by a thread of its own, so that nobody waits for the disk.
+// The file that keeps the channels nearby over restarts. It is written on the disk's loop, so that no other loop waits.
 import Files
 import FoundationEssentials
 import Logging
 import Reactor
 import RelayServer
-import Synchronization
 
-/// The file of `NearbyRecord`. A machine that never joined or hosted a channel nearby has neither the file nor the thread.
+/// The file of `NearbyRecord`. A machine that never joined or hosted a channel nearby does not have it.
 final class NearbyStore: Sendable {
     private let path: String
+    private let disk: EventLoop
     private let logger: Logger
-    private let disk = Mutex<EventLoop?>(nil)
+    private let writer: LatestValueWriter<NearbyRecord>
 
     /// The store in the file `path`, whose directory is there.
-    init(path: String, logger: Logger) {
+    ///
+    /// - Parameter disk: The loop that writes the file.
+    init(path: String, disk: EventLoop, logger: Logger) {
         self.path = path
+        self.disk = disk
         self.logger = logger
+        writer = LatestValueWriter(on: disk) { record in
+            do {
+                try AtomicFile.write(Array(try JSONEncoder().encode(record)), to: path, isSecret: true)
+            } catch {
+                logger.error("channels nearby will not be there after a restart", metadata: ["why": "\(error)"])
+            }
+        }
     }
-
-    deinit { disk.withLock { $0?.stop() } }
 
     /// What the file holds; nothing when there is none. One that cannot be read is set aside, and told of.
     func load() -> NearbyRecord {
@@ -49,52 +57,16 @@ final class NearbyStore: Sendable {
         return NearbyRecord()
     }
 
-    /// Keeps the record; what comes of it is told to the log only.
-    func save(_ record: NearbyRecord) {
-        do {
-            try thread().execute { [path, logger] in
-                do {
-                    let bytes = try JSONEncoder().encode(record)
-                    try AtomicFile.write(Array(bytes), to: path, isSecret: true)
-                } catch {
-                    Self.tell(error, logger)
-                }
-            }
-        } catch {
-            Self.tell(error, logger)
-        }
-    }
+    /// Keeps the record, a moment later. Only the log tells of a failure.
+    func save(_ record: NearbyRecord) { writer.put(record) }
 
     /// Where the connections of a hosted channel's relay are kept.
-    ///
-    /// - Throws: `SystemError` when no thread can be made for it.
-    func places(of channel: String) throws(SystemError) -> PlacesFile {
-        PlacesFile(placesPath(channel), on: try thread(), logger: logger)
-    }
+    func places(of channel: String) -> PlacesFile { PlacesFile(placesPath(channel), on: disk, logger: logger) }
 
     /// The channel is hosted no more.
     func forgetPlaces(of channel: String) {
-        try? thread().execute { [path = placesPath(channel)] in try? AtomicFile.remove(path) }
+        disk.execute { [path = placesPath(channel)] in try? AtomicFile.remove(path) }
     }
 
     private func placesPath(_ channel: String) -> String { "\(path).\(channel)" }
-
-    private func thread() throws(SystemError) -> EventLoop {
-        try disk.withLock { disk throws(SystemError) -> EventLoop in
-            if let disk { return disk }
-            let thread = try EventLoop(name: "nearby-store")
-            disk = thread
-            return thread
-        }
-    }
-
-    private static func tell(_ error: any Error, _ logger: Logger) {
-        logger.error("channels nearby will not be there after a restart", metadata: ["why": "\(error)"])
-    }
-
-    /// Returns when everything is on the disk.
-    func close() async {
-        guard let thread = disk.withLock({ $0 }) else { return }
-        await withCheckedContinuation { done in thread.execute { done.resume() } }
-    }
 }

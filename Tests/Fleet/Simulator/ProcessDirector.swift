@@ -195,8 +195,13 @@ final class ProcessDirector {
         let rules = channel.machine
         let isTalking = rules.transmission != nil || rules.activeRemoteParticipant != nil || rules.isCapturing
         guard process.isAlive, let step = upkeep.due(isTalking: isTalking, at: world.now) else { return }
-        let disk = device.disk
         let record = step == .save ? recordOfNow : nil
+        // The disk has a loop of its own, which answers in a later turn.
+        process.later { [self] in ask(step, record) }
+    }
+
+    private func ask(_ step: RecordUpkeep.Step, _ record: RestorationRecord?) {
+        let disk = device.disk
         do throws(RestorationStoreError) {
             switch step {
             case .save: if let record { try disk.record.save(record) }
@@ -207,8 +212,9 @@ final class ProcessDirector {
         } catch {
             world.note(process.name, "the record is not kept: \(error)")
             upkeep.did(isOver: error.isFinal, at: world.now)
-            arm()
         }
+        arm()
+        keepRecord()
     }
 
     private var recordOfNow: RestorationRecord? {

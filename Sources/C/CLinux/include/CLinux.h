@@ -48,6 +48,11 @@ int ptt_spawn_close_from(void *file_actions, int first);
 // The calling thread's id, gettid(2).
 int ptt_thread_id(void);
 
+// For reports of a debug build: the stack of a thread of this process, written to `fd`, a line for each frame. Interrupts the thread
+// by a signal, which `ptt_prepare_stacks` takes for that. One caller at a time.
+void ptt_prepare_stacks(void);
+void ptt_print_stack(int thread, int fd);
+
 // Keeps all memory of the process resident from its first use on; 0, or an errno: EPERM also under a limit (RLIMIT_MEMLOCK),
 // for then the allocation that exceeds it would fail.
 int ptt_lock_all_memory(void);
