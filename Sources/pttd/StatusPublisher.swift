@@ -1,4 +1,4 @@
-// What the rooms say of themselves, as the properties of org.pttd.
+// What the modules report, as the properties of org.pttd.
 import Accessories
 import Bridge
 import ChannelService
@@ -9,7 +9,7 @@ import PushToTalkCore
 import Reactor
 import SystemUI
 
-/// Keeps the bus's properties and the desktop as the rooms are. Changes within one turn of the loop are told together, and never two
+/// Keeps the bus's properties and the desktop in step with the modules. Changes within one turn of the loop are published together, never two
 /// tellings at once.
 actor StatusPublisher {
     nonisolated let loop: EventLoop
@@ -22,7 +22,7 @@ actor StatusPublisher {
     private var desktop: SystemUI?
     /// What the accessories' lights show.
     private var feedback = AccessoryFeedback.idle
-    private var soundNews = SoundNews()
+    private var soundNews = SoundAlerts()
     private var isServed = false
     private var isDue = false
     /// Failures that are not told yet.
@@ -118,7 +118,7 @@ actor StatusPublisher {
             feedback = now
             accessories?.assumeIsolated { $0.setFeedback(now) }
         }
-        let sound = SoundNews.State(
+        let sound = SoundAlerts.State(
             speakerProblem: snapshot.speakerProblem, microphoneProblem: snapshot.microphoneProblem,
             talker: snapshot.activeRemoteParticipant?.name, isTransmitting: snapshot.transmission != nil)
         for news in soundNews.update(sound) {

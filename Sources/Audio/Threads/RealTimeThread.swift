@@ -18,7 +18,7 @@ public struct RealTimeThreadInfo: Equatable, Sendable {
     public let priority: Int32
 }
 
-/// The threads of this room that could not take real-time priority themselves.
+/// The threads of this module that could not take real-time priority themselves.
 public enum AudioThreads {
     private static let handler = Mutex<(@Sendable (RealTimeThreadInfo) -> Void)?>(nil)
 
