@@ -1,5 +1,5 @@
 // swift-tools-version: 6.2
-// The rooms of the house (docs/architecture.md): a target depends only on targets of lower floors.
+// The modules (docs/architecture.md): a target depends only on targets of lower layers.
 import PackageDescription
 
 let swiftSettings: [SwiftSetting] = [
@@ -13,7 +13,7 @@ func system(_ name: String, _ pkgConfig: String, apt: [String]) -> Target {
     .systemLibrary(name: name, path: "Sources/C/\(name)", pkgConfig: pkgConfig, providers: [.apt(apt)])
 }
 
-func room(
+func module(
     _ name: String, _ dependencies: [Target.Dependency] = [], exclude: [String] = [], resources: [Resource] = [],
     small: Bool = false
 ) -> Target {
@@ -28,10 +28,10 @@ func executable(_ name: String, _ dependencies: [Target.Dependency], small: Bool
 }
 
 func tests(
-    _ room: Target.Dependency, named name: String, _ dependencies: [Target.Dependency] = [], exclude: [String] = []
+    _ module: Target.Dependency, named name: String, _ dependencies: [Target.Dependency] = [], exclude: [String] = []
 ) -> Target {
     .testTarget(
-        name: "\(name)Tests", dependencies: [room, "TestSupport"] + dependencies, exclude: exclude,
+        name: "\(name)Tests", dependencies: [module, "TestSupport"] + dependencies, exclude: exclude,
         swiftSettings: swiftSettings)
 }
 
@@ -76,7 +76,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0", traits: []),
     ],
     targets: [
-        // Floor 0: C libraries, and the few macros and variadics that Swift cannot see.
+        // Layer 0: C libraries, and the few macros and variadics that Swift cannot see.
         .target(name: "CLinux", path: "Sources/C/CLinux"),
         .target(
             name: "CBuild", path: "Sources/C/CBuild",
@@ -99,65 +99,65 @@ let package = Package(
         system("CSQLite", "sqlite3", apt: ["libsqlite3-dev"]),
         system("CNgtcp2", "libngtcp2", apt: ["libngtcp2-dev", "libngtcp2-crypto-gnutls-dev"]),
 
-        // Floor 1: what every room may stand on.
-        room("MonotonicTime", ["CLinux"]),
-        room("Version", ["CBuild"]),
-        room("Reactor", ["CLinux", "MonotonicTime"]),
-        room("Files"),
-        room("Cryptography", ["CGnuTLS", "CSodium", "Files"]),
-        room("Settings", ["CTOML", "Files"]),
-        room("Logs", ["CLinux", "Files", "MonotonicTime", log]),
-        room("PlainText"),
-        room("SQLite", ["CSQLite"], small: true),
-        room("Terminal", ["PlainText", "CLinux", "Files", "Logs", "MonotonicTime", "Reactor"]),
+        // Layer 1: what every module may use.
+        module("MonotonicTime", ["CLinux"]),
+        module("Version", ["CBuild"]),
+        module("Reactor", ["CLinux", "MonotonicTime"]),
+        module("Files"),
+        module("Cryptography", ["CGnuTLS", "CSodium", "Files"]),
+        module("Settings", ["CTOML", "Files"]),
+        module("Logs", ["CLinux", "Files", "MonotonicTime", log]),
+        module("PlainText"),
+        module("SQLite", ["CSQLite"], small: true),
+        module("Terminal", ["PlainText", "CLinux", "Files", "Logs", "MonotonicTime", "Reactor"]),
 
-        // Floor 2: pure rules and protocols; one Swift face per system interface.
-        room("PushToTalkCore", ["MonotonicTime"]),
-        room("SFrame", ["Cryptography", "MonotonicTime"]),
-        room(
+        // Layer 2: pure rules and protocols; one Swift face per system interface.
+        module("PushToTalkCore", ["MonotonicTime"]),
+        module("SFrame", ["Cryptography", "MonotonicTime"]),
+        module(
             "RelayProtocol", ["MonotonicTime", "Cryptography", protobuf],
             // Not compiled here: the source of Generated/, and how it is made.
             exclude: ["relay.proto", "Makefile"]),
-        room("QUIC", ["CLinux", "CGnuTLS", "CNgtcp2", "MonotonicTime", "Reactor", "Cryptography", log]),
-        room("DBus", ["CDBus", "MonotonicTime", "Reactor", log]),
-        room("LinuxInput", ["CEvdev", "CUdev", "CLinux", "MonotonicTime", "Reactor", log]),
+        module("QUIC", ["CLinux", "CGnuTLS", "CNgtcp2", "MonotonicTime", "Reactor", "Cryptography", log]),
+        module("DBus", ["CDBus", "MonotonicTime", "Reactor", log]),
+        module("LinuxInput", ["CEvdev", "CUdev", "CLinux", "MonotonicTime", "Reactor", log]),
 
-        // Floor 3
-        room("BlueZ", ["CBluetooth", "DBus", "MonotonicTime", "Reactor", log]),
-        room("Calls", ["DBus", "MonotonicTime", "Reactor", log]),
-        room("RealTimeKit", ["DBus", "CLinux", log]),
-        room("Nearby", ["DBus", "RelayProtocol", "Cryptography", "MonotonicTime", "Reactor", log]),
-        room(
+        // Layer 3
+        module("BlueZ", ["CBluetooth", "DBus", "MonotonicTime", "Reactor", log]),
+        module("Calls", ["DBus", "MonotonicTime", "Reactor", log]),
+        module("RealTimeKit", ["DBus", "CLinux", log]),
+        module("Nearby", ["DBus", "RelayProtocol", "Cryptography", "MonotonicTime", "Reactor", log]),
+        module(
             "PTTBus", ["DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log],
             resources: [.embedInCode("Interfaces")]),
-        room("SystemUI", ["PlainText", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
-        room("Audio", ["CALSA", "COpus", "CSpeexDSP", "CLinux", "MonotonicTime", log]),
-        room("RelayClient", ["QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
+        module("SystemUI", ["PlainText", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
+        module("Audio", ["CALSA", "COpus", "CSpeexDSP", "CLinux", "MonotonicTime", log]),
+        module("RelayClient", ["QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
 
-        // Floor 4
-        room("Recordings", ["COgg", "COpus", "Audio", "Files", "Reactor", "MonotonicTime", log]),
-        room(
+        // Layer 4
+        module("Recordings", ["COgg", "COpus", "Audio", "Files", "Reactor", "MonotonicTime", log]),
+        module(
             "Accessories", ["BlueZ", "DBus", "LinuxInput", "Settings", "Files", "MonotonicTime", "Reactor", log],
             resources: [.embedInCode("Profiles")]),
-        room("ChannelService", ["PushToTalkCore", "Audio", "Files", "MonotonicTime", "Reactor", log]),
-        room("PushToTalk", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
-        room(
+        module("ChannelService", ["PushToTalkCore", "Audio", "Files", "MonotonicTime", "Reactor", log]),
+        module("PushToTalk", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
+        module(
             "RelayServer",
             ["CLinux", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "Files", "MonotonicTime", "Reactor", log]),
 
-        room("RelayStore", ["RelayProtocol", "Cryptography", "Files", "SQLite"], small: true),
+        module("RelayStore", ["RelayProtocol", "Cryptography", "Files", "SQLite"], small: true),
 
-        // Floor 5
-        room(
+        // Layer 5
+        module(
             "Bridge",
             [
                 "Accessories", "ChannelService", "RelayClient", "RelayProtocol", "PushToTalkCore", "Audio",
                 "MonotonicTime", "Reactor", log,
             ]),
-        room(
+        module(
             "DaemonAPI", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", "Version", log]),
 
-        room(
+        module(
             "RelayHTTP",
             [
                 "RelayServer", "RelayProtocol", "Cryptography", "MonotonicTime", hummingbird, hummingbirdHTTP2,
@@ -165,7 +165,7 @@ let package = Package(
                 log,
             ] + nio, resources: [.embedInCode("Page")]),
 
-        // Floor 6: arguments, configuration, assembly.
+        // Layer 6: arguments, configuration, assembly.
         executable(
             "pttd",
             [
@@ -205,7 +205,7 @@ let package = Package(
             dependencies: ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log],
             path: "Benchmarks/BusCycles", swiftSettings: swiftSettings),
 
-        // Tests, one target a room.
+        // Tests, one target per module.
         tests("Reactor", named: "Reactor", ["MonotonicTime", "CLinux"]),
         .executableTarget(
             name: "blocked-turn-probe", dependencies: ["MonotonicTime", "Reactor"],
@@ -344,7 +344,7 @@ let package = Package(
                 log,
             ]),
 
-        // What the tests of several rooms, the demonstration and the benchmark stand on.
+        // What the tests of several modules, the demonstration and the benchmark use.
         .target(name: "TestSupport", path: "Tests/Support/TestSupport", swiftSettings: swiftSettings),
         .target(
             name: "BusTestSupport", dependencies: ["DBus", "MonotonicTime", "Reactor", log],

@@ -1,4 +1,4 @@
-// What passes the door of this room: encoded frames out of the microphone, received packets into the speaker.
+// What enters and leaves this module: encoded frames out of the microphone, received packets into the speaker.
 import MonotonicTime
 
 /// The audio clock of everything encoded: RTP units of Opus (RFC 7587, section 4.1), in hertz.

@@ -144,7 +144,7 @@ public actor Bridge {
         return pressed
     }
 
-    /// The accessories' controls, OR-ed by their own room, begin or end.
+    /// The accessories' controls, OR-ed by the module Accessories, begin or end.
     public func accessoryWants(_ intent: AccessoryIntent) {
         switch intent {
         case .transmitBegan(_, let urgency): press(.accessories, urgency: urgency)

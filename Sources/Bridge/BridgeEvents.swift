@@ -5,7 +5,7 @@ import PushToTalkCore
 import RelayClient
 
 extension BridgeStateMachine {
-    /// Something that happened in one of the rooms it joins.
+    /// Something that happened in one of the modules that it joins.
     public enum Event: Sendable {
         /// A holder of the talk key pressed.
         case pressed(TalkKey.Holder, TransmitUrgency = .normal)

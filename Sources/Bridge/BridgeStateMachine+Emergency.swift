@@ -4,7 +4,7 @@ import PushToTalkCore
 import RelayClient
 
 /// An emergency that has not begun yet.
-struct Insistence: Hashable, Sendable {
+struct EmergencyRetry: Hashable, Sendable {
     /// How long it goes on asking; then its control has to be pressed again.
     static let limit = Duration.seconds(30)
     /// How long after a refusal it is tried again at the latest, though nobody has told that the floor is free.
@@ -23,35 +23,35 @@ extension BridgeStateMachine {
     ///
     /// - Returns: Whether it is an emergency that asks again as soon as that may help. The channel manager has sounded the deny tone:
     ///   the person knows that it does not record yet.
-    mutating func insists(on error: PTChannelError, at now: Instant) -> Bool {
+    mutating func retriesEmergency(after error: PTChannelError, at now: Instant) -> Bool {
         let mayHelp =
             error.code == .transmissionInProgress
             || (error.code == .transmissionNotAllowed && serviceStatus != .ready)
         guard isUrgent, key.holders.contains(.accessories), mayHelp else { return false }
-        let until = insistence?.until ?? now + Insistence.limit
+        let until = emergencyRetry?.until ?? now + EmergencyRetry.limit
         guard now < until else { return false }
-        if insistence == nil { actions.append(.report(error)) }
-        insistence = Insistence(until: until, nextTry: now + Insistence.interval)
+        if emergencyRetry == nil { actions.append(.report(error)) }
+        emergencyRetry = EmergencyRetry(until: until, nextTry: now + EmergencyRetry.interval)
         return true
     }
 
     /// The floor may be free now.
-    mutating func insist(at now: Instant) {
+    mutating func retryEmergency(at now: Instant) {
         let isOpen = (speakers.isEmpty && !isParticipantActive) || outlook?.isOpenToEmergencies == true
-        guard let insistence, !insistence.isTrying, key.isHeld, isOpen, serviceStatus == .ready else { return }
-        self.insistence?.isTrying = true
+        guard let emergencyRetry, !emergencyRetry.isTrying, key.isHeld, isOpen, serviceStatus == .ready else { return }
+        self.emergencyRetry?.isTrying = true
         actions.append(.beginTransmitting(TalkKey.Holder.accessories.source, floor: floorOutlook))
     }
 
-    mutating func insistenceIsDue(at now: Instant) {
-        guard let insistence, let due = insistence.nextDeadline, due <= now else { return }
-        guard now < insistence.until else {
+    mutating func emergencyRetryIsDue(at now: Instant) {
+        guard let emergencyRetry, let due = emergencyRetry.nextDeadline, due <= now else { return }
+        guard now < emergencyRetry.until else {
             endedBySystem()
-            let explanation = "the emergency could not begin within \(Insistence.limit); press again"
+            let explanation = "the emergency could not begin within \(EmergencyRetry.limit); press again"
             return actions.append(.report(PTChannelError(.transmissionInProgress, explanation: explanation)))
         }
-        self.insistence?.nextTry = now + Insistence.interval
-        insist(at: now)
+        self.emergencyRetry?.nextTry = now + EmergencyRetry.interval
+        retryEmergency(at: now)
     }
 }
 

@@ -29,10 +29,10 @@ extension BridgeStateMachine {
         case .floorQueueOffered(let isOffered): (hasFloorQueue, outlook) = (isOffered, nil)
         case .floorOutlook(let new): outlook = new
         case .floorQueued(let queued, let position) where queued == burst:
-            insistence = nil
+            emergencyRetry = nil
             actions.append(.floorQueued(position: position))
         case .floorGranted(let granted, _):
-            insistence = nil
+            emergencyRetry = nil
             guard isWaiting, granted == burst else { break }
             hasFloor = true
             actions.append(.floorGranted)

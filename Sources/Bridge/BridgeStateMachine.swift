@@ -26,7 +26,7 @@ public struct BridgeStateMachine: Sendable {
     /// An emergency control is, or was, among those who hold the key.
     var isUrgent = false
     /// An emergency that has not begun yet because somebody else speaks.
-    var insistence: Insistence?
+    var emergencyRetry: EmergencyRetry?
     /// Somebody else is being heard, perhaps still after the floor is free.
     var isParticipantActive = false
     /// Somebody else has the floor, by the relay's word. What they said may be heard for longer than that.
@@ -79,7 +79,7 @@ public struct BridgeStateMachine: Sendable {
         linkStatus.rawValue > programStatus.rawValue ? linkStatus : programStatus
     }
 
-    /// What a begin finds. Without a link the program behind the channel knows, and this room does not.
+    /// What a begin finds. Without a link the program behind the channel knows, and this module does not.
     var floorOutlook: FloorOutlook {
         guard hasLink else { return .unknown }
         if isLinkComing, programStatus == .ready { return .reconnecting }
@@ -94,7 +94,7 @@ public struct BridgeStateMachine: Sendable {
     public func isPressed(by holder: TalkKey.Holder) -> Bool { key.isPressed(by: holder) }
 
     /// When the machine wants `Event.deadlineReached`; nil: it waits for events only.
-    public var nextDeadline: Instant? { insistence?.nextDeadline }
+    public var nextDeadline: Instant? { emergencyRetry?.nextDeadline }
 
     /// Takes an event in, and tells what is to be done about it, in order.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
@@ -116,9 +116,9 @@ public struct BridgeStateMachine: Sendable {
         case .notice(let notice): noticed(notice, at: now)
         case .link(let event):
             heard(event)
-            if event.mayFreeTheFloor { insist(at: now) }
+            if event.mayFreeTheFloor { retryEmergency(at: now) }
         case .burstBegun(let burst): self.burst = burst
-        case .deadlineReached: insistenceIsDue(at: now)
+        case .deadlineReached: emergencyRetryIsDue(at: now)
         case .closed: if key.isHeld { endedBySystem() }
         }
         defer { actions.removeAll(keepingCapacity: true) }
@@ -126,7 +126,7 @@ public struct BridgeStateMachine: Sendable {
     }
 
     private mutating func pressed(_ holder: TalkKey.Holder, _ urgency: TransmitUrgency = .normal) {
-        if let insistence, !insistence.isTrying, holder != .accessories {
+        if let emergencyRetry, !emergencyRetry.isTrying, holder != .accessories {
             let explanation = "an emergency of this device waits until it can begin; try again afterwards"
             return actions.append(.answer(holder, PTChannelError(.transmissionInProgress, explanation: explanation)))
         }
@@ -170,7 +170,7 @@ public struct BridgeStateMachine: Sendable {
 
     private mutating func released(_ holder: TalkKey.Holder) {
         guard key.release(holder) == .stop else { return }
-        let isTransmitting = insistence?.isTrying ?? true
+        let isTransmitting = emergencyRetry?.isTrying ?? true
         calm()
         // What never began has no end.
         if isTransmitting { actions.append(.stopTransmitting(holder.source)) }
@@ -192,7 +192,7 @@ public struct BridgeStateMachine: Sendable {
 
     private mutating func calm() {
         isUrgent = false
-        insistence = nil
+        emergencyRetry = nil
     }
 
     // MARK: From the channel manager
@@ -202,7 +202,7 @@ public struct BridgeStateMachine: Sendable {
         guard key.isHeld else { return }
         let isServiceAway = error.code == .transmissionNotAllowed && !serviceDetail.isEmpty
         let told = isServiceAway ? PTChannelError(error.code, explanation: serviceDetail) : error
-        guard !insists(on: told, at: now) else { return }
+        guard !retriesEmergency(after: told, at: now) else { return }
         endedBySystem()
         actions.append(.report(told))
     }
@@ -222,7 +222,7 @@ public struct BridgeStateMachine: Sendable {
         case .waitingForFloor:
             guard !isWaiting else { break }
             isWaiting = true
-            insistence = nil
+            emergencyRetry = nil
             beginBurst()
         case .waitingEnded(let cause):
             isWaiting = false
@@ -235,7 +235,7 @@ public struct BridgeStateMachine: Sendable {
         case .lastTransmissionNotCarried(let error): actions.append(.report(error))
         case .activeRemoteParticipantChanged(let participant):
             isParticipantActive = participant != nil
-            insist(at: now)
+            retryEmergency(at: now)
         default: break
         }
     }
@@ -244,7 +244,7 @@ public struct BridgeStateMachine: Sendable {
     private mutating func ended(_ cause: TransmissionEndCause, at now: Instant) {
         switch cause {
         case .stopped: break
-        case .refused(let error) where insists(on: error, at: now): break
+        case .refused(let error) where retriesEmergency(after: error, at: now): break
         default:
             endedBySystem()
             if let error = cause.error { actions.append(.report(error)) }

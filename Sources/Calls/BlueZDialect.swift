@@ -9,7 +9,7 @@ struct BlueZDialect: CallDialect {
 
     var rules: [DBusMatchRule] {
         [
-            // The same rule as the Bluetooth room has: one connection tells the bus of it once.
+            // The same rule as the module BlueZ has: one connection tells the bus of it once.
             DBusMatchRule(sender: Self.service, interface: StandardInterface.objectManager),
             DBusMatchRule(
                 sender: Self.service, interface: StandardInterface.properties, member: "PropertiesChanged",
@@ -21,7 +21,7 @@ struct BlueZDialect: CallDialect {
         CallQuestion(path: "/", interface: StandardInterface.objectManager, method: "GetManagedObjects")
     }
 
-    func news(answering question: CallQuestion, _ arguments: [DBusValue]) throws(DBusError) -> [CallNews] {
+    func news(answering question: CallQuestion, _ arguments: [DBusValue]) throws(DBusError) -> [CallUpdate] {
         let objects: ManagedObjects = try arguments.argument(0)
         let lines = objects.filter { $0.value[Self.telephony] != nil }.keys.sorted()
         var calls: [DBusObjectPath: [DBusObjectPath: CallFacts]] = [:]
@@ -33,7 +33,7 @@ struct BlueZDialect: CallDialect {
             + calls.sorted { $0.key < $1.key }.map { .calls(line: $0.key, $0.value) }
     }
 
-    func news(_ signal: CallSignal) throws(DBusError) -> [CallNews] {
+    func news(_ signal: CallSignal) throws(DBusError) -> [CallUpdate] {
         let arguments = signal.arguments
         switch (signal.interface, signal.member) {
         case (StandardInterface.objectManager, "InterfacesAdded"):

@@ -20,7 +20,7 @@ struct CallSignal: Hashable, Sendable {
 }
 
 /// What an answer or a signal means. A line is what calls run over: a modem, or a connected phone.
-enum CallNews: Hashable, Sendable {
+enum CallUpdate: Hashable, Sendable {
     /// Exactly these lines exist.
     case lines([DBusObjectPath])
     /// This line is no more, and its calls are over.
@@ -44,9 +44,9 @@ protocol CallDialect: Sendable {
     /// What is asked when the service appears.
     var opening: CallQuestion { get }
     /// What the answer to a question means.
-    func news(answering question: CallQuestion, _ arguments: [DBusValue]) throws(DBusError) -> [CallNews]
+    func news(answering question: CallQuestion, _ arguments: [DBusValue]) throws(DBusError) -> [CallUpdate]
     /// What a signal means.
-    func news(_ signal: CallSignal) throws(DBusError) -> [CallNews]
+    func news(_ signal: CallSignal) throws(DBusError) -> [CallUpdate]
 }
 
 extension CallService {

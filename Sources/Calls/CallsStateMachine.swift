@@ -187,7 +187,7 @@ struct CallsStateMachine {
         }
     }
 
-    private mutating func apply(_ news: CallNews, of service: CallService, _ actions: inout [Action]) {
+    private mutating func apply(_ news: CallUpdate, of service: CallService, _ actions: inout [Action]) {
         guard var state = services[service] else { return }
         switch news {
         case .lines(let lines):

@@ -23,12 +23,12 @@ struct ModemManagerDialect: CallDialect {
         CallQuestion(path: Self.root, interface: StandardInterface.objectManager, method: "GetManagedObjects")
     }
 
-    func news(answering question: CallQuestion, _ arguments: [DBusValue]) throws(DBusError) -> [CallNews] {
+    func news(answering question: CallQuestion, _ arguments: [DBusValue]) throws(DBusError) -> [CallUpdate] {
         switch question.method {
         case "GetManagedObjects":
             let objects: ManagedObjects = try arguments.argument(0)
             let modems = objects.filter { $0.value[Self.voice] != nil }.sorted { $0.key < $1.key }
-            var news: [CallNews] = [.lines(modems.map(\.key))]
+            var news: [CallUpdate] = [.lines(modems.map(\.key))]
             for (path, interfaces) in modems { news += try Self.voiceAppeared(at: path, interfaces[Self.voice] ?? [:]) }
             return news
         default:
@@ -36,7 +36,7 @@ struct ModemManagerDialect: CallDialect {
         }
     }
 
-    func news(_ signal: CallSignal) throws(DBusError) -> [CallNews] {
+    func news(_ signal: CallSignal) throws(DBusError) -> [CallUpdate] {
         let arguments = signal.arguments
         switch (signal.interface, signal.member) {
         case (StandardInterface.objectManager, "InterfacesAdded"):
@@ -61,7 +61,7 @@ struct ModemManagerDialect: CallDialect {
 
     private static func voiceAppeared(
         at modem: DBusObjectPath, _ voice: [String: DBusValue]
-    ) throws(DBusError) -> [CallNews] {
+    ) throws(DBusError) -> [CallUpdate] {
         let calls: [DBusObjectPath] = try property("Calls", of: voice) ?? []
         var listed: [DBusObjectPath: CallFacts] = [:]
         for call in calls { listed[call] = CallFacts() }

@@ -21,10 +21,10 @@ struct OfonoDialect: CallDialect {
 
     var opening: CallQuestion { CallQuestion(path: "/", interface: Self.manager, method: "GetModems") }
 
-    func news(answering question: CallQuestion, _ arguments: [DBusValue]) throws(DBusError) -> [CallNews] {
+    func news(answering question: CallQuestion, _ arguments: [DBusValue]) throws(DBusError) -> [CallUpdate] {
         let objects = try objects(arguments)
         if question.method == "GetModems" {
-            var news: [CallNews] = [.lines(objects.map(\.path))]
+            var news: [CallUpdate] = [.lines(objects.map(\.path))]
             for (path, properties) in objects { news += try Self.interfacesChanged(of: path, properties) }
             return news
         }
@@ -33,7 +33,7 @@ struct OfonoDialect: CallDialect {
         return [.calls(line: question.path, calls)]
     }
 
-    func news(_ signal: CallSignal) throws(DBusError) -> [CallNews] {
+    func news(_ signal: CallSignal) throws(DBusError) -> [CallUpdate] {
         let arguments = signal.arguments
         switch (signal.interface, signal.member) {
         case (Self.manager, "ModemAdded"):
@@ -59,7 +59,7 @@ struct OfonoDialect: CallDialect {
 
     private static func interfacesChanged(
         of modem: DBusObjectPath, _ properties: [String: DBusValue]
-    ) throws(DBusError) -> [CallNews] {
+    ) throws(DBusError) -> [CallUpdate] {
         if let interfaces: [String] = try property("Interfaces", of: properties), !interfaces.contains(calls) {
             return [.calls(line: modem, [:])]
         }

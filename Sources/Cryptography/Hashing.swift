@@ -1,7 +1,7 @@
 // Hashes, HMAC and HKDF.
 import CGnuTLS
 
-/// The hash functions of the house.
+/// The hash functions in use.
 public enum HashFunction: Sendable, Hashable {
     /// SHA-256 (FIPS 180-4).
     case sha256

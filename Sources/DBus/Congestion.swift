@@ -4,7 +4,7 @@ import MonotonicTime
 /// A bus stops reading from a connection whose messages others do not read. Then neither calls nor answers go out.
 struct Congestion {
     /// How long a full queue is waited for.
-    static let patience = Duration.seconds(5)
+    static let timeout = Duration.seconds(5)
 
     private var since: Instant?
 
@@ -19,7 +19,7 @@ struct Congestion {
             since = now
             return false
         }
-        guard now - since >= Self.patience else { return false }
+        guard now - since >= Self.timeout else { return false }
         self.since = nil
         return true
     }

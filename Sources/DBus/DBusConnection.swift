@@ -338,7 +338,7 @@ public actor DBusConnection {
     private func giveUp() {
         logger.error(
             "the bus takes no more messages; connecting again",
-            metadata: ["bus": "\(address)", "seconds": "\(Congestion.patience.components.seconds)"])
+            metadata: ["bus": "\(address)", "seconds": "\(Congestion.timeout.components.seconds)"])
         let current = generation
         loop.execute { [weak self] in self?.assumeIsolated { $0.lost(generation: current) } }
     }

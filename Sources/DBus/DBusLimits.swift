@@ -1,4 +1,4 @@
-// Every bound of this room, in one place.
+// Every limit of this module, in one place.
 
 /// The bounds that a connection keeps. Beyond them an operation fails with `DBusError.limitReached`; nothing grows.
 public enum DBusLimits {

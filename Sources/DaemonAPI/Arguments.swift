@@ -8,7 +8,7 @@ import PushToTalkCore
 struct Arguments {
     private let values: [DBusValue]
 
-    /// The arguments of a call, which the bus's room has found to be of the declared types.
+    /// The arguments of a call, which the module DBus has found to be of the declared types.
     init(_ call: DBusMethodCall) { values = call.arguments }
 
     func value<T: DBusConvertible>(_ index: Int) throws(DBusErrorReply) -> T {

@@ -14,9 +14,9 @@ public final class DirectoryLock: Sendable {
 
     /// Locks `directory`, which is there.
     ///
-    /// - Parameter patience: How long to wait for another process that has it, such as a command that is about to end.
+    /// - Parameter timeout: How long to wait for another process that has it, such as a command that is about to end.
     /// - Throws: `FileError`; its cause is `.inUse` while another process has the directory.
-    public init(_ directory: String, patience: Duration = .zero) throws(FileError) {
+    public init(_ directory: String, timeout: Duration = .zero) throws(FileError) {
         let descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else {
             let code = errno
@@ -26,7 +26,7 @@ public final class DirectoryLock: Sendable {
             throw FileError("open", directory, code: code)
         }
         do throws(FileError) {
-            try Self.lock(descriptor, directory, patience)
+            try Self.lock(descriptor, directory, timeout)
         } catch {
             close(descriptor)
             throw error
@@ -34,8 +34,8 @@ public final class DirectoryLock: Sendable {
         self.descriptor = descriptor
     }
 
-    private static func lock(_ descriptor: Int32, _ directory: String, _ patience: Duration) throws(FileError) {
-        let deadline = ContinuousClock.now + patience
+    private static func lock(_ descriptor: Int32, _ directory: String, _ timeout: Duration) throws(FileError) {
+        let deadline = ContinuousClock.now + timeout
         while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
             let code = errno
             if code == EINTR { continue }

@@ -62,7 +62,7 @@ final class EvdevDevice {
             unique: libevdev_get_uniq(device).map { String(cString: $0) }, keys: Self.keys(of: device),
             properties: tagged.properties, rule: tagged.rule)
         do throws(LinuxInputError) {
-            // The house's clock, so that a press carries the time at which the kernel saw it.
+            // The clock of `Instant`, so that a press carries the time at which the kernel saw it.
             var code = libevdev_set_clock_id(device, CLOCK_MONOTONIC)
             if code == 0 { code = grabWhenFree() }
             guard code == 0 else { throw LinuxInputError(node: node, call: "ioctl", code: -code) }

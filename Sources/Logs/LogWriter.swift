@@ -9,20 +9,20 @@ import MonotonicTime
 /// `write` never waits. While nobody reads, `LineBacklog.bytesMax` bytes are kept; a line that finds no room is counted, and the count
 /// is written when there is room again. The descriptor is not made non-blocking: other programs may have it too.
 public final class LogWriter: @unchecked Sendable {
-    /// Standard error. When the process exits, it is given `exitPatience` to take what is left.
+    /// Standard error. When the process exits, it is given `exitFlushTimeout` to take what is left.
     public static let standardError: LogWriter = {
-        atexit { LogWriter.standardError.flush(within: LogWriter.exitPatience) }
+        atexit { LogWriter.standardError.flush(within: LogWriter.exitFlushTimeout) }
         return LogWriter(STDERR_FILENO)
     }()
 
     /// Standard output, in the same way.
     public static let standardOutput: LogWriter = {
-        atexit { LogWriter.standardOutput.flush(within: LogWriter.exitPatience) }
+        atexit { LogWriter.standardOutput.flush(within: LogWriter.exitFlushTimeout) }
         return LogWriter(STDOUT_FILENO)
     }()
 
     /// How long the end of the process waits for a reader of its last lines.
-    public static let exitPatience = Duration.milliseconds(500)
+    public static let exitFlushTimeout = Duration.milliseconds(500)
 
     /// Whether the descriptor leads to systemd's journal, systemd.exec(5).
     let isJournal: Bool

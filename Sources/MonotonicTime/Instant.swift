@@ -1,4 +1,4 @@
-// The one clock of the house. Rules take an `Instant` as an argument; only adapters read it.
+// The one clock of the program. Rules take an `Instant` as an argument; only adapters read it.
 import CLinux
 
 /// A point on the machine's monotonic clock (`CLOCK_MONOTONIC`, clock_gettime(2)).

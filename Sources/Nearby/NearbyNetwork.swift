@@ -34,7 +34,7 @@ public actor NearbyNetwork {
     /// How long Avahi may take to answer. The retries are the state machine's.
     private static let answerTimeout = Duration.seconds(5)
     /// The same at the end.
-    private static let farewellTimeout = Duration.seconds(1)
+    private static let withdrawalTimeout = Duration.seconds(1)
 
     /// A network on which nothing is announced or looked for before `start()`.
     ///
@@ -128,7 +128,7 @@ public actor NearbyNetwork {
             // Whatever Avahi answers, it has read what was sent before. One that hangs keeps nobody from ending.
             _ = try? await bus.call(
                 destination: owner, path: Avahi.serverPath, interface: Avahi.serverInterface, method: "GetState",
-                timeout: Self.farewellTimeout, startsService: false)
+                timeout: Self.withdrawalTimeout, startsService: false)
         }
         isStarted = false
         if let watch { await bus.unwatchName(watch) }

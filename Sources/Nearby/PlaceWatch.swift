@@ -7,7 +7,7 @@ struct PlaceWatch {
     /// The time between two probes of a place that answers.
     static let interval = Duration.seconds(4)
     /// How long an answer may take.
-    static let patience = Duration.seconds(2)
+    static let answerTimeout = Duration.seconds(2)
     /// Probes in a row that a place may leave unanswered before it counts as gone.
     static let unansweredMaximum = 2
     /// The longest time between two probes of a place that does not answer.
@@ -90,7 +90,7 @@ struct PlaceWatch {
                 places[place]?.waiting = nil
                 places[place]?.unanswered += 1
                 // The pause that follows has begun with the probe.
-                places[place]?.next = waiting.until - Self.patience + Self.pause(state.unanswered + 1)
+                places[place]?.next = waiting.until - Self.answerTimeout + Self.pause(state.unanswered + 1)
                 if state.unanswered + 1 == Self.unansweredMaximum { isOneGone = true }
             }
             if let state = places[place], state.waiting == nil, state.next <= now { due.append((place, state.next)) }
@@ -117,7 +117,7 @@ struct PlaceWatch {
         }
         _ = host.take(at: now)
         let number = tickets.next()
-        places[place]?.waiting = (number, now + Self.patience)
+        places[place]?.waiting = (number, now + Self.answerTimeout)
         places[place]?.next = now + Self.interval
         placeOfProbe[number] = place
         actions.append(.probe(place, number: number))

@@ -10,7 +10,7 @@ final class ProbeSocket {
     /// Answers read before the loop goes on.
     private static let packetsPerTurn = 64
     /// Probes whose answers are known: more than can wait for one.
-    static let waitingMaximum = 2 * PlaceWatch.probesPerSecond * Int(PlaceWatch.patience.components.seconds)
+    static let waitingMaximum = 2 * PlaceWatch.probesPerSecond * Int(PlaceWatch.answerTimeout.components.seconds)
 
     private let loop: EventLoop
     private let answered: (UInt64) -> Void

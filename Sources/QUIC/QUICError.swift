@@ -1,4 +1,4 @@
-// What can go wrong in this room: calls that are refused, and why a connection ended.
+// What can go wrong in this module: calls that are refused, and why a connection ended.
 import Reactor
 
 /// A call on an endpoint, connection or stream that could not be done. Nothing has changed when one is thrown.

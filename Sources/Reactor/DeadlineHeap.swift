@@ -38,9 +38,9 @@ public struct DeadlineHeap {
     /// The number of scheduled deadlines.
     public var count: Int { entries.count }
 
-    /// Puts `deadline` in, or moves it: due at `instant`, and to be done `patience` later at the latest.
-    public mutating func schedule(_ deadline: Deadline, at instant: Instant, patience: Duration = .zero) {
-        let latest = instant + patience
+    /// Puts `deadline` in, or moves it: due at `instant`, and to be done `slack` later at the latest.
+    public mutating func schedule(_ deadline: Deadline, at instant: Instant, slack: Duration = .zero) {
+        let latest = instant + slack
         deadline.at = instant
         let earlier = deadline.index < 0 || latest < deadline.latest
         guard deadline.index < 0 || latest != deadline.latest else { return }

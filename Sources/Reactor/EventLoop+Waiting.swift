@@ -10,14 +10,14 @@ extension EventLoop {
     /// caller. The loop must be running, and must never wait for the caller's thread in its turn.
     public func runAndWait<T: Sendable>(_ body: @escaping @Sendable () -> T) -> T {
         if isCurrent { return body() }
-        let meeting = Meeting<T>()
-        execute { meeting.bring(body()) }
-        return meeting.wait()
+        let result = BlockingResult<T>()
+        execute { result.fulfil(body()) }
+        return result.wait()
     }
 }
 
 /// Where one thread waits for what another brings.
-final class Meeting<T: Sendable>: @unchecked Sendable {
+final class BlockingResult<T: Sendable>: @unchecked Sendable {
     private let semaphore = UnsafeMutablePointer<sem_t>.allocate(capacity: 1)
     /// Written before the semaphore is raised, and read after it.
     private var value: T?
@@ -29,7 +29,7 @@ final class Meeting<T: Sendable>: @unchecked Sendable {
         semaphore.deallocate()
     }
 
-    func bring(_ value: T) {
+    func fulfil(_ value: T) {
         self.value = value
         sem_post(semaphore)
     }

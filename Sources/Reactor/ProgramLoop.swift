@@ -12,14 +12,14 @@ extension EventLoop {
     ) throws -> T {
         let loop = try EventLoop(name: name)
         loop.becomeGlobalExecutor()
-        let meeting = Meeting<Result<T, any Error>>()
+        let result = BlockingResult<Result<T, any Error>>()
         Task {
             do {
-                meeting.bring(.success(try await body(loop)))
+                result.fulfil(.success(try await body(loop)))
             } catch {
-                meeting.bring(.failure(error))
+                result.fulfil(.failure(error))
             }
         }
-        return try meeting.wait().get()
+        return try result.wait().get()
     }
 }

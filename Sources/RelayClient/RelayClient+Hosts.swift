@@ -46,13 +46,13 @@ extension RelayClient {
     public func verify() {
         guard core.isReady, !isVerifying, let transport else { return }
         isVerifying = true
-        let question = SignOfLife(askedAt: .now)
-        transport.connection.keepAlive = SignOfLife.interval
-        look(for: question, attempt, at: question.askedAt + SignOfLife.lookInterval)
+        let question = LivenessProbe(askedAt: .now)
+        transport.connection.keepAlive = LivenessProbe.interval
+        look(for: question, attempt, at: question.askedAt + LivenessProbe.lookInterval)
     }
 
     /// Looks for the sign of life again and again: it is one packet, then, instead of several.
-    private func look(for question: SignOfLife, _ attempt: UInt64, at time: Instant) {
+    private func look(for question: LivenessProbe, _ attempt: UInt64, at time: Instant) {
         loop.schedule(at: time) { [weak self] in
             self?.assumeIsolated { client in
                 guard attempt == client.attempt, client.core.isReady, let connection = client.transport?.connection

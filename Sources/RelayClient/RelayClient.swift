@@ -44,7 +44,7 @@ public actor RelayClient: RelayLink, PushLink {
     var transport: RelayTransport?
     /// Counts attempts, so that what comes of an earlier one is known as such.
     var attempt: UInt64 = 0
-    var answerDoubt = AnswerDoubt()
+    var answerDoubt = FloorAnswerTimeout()
     /// Of the connection before, for a first guess.
     var lastRoundTrip: Duration?
     /// The relay's addresses, as looked up last, and the ways to them when the newest attempt began or the network changed after it.

@@ -58,7 +58,7 @@ final class ConnectionGate: Sendable {
 struct AdmittedChannel<Base: ServerChildChannel>: ServerChildChannel {
     let base: Base
     let gate: ConnectionGate
-    let patience: ConnectionPatience
+    let timeouts: ConnectionTimeouts
     /// Bytes that the kernel keeps for a peer that does not read.
     static var sendBufferBytes: Int { 131_072 }
 
@@ -71,7 +71,7 @@ struct AdmittedChannel<Base: ServerChildChannel>: ServerChildChannel {
             return prepared
         }
         do {
-            let watch = ConnectionWatch(id, gate: gate, patience: patience)
+            let watch = ConnectionWatch(id, gate: gate, timeouts: timeouts)
             // Only a bound: a connection that is closed already needs none.
             channel.setOption(.socketOption(.so_sndbuf), value: .init(Self.sendBufferBytes)).whenFailure { _ in }
             try channel.pipeline.syncOperations.addHandler(watch, position: .first)

@@ -3,7 +3,7 @@ import MonotonicTime
 import NIOCore
 
 /// How long a connection may keep others waiting.
-struct ConnectionPatience {
+struct ConnectionTimeouts {
     /// How long a request may take, from the first byte of its head to the last of its answer; nil: others see to that.
     var requestTime: Duration?
     /// What its peer may leave unread.
@@ -33,11 +33,11 @@ final class ConnectionWatch: ChannelDuplexHandler, RemovableChannelHandler {
     private var unreadTimer: Scheduled<Void>?
     private var isAnswered = false
 
-    init(_ id: ConnectionAdmission.ID, gate: ConnectionGate, patience: ConnectionPatience) {
+    init(_ id: ConnectionAdmission.ID, gate: ConnectionGate, timeouts: ConnectionTimeouts) {
         self.id = id
         self.gate = gate
-        requestTime = patience.requestTime.map { TimeAmount($0) }
-        unread = UnreadAnswers(patience.unread)
+        requestTime = timeouts.requestTime.map { TimeAmount($0) }
+        unread = UnreadAnswers(timeouts.unread)
     }
 
     // Time counts from the beginning of the connection.

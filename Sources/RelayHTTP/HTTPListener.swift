@@ -16,12 +16,12 @@ enum HTTPListener {
     ///
     /// - Parameters:
     ///   - admission: How many connections there may be; newcomers take the place of those that have proven nothing.
-    ///   - patience: How long a connection may keep others waiting.
+    ///   - timeouts: How long a connection may keep others waiting.
     ///   - listening: Told the port, once.
     /// - Throws: `ListenFailure`.
     static func serve<Child: ServerChildChannel>(
         _ child: Child, address: String, port: UInt16, admission: ConnectionAdmission.Limits,
-        patience: ConnectionPatience, logger: Logger,
+        timeouts: ConnectionTimeouts, logger: Logger,
         listening: @escaping @Sendable (UInt16) async -> Void
     ) async throws {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
@@ -30,7 +30,7 @@ enum HTTPListener {
         quiet.logLevel = max(.warning, logger.logLevel)
         let server = Server(
             childChannelSetup: AdmittedChannel(
-                base: child, gate: ConnectionGate(admission), patience: patience),
+                base: child, gate: ConnectionGate(admission), timeouts: timeouts),
             configuration: ServerConfiguration(address: .hostname(address, port: Int(port))),
             onServerRunning: { channel in
                 await pauseWhenShort(channel, logger: logger)
@@ -54,10 +54,10 @@ enum HTTPListener {
         try result.get()
     }
 
-    /// See `PausedAccepting`. A channel that is closed already needs none.
+    /// See `AcceptPauseHandler`. A channel that is closed already needs none.
     private static func pauseWhenShort(_ channel: any Channel, logger: Logger) async {
         try? await channel.eventLoop.submit {
-            try channel.pipeline.syncOperations.addHandler(PausedAccepting(logger: logger), position: .first)
+            try channel.pipeline.syncOperations.addHandler(AcceptPauseHandler(logger: logger), position: .first)
         }.get()
     }
 }

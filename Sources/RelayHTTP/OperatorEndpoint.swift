@@ -93,7 +93,7 @@ public struct OperatorEndpoint: Service {
                 admission: .init(
                     connections: configuration.connections,
                     connectionsPerAddress: configuration.connectionsPerAddress, silence: .zero),
-                patience: .init(
+                timeouts: .init(
                     requestTime: configuration.requestTime,
                     // One answer at a time is written, however long.
                     unread: .init(time: configuration.requestTime, bytes: nil)), logger: logger, listening: onListening)

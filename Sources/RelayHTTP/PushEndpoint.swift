@@ -13,7 +13,7 @@ import ServiceLifecycle
 public struct PushEndpoint: Service {
     private let configuration: PushEndpointConfiguration
     private let logger: Logger
-    private let channel: PatientChannel
+    private let channel: TimedServerChannel
     private let responder: PushResponder
     private let clients: PushClients
     private let onListening: @Sendable (UInt16) async -> Void
@@ -40,7 +40,7 @@ public struct PushEndpoint: Service {
         let limits = configuration.limits
         let upgrade = try Self.upgrade(
             configuration.certificatePEM, configuration.privateKeyPEM, limits: limits, to: responder)
-        channel = PatientChannel(
+        channel = TimedServerChannel(
             upgrade: CurrentUpgrade(upgrade), handshakeTime: limits.handshakeTime, strangerTime: limits.strangerTime,
             mayPush: { certificate in
                 guard case .client = responder.sender(certificate) else { return false }
@@ -116,7 +116,7 @@ public struct PushEndpoint: Service {
                     connections: configuration.limits.connections,
                     connectionsPerAddress: configuration.limits.connectionsPerAddress,
                     silence: configuration.limits.silence),
-                patience: .init(
+                timeouts: .init(
                     requestTime: nil,
                     unread: .init(time: configuration.limits.requestTime, bytes: configuration.limits.unreadBytes)),
                 logger: logger, listening: onListening)

@@ -78,13 +78,13 @@ public struct RelayLimits: Sendable, Hashable {
     /// …and how long it takes until one more may be tried.
     public var wrongCodeInterval: Duration = .seconds(20)
     /// Newcomers to one channel about whom its creator is asked at a time, and at once…
-    public var newcomersWaiting = 16
+    public var pendingJoinsMaximum = 16
     /// …and how long it takes until one more may ask.
-    public var newcomerInterval: Duration = .seconds(5)
+    public var pendingJoinInterval: Duration = .seconds(5)
     /// How long a newcomer waits for the creator's answer.
-    public var newcomerTime: Duration = .seconds(60)
+    public var pendingJoinTime: Duration = .seconds(60)
     /// Members that were admitted and need not ask again; the oldest are forgotten.
-    public var newcomersAdmitted = 512
+    public var admittedMembersKept = 512
     /// Control messages a connection may send at once (the depth of the token bucket).
     public var messageBurst = 64
     /// Control messages a connection may send per second in the long run.
@@ -106,7 +106,7 @@ public struct RelayLimits: Sendable, Hashable {
     /// Of what may wait for one connection, the part of all that does not tell of members.
     static let otherControlBytes = 16 * 1_024
     /// News of members that a channel tells at once: what a newcomer that has taken nothing yet of its welcome has room for.
-    var rosterNewsBytes: Int {
+    var rosterUpdateBytes: Int {
         let welcome = membersPerChannel * Self.announcementBytesMaximum
         return max(4_096, controlBacklog - welcome - Self.otherControlBytes)
     }

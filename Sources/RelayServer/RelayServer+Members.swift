@@ -55,7 +55,7 @@ extension RelayServer {
         return isNew
     }
 
-    /// Lets a newcomer into a channel whose creator is asked (`RelayMilestone.newcomerAsks`), or does not. Nothing happens when it waits no
+    /// Lets a newcomer into a channel whose creator is asked (`RelayMilestone.joinPending`), or not. Nothing happens when it waits no
     /// more.
     public func admit(_ isAdmitted: Bool, _ member: MemberID, to channel: ChannelID) {
         engine?.handle(.admit(isAdmitted, member, to: channel))

@@ -53,7 +53,7 @@ public struct RelayServerConfiguration: Sendable {
     public static func workers(forProcessors count: Int) -> Int { max(1, min(count - 1, 4)) }
 
     /// See `helpers`.
-    public static let helpersMaximum = HelperTeam.sizeMaximum
+    public static let helpersMaximum = ThreadPool.sizeMaximum
 
     /// The number of helpers that suits a machine of so many processors: beside one worker, one for each other processor, and 3 at most.
     /// Several workers share out a large channel as they are.

@@ -1,4 +1,4 @@
-// The cipher suites of RFC 9605, section 4.5, that this room speaks.
+// The cipher suites of RFC 9605, section 4.5, that this module supports.
 import Cryptography
 
 /// A cipher suite; the raw value is its number in the IANA registry "SFrame Cipher Suites".

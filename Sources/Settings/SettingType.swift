@@ -23,7 +23,7 @@ struct LocatedRefusal: Error {
 
 /// A kind of value: a string, a duration, one of some words …
 ///
-/// Rooms make their own from these with `map`, or from a text with `text(expected:…)`.
+/// Modules make their own from these with `map`, or from a text with `text(expected:…)`.
 public struct SettingType<Value> {
     /// What to write, "an integer from 1 to 65535".
     let expected: String

@@ -10,7 +10,7 @@ public enum ServiceConsole {
     }
 
     /// A line on standard error, behind the log's. Control characters as in `Console.say`. When the process exits, it is given
-    /// `LogWriter.exitPatience` to be read.
+    /// `LogWriter.exitFlushTimeout` to be read.
     public static func complain(_ text: String) {
         LogWriter.standardError.write(Console.harmless(text) + "\n", isImportant: true)
     }

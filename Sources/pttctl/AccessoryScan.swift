@@ -20,7 +20,7 @@ struct AccessoryScan: AsyncParsableCommand {
 
     static let advice = "press the button now: most advertise only for a short while after a press"
     /// How long nothing fitting may be found before the advice is given again.
-    static let patience = Duration.seconds(10)
+    static let adviceDelay = Duration.seconds(10)
 
     func validate() throws { try Self.check(seconds) }
 
@@ -107,7 +107,7 @@ private struct ScanScreen {
     mutating func tick(at now: Instant) {
         if size != nil {
             if !isDrawn { draw() }
-        } else if !isJSON, !list.hasCandidate, now - lastAdvice >= AccessoryScan.patience {
+        } else if !isJSON, !list.hasCandidate, now - lastAdvice >= AccessoryScan.adviceDelay {
             lastAdvice = now
             Console.complain("Nothing that fits is in sight yet; \(AccessoryScan.advice).")
         }

@@ -15,7 +15,7 @@ extension CompletionKind {
 /// Words for the shells.
 enum Completion {
     /// How long the daemon may take; a shell that waits longer is worse than one that offers nothing.
-    static let patience = Duration.milliseconds(700)
+    static let timeout = Duration.milliseconds(700)
 
     /// The controls that profiles know, for when the accessory's own are not known.
     static let controls = [
@@ -65,7 +65,7 @@ enum Completion {
             feed.yield(try? await body(daemon))
         }
         let clock = Task {
-            try? await Task.sleep(for: patience)
+            try? await Task.sleep(for: timeout)
             feed.yield(nil)
         }
         defer {

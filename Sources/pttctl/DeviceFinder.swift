@@ -6,7 +6,7 @@ import Terminal
 /// Looks for one device by its name. Pure.
 struct DeviceFinder {
     /// How long it is looked for.
-    static let patience = Duration.seconds(60)
+    static let timeout = Duration.seconds(60)
     /// How long others of the same name are waited for after the first.
     static let others = Duration.seconds(1)
 
@@ -33,7 +33,7 @@ struct DeviceFinder {
         let inSight = found.values.filter { $0.signalStrength != nil }
         if let device = try only(inSight.isEmpty ? Array(found.values) : inSight) { return device }
         throw Failure(
-            "no device called '\(name.plain(limit: 64))' was in sight in \(Self.patience.components.seconds) s; try again and press "
+            "no device called '\(name.plain(limit: 64))' was in sight in \(Self.timeout.components.seconds) s; try again and press "
                 + "its button meanwhile, or see what is in sight: pttctl accessory scan")
     }
 
@@ -58,7 +58,7 @@ struct DeviceFinder {
                 "'\(text.plain(limit: 64))' is no Bluetooth address; one has six pairs of 0-9 and A-F: 00:11:22:33:44:55"
             )
         }
-        let live = try await LiveFeed.start(daemon, seconds: Double(patience.components.seconds))
+        let live = try await LiveFeed.start(daemon, seconds: Double(timeout.components.seconds))
         defer { live.stop() }
         try await daemon.startScan()
         tell("looking for '\(text.plain(limit: 64))': \(AccessoryScan.advice)")

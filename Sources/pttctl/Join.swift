@@ -67,7 +67,7 @@ struct Join: AsyncParsableCommand {
                 throw Failure("joined \(joined.uuidString.lowercased()), and left it again at once")
             }
             var shown = properties
-            let deadline = ContinuousClock.now + Self.patience
+            let deadline = ContinuousClock.now + Self.timeout
             while shown.serviceStatus != "ready", !Enrol.isRefusal(shown.serviceStatusDetail),
                 ContinuousClock.now < deadline
             {
@@ -90,7 +90,7 @@ struct Join: AsyncParsableCommand {
     }
 
     /// How long the relay's answer is waited for.
-    private static let patience = Duration.seconds(3)
+    private static let timeout = Duration.seconds(3)
 
     /// Says how far the join has come.
     ///

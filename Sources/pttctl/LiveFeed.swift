@@ -4,7 +4,7 @@ import PTTBus
 import Terminal
 
 /// Something that a running command acts on.
-enum LiveNews: Sendable {
+enum LiveEvent: Sendable {
     /// The daemon's, and when it arrived.
     case event(DaemonClient.Event, Instant)
     /// Time to draw again.
@@ -22,8 +22,8 @@ struct LiveFeed {
     /// The longest `--seconds`.
     static let secondsMax = 86_400.0
 
-    let news: AsyncStream<LiveNews>
-    private let feed: AsyncStream<LiveNews>.Continuation
+    let news: AsyncStream<LiveEvent>
+    private let feed: AsyncStream<LiveEvent>.Continuation
     private let clock: Task<Void, Never>
 
     /// Begins to collect; the daemon is watched when this returns.
@@ -34,7 +34,7 @@ struct LiveFeed {
     static func start(
         _ daemon: DaemonClient, seconds: Double?, tick: Duration = .milliseconds(250)
     ) async throws -> LiveFeed {
-        let (news, feed) = AsyncStream.makeStream(of: LiveNews.self, bufferingPolicy: .bufferingNewest(waitingMax))
+        let (news, feed) = AsyncStream.makeStream(of: LiveEvent.self, bufferingPolicy: .bufferingNewest(waitingMax))
         try await daemon.watch { feed.yield(.event($0, .now)) }
         Interruption.watch { feed.yield(.interrupted) }
         let end = seconds.map { Instant.now + .seconds($0) }

@@ -61,16 +61,16 @@ struct Monitor: AsyncParsableCommand {
         return "\(two(local.tm_hour)):\(two(local.tm_min)):\(two(local.tm_sec)).\(milliseconds)"
     }
 
-    static func happenings(_ event: DaemonClient.Event) -> [Happening] {
+    static func happenings(_ event: DaemonClient.Event) -> [MonitorEvent] {
         switch event {
-        case .running(false): return [Happening("daemon", "pttd has left the bus")]
-        case .running(true): return [Happening("daemon", "pttd is there")]
+        case .running(false): return [MonitorEvent("daemon", "pttd has left the bus")]
+        case .running(true): return [MonitorEvent("daemon", "pttd is there")]
         case .transmissionFailed(_, let code, let message):
-            return [Happening("failed", "not transmitted: \(message)", detail: "PTChannelError \(code)")]
+            return [MonitorEvent("failed", "not transmitted: \(message)", detail: "PTChannelError \(code)")]
         case .accessory(.emergency(let isActive, let accessory, let control)):
             let name = PTTBus.accessoryID(accessory.rawValue) ?? "\(accessory)"
             return [
-                Happening(
+                MonitorEvent(
                     isActive ? "emergency" : "emergencyEnded",
                     isActive ? "EMERGENCY: \(name), control \(control)" : "the emergency of \(name) is over",
                     detail: name)
@@ -81,20 +81,20 @@ struct Monitor: AsyncParsableCommand {
         }
     }
 
-    private static func calls(_ old: DaemonSnapshot, _ new: DaemonSnapshot) -> [Happening] {
+    private static func calls(_ old: DaemonSnapshot, _ new: DaemonSnapshot) -> [MonitorEvent] {
         guard old.manager.call != new.manager.call else { return [] }
         // A call that takes another's place ends nothing for push-to-talk.
         guard new.manager.call.isEmpty else {
-            return [Happening("call", "silent during a call: \(new.manager.call)", detail: new.manager.call)]
+            return [MonitorEvent("call", "silent during a call: \(new.manager.call)", detail: new.manager.call)]
         }
-        return [Happening("callEnded", "the call is over: \(old.manager.call)", detail: old.manager.call)]
+        return [MonitorEvent("callEnded", "the call is over: \(old.manager.call)", detail: old.manager.call)]
     }
 
-    private static func channels(_ old: DaemonSnapshot, _ new: DaemonSnapshot) -> [Happening] {
-        var result: [Happening] = []
+    private static func channels(_ old: DaemonSnapshot, _ new: DaemonSnapshot) -> [MonitorEvent] {
+        var result: [MonitorEvent] = []
         for (path, channel) in new.channels.sorted(by: { $0.key < $1.key }) {
             guard let before = old.channels[path] else {
-                result.append(Happening("joined", "joined \(channel.name)", detail: channel.name))
+                result.append(MonitorEvent("joined", "joined \(channel.name)", detail: channel.name))
                 continue
             }
             if channel.serviceStatus != before.serviceStatus
@@ -102,68 +102,68 @@ struct Monitor: AsyncParsableCommand {
             {
                 let detail = channel.serviceStatusDetail.isEmpty ? "" : ": \(channel.serviceStatusDetail)"
                 result.append(
-                    Happening("service", "service \(channel.serviceStatus)\(detail)", detail: channel.serviceStatus))
+                    MonitorEvent("service", "service \(channel.serviceStatus)\(detail)", detail: channel.serviceStatus))
             }
             if channel.name != before.name {
-                result.append(Happening("renamed", "\(before.name) is now \(channel.name)", detail: channel.name))
+                result.append(MonitorEvent("renamed", "\(before.name) is now \(channel.name)", detail: channel.name))
             }
             if channel.transmissionMode != before.transmissionMode {
                 let mode = ModeName.text(channel.transmissionMode)
-                result.append(Happening("mode", "mode \(mode)", detail: mode))
+                result.append(MonitorEvent("mode", "mode \(mode)", detail: mode))
             }
             if channel.queuePosition != before.queuePosition {
                 let place = channel.queuePosition
                 if place > 0 {
-                    result.append(Happening("waiting", "waiting for the floor, place \(place)", detail: "\(place)"))
+                    result.append(MonitorEvent("waiting", "waiting for the floor, place \(place)", detail: "\(place)"))
                 } else if !channel.transmitting {
-                    result.append(Happening("waitingEnded", "no longer waiting for the floor"))
+                    result.append(MonitorEvent("waitingEnded", "no longer waiting for the floor"))
                 }
             }
             if channel.transmitting != before.transmitting {
                 result.append(
                     channel.transmitting
-                        ? Happening("begin", "transmitting (\(channel.transmitSource))", detail: channel.transmitSource)
-                        : Happening("end", "transmission ended"))
+                        ? MonitorEvent("begin", "transmitting (\(channel.transmitSource))", detail: channel.transmitSource)
+                        : MonitorEvent("end", "transmission ended"))
             }
             result += speakers(before.speakers, channel.speakers)
         }
         for (path, channel) in old.channels where new.channels[path] == nil {
-            result.append(Happening("left", "left \(channel.name)", detail: channel.name))
+            result.append(MonitorEvent("left", "left \(channel.name)", detail: channel.name))
         }
         return result
     }
 
     /// Who speaks no more, and who does now: several may at once, and one again that has just finished.
-    private static func speakers(_ old: [String], _ new: [String]) -> [Happening] {
+    private static func speakers(_ old: [String], _ new: [String]) -> [MonitorEvent] {
         let change = new.difference(from: old)
         return (change.removals + change.insertions).map { step in
             switch step {
-            case .remove(_, let name, _): Happening("silent", "\(name) has finished", detail: name)
-            case .insert(_, let name, _): Happening("speaking", "\(name) is speaking", detail: name)
+            case .remove(_, let name, _): MonitorEvent("silent", "\(name) has finished", detail: name)
+            case .insert(_, let name, _): MonitorEvent("speaking", "\(name) is speaking", detail: name)
             }
         }
     }
 
-    private static func accessories(_ old: DaemonSnapshot, _ new: DaemonSnapshot) -> [Happening] {
-        var result: [Happening] = []
+    private static func accessories(_ old: DaemonSnapshot, _ new: DaemonSnapshot) -> [MonitorEvent] {
+        var result: [MonitorEvent] = []
         for (path, accessory) in new.accessories.sorted(by: { $0.key < $1.key }) {
             let before = old.accessories[path] ?? AccessoryProperties()
             let name = accessory.name.isEmpty ? accessory.address : accessory.name
             if accessory.ready != before.ready {
                 result.append(
-                    Happening("accessory", "\(name) \(accessory.ready ? "is ready" : "is away")", detail: name))
+                    MonitorEvent("accessory", "\(name) \(accessory.ready ? "is ready" : "is away")", detail: name))
             }
             if accessory.held != before.held {
                 result.append(
-                    Happening(
+                    MonitorEvent(
                         accessory.held ? "press" : "release", "\(name) \(accessory.held ? "pressed" : "released")",
                         detail: name))
             }
             if accessory.battery != before.battery, let battery = accessory.battery {
-                result.append(Happening("battery", "\(name) battery \(battery) %", detail: "\(battery)"))
+                result.append(MonitorEvent("battery", "\(name) battery \(battery) %", detail: "\(battery)"))
             }
             if accessory.problem != before.problem, !accessory.problem.isEmpty {
-                result.append(Happening("problem", "\(name): \(accessory.problem)", detail: accessory.problem))
+                result.append(MonitorEvent("problem", "\(name): \(accessory.problem)", detail: accessory.problem))
             }
         }
         return result
@@ -171,7 +171,7 @@ struct Monitor: AsyncParsableCommand {
 }
 
 /// Something that happened: its kind for scripts, its words for people.
-struct Happening: Encodable {
+struct MonitorEvent: Encodable {
     var event: String
     var text: String
     var detail: String
@@ -183,7 +183,7 @@ struct Happening: Encodable {
         self.detail = detail
     }
 
-    func at(_ time: Instant) -> Happening {
+    func at(_ time: Instant) -> MonitorEvent {
         var copy = self
         copy.t = time.nanoseconds
         return copy

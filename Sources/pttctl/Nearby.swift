@@ -37,7 +37,7 @@ struct NearbyList: AsyncParsableCommand {
     @Flag(help: "Print the channels as a JSON array, for scripts.") var json = false
 
     /// How long a script waits for channels: so soon those on the network have answered. Bluetooth takes up to ten seconds.
-    private static let patience = 2.0
+    private static let timeout = 2.0
 
     func validate() throws { try AccessoryScan.check(seconds) }
 
@@ -52,7 +52,7 @@ struct NearbyList: AsyncParsableCommand {
     }
 
     private func choose(_ daemon: DaemonClient, isLive: Bool) async throws -> NearbyChannelDescription? {
-        let live = try await LiveFeed.start(daemon, seconds: seconds ?? (isLive ? nil : Self.patience))
+        let live = try await LiveFeed.start(daemon, seconds: seconds ?? (isLive ? nil : Self.timeout))
         defer { live.stop() }
         try await daemon.startBrowsing()
         return isLive ? try await watch(daemon, live) : try await collect(daemon, live)
@@ -120,7 +120,7 @@ struct NearbyList: AsyncParsableCommand {
     }
 
     private enum Input: Sendable {
-        case news(LiveNews)
+        case news(LiveEvent)
         case key(NearbyMenu.Key)
     }
 
@@ -207,7 +207,7 @@ struct NearbyJoin: AsyncParsableCommand {
     @Option(help: "The code of a locked channel, six digits.") var code: String?
 
     /// How long a channel of that name is looked for: Bluetooth takes up to ten seconds.
-    private static let patience = 12.0
+    private static let timeout = 12.0
 
     func run() async throws {
         try await options.withDaemon { daemon in
@@ -217,7 +217,7 @@ struct NearbyJoin: AsyncParsableCommand {
     }
 
     private func find(_ daemon: DaemonClient) async throws -> NearbyChannelDescription {
-        let live = try await LiveFeed.start(daemon, seconds: Self.patience)
+        let live = try await LiveFeed.start(daemon, seconds: Self.timeout)
         defer { live.stop() }
         try await daemon.startBrowsing()
         for await item in live.news {

@@ -67,7 +67,7 @@ struct BusOptions: ParsableArguments {
     }
 
     /// How long pttd may take before its silence is told of.
-    private static let patience = Duration.seconds(3)
+    private static let timeout = Duration.seconds(3)
 
     /// Runs `body` with the daemon; what goes wrong is told on standard error, with exit status 1.
     func withDaemon(_ body: (DaemonClient) async throws -> Void) async throws {
@@ -75,13 +75,13 @@ struct BusOptions: ParsableArguments {
         do {
             let loop = try EventLoop(name: "pttctl")
             defer { loop.stop() }
-            let patience = Task {
-                try await Task.sleep(for: Self.patience)
+            let timer = Task {
+                try await Task.sleep(for: Self.timeout)
                 Console.complain("pttctl: pttd does not answer yet; waiting (Ctrl-C ends it)")
             }
-            defer { patience.cancel() }
+            defer { timer.cancel() }
             let daemon = try await DaemonClient.find(on: address, loop: loop, logger: logger)
-            patience.cancel()
+            timer.cancel()
             try await body(daemon)
             await daemon.close()
         } catch let error as DBusError {

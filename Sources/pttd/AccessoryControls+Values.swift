@@ -1,4 +1,4 @@
-// The words of the accessories' room as those of the bus.
+// The values of the module Accessories as those of the bus.
 import Accessories
 import PTTBus
 

@@ -1,4 +1,4 @@
-// What org.pttd asks about accessories, done by the rooms below; and what those tell, told on the bus.
+// What org.pttd asks about accessories, done by the modules below; and what those report, sent on the bus.
 import Accessories
 import DaemonAPI
 import MonotonicTime

@@ -36,7 +36,7 @@ extension ChannelDirector {
     }
 
     private func joinNextNearby() {
-        surroundings?.joinNextNearby { [weak self] refusal in self?.assumeIsolated { $0.refuse(refusal) } }
+        dependencies?.joinNextNearby { [weak self] refusal in self?.assumeIsolated { $0.refuse(refusal) } }
     }
 
     private func replayByPress() {
@@ -46,11 +46,11 @@ extension ChannelDirector {
             return nil
         }
         // The service has sounded the tone.
-        if let refusal { surroundings?.refused(refusal) }
+        if let refusal { dependencies?.refused(refusal) }
     }
 
     private func run(_ words: [String], _ source: AccessorySource) {
-        guard let commands = surroundings?.commands else {
+        guard let commands = dependencies?.commands else {
             let explanation =
                 "\(source) is to run a command, which only a user's own pttd does, on the session bus; bind it to something else"
             logger.warning("no command is run", metadata: ["why": "\(explanation)"])
@@ -68,6 +68,6 @@ extension ChannelDirector {
 
     private func refuse(_ error: PTChannelError) {
         channel.assumeIsolated { $0.signal(.denied) }
-        surroundings?.refused(error)
+        dependencies?.refused(error)
     }
 }

@@ -19,7 +19,7 @@ extension ChannelDirector {
         case .notice(let notice): noticed(notice)
         case .remoteParticipantsChanged, .soundProblemsChanged: break
         }
-        surroundings?.handler(.changed)
+        dependencies?.handler(.changed)
     }
 
     private func noticed(_ notice: ChannelManagerStateMachine.Notice) {
@@ -145,7 +145,7 @@ extension ChannelDirector {
     }
 
     private var audio: AudioSessionDescription {
-        surroundings?.audio ?? AudioSessionDescription(inputDevice: "", outputDevice: "", sampleRateHertz: 0)
+        dependencies?.audio ?? AudioSessionDescription(inputDevice: "", outputDevice: "", sampleRateHertz: 0)
     }
 
     // MARK: Pushes

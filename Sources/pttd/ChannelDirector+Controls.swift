@@ -23,11 +23,11 @@ extension ChannelDirector: DaemonControls {
         return await seat.bridge.release(.caller(caller))
     }
 
-    /// The accessories' controls, OR-ed by their own room, begin or end. On the loop.
+    /// The accessories' controls, OR-ed by the module Accessories, begin or end. On the loop.
     func accessoryWants(_ intent: AccessoryIntent) {
         guard let seat, intent.isEnd || areAccessoriesEnabled else {
             // Nothing to talk on: what is held is used up.
-            if !intent.isEnd { surroundings?.handler(.endedBySystem) }
+            if !intent.isEnd { dependencies?.handler(.endedBySystem) }
             return
         }
         seat.bridge.assumeIsolated { $0.accessoryWants(intent) }
@@ -102,7 +102,7 @@ extension ChannelDirector: DaemonControls {
                 descriptor: request.descriptor, link: link,
                 wantsApplicationMedia: request.media.map { $0 == .application }))
         // A program that is told of its channel finds it on the bus.
-        if error == nil { await surroundings?.publish() }
+        if error == nil { await dependencies?.publish() }
         joinIsOver()
         if let error { throw error }
         await untilKept()
@@ -114,7 +114,7 @@ extension ChannelDirector: DaemonControls {
         _ = try await inTurn(caller, asks: false)
         joinsUnderWay += 1
         let error = change(ChannelStep(choice))
-        if error == nil { await surroundings?.publish() }
+        if error == nil { await dependencies?.publish() }
         joinIsOver()
         if let error { throw error }
         await untilKept()

@@ -23,7 +23,7 @@ extension ChannelDirector {
             turns[name] = []
         }
         var isForeground = true
-        if asks, caller.application != nil, let surroundings { isForeground = await surroundings.isForeground(name) }
+        if asks, caller.application != nil, let dependencies { isForeground = await dependencies.isForeground(name) }
         passTurn(of: name)
         guard asks, caller.application != nil else { return isForeground }
         guard let delegate, delegates[name] === delegate else {

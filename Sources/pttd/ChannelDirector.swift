@@ -16,7 +16,7 @@ import RelayProtocol
 /// The one active channel of the device, and the program behind it. It is what `org.pttd` asks, and lives on the daemon's loop.
 actor ChannelDirector {
     /// What it needs of the rest of the daemon.
-    struct Surroundings: Sendable {
+    struct Dependencies: Sendable {
         /// A link to a relay that is not started.
         var makeLink: @Sendable (InvitationLink, RelayClientMode) -> RelayClient
         /// The sound devices, as a program is told of them.
@@ -60,7 +60,7 @@ actor ChannelDirector {
     var seat: Seat?
     var delegates: [String: ApplicationDelegate] = [:]
     private(set) var machine: ChannelDirectorStateMachine
-    private(set) var surroundings: Surroundings?
+    private(set) var dependencies: Dependencies?
     private let store: RestorationStore
     /// Keeps which of several configured channels is the one.
     private let choices: RestorationStore
@@ -122,8 +122,8 @@ actor ChannelDirector {
     /// Joins the channel of the last run, or the configured one.
     ///
     /// - Parameter hosted: The invitations to channels nearby that this machine hosts, which take the place of those of the last run.
-    func start(_ surroundings: Surroundings, hosted: [ChannelID: InvitationLink] = [:]) async {
-        self.surroundings = surroundings
+    func start(_ dependencies: Dependencies, hosted: [ChannelID: InvitationLink] = [:]) async {
+        self.dependencies = dependencies
         _ = await channel.addObserver { [weak self] event in self?.assumeIsolated { $0.observed(event) } }
         let kept = store.load()
         if let problem = kept.problem { logger.error("\(problem)") }
@@ -166,7 +166,7 @@ actor ChannelDirector {
             if case .refuse(let error) = action { refusal = error } else { perform(action) }
         }
         arm()
-        surroundings?.handler(.changed)
+        dependencies?.handler(.changed)
         return refusal
     }
 
@@ -212,7 +212,7 @@ actor ChannelDirector {
         case .announce(let position, let name):
             logger.notice("the channel is changed", metadata: ["channel": "\(name)", "position": "\(position)"])
             channel.assumeIsolated { $0.signal(.channel(position: position)) }
-            surroundings?.announce("Channel \(position): \(name)")
+            dependencies?.announce("Channel \(position): \(name)")
         case .release(let busName): seat?.bridge.assumeIsolated { _ = $0.release(.program(busName)) }
         case .restorationFailed(let why): logger.error("the channel of the last run is not restored: \(why)")
         case .refuse: break
@@ -222,9 +222,9 @@ actor ChannelDirector {
     // MARK: Channels
 
     private func open(_ membership: ChannelMembership, _ reason: PTChannelJoinReason) {
-        guard let surroundings else { return }
+        guard let dependencies else { return }
         let isPushOnly = membership.hasApplicationMedia
-        let client = machine.link(of: membership).map { surroundings.makeLink($0, isPushOnly ? .pushOnly : .member) }
+        let client = machine.link(of: membership).map { dependencies.makeLink($0, isPushOnly ? .pushOnly : .member) }
         let bridge = Bridge(
             channelUUID: membership.uuid, channel: channel, link: isPushOnly ? nil : client,
             logger: Logger(label: "pttd.bridge"))
@@ -236,7 +236,7 @@ actor ChannelDirector {
             if isPushOnly { client.join() }
         }
         bridge.assumeIsolated { bridge in
-            bridge.open(membership.joining(reason), handler: surroundings.handler) { [weak self] error in
+            bridge.open(membership.joining(reason), handler: dependencies.handler) { [weak self] error in
                 guard let error else { return }
                 self?.assumeIsolated { $0.notOpened(membership.uuid, error) }
             }
@@ -269,7 +269,7 @@ actor ChannelDirector {
         guard let seat else { return }
         let name = channel.assumeIsolated { $0.snapshot.channel?.descriptor.name } ?? ""
         logger.notice("the channel is over", metadata: ["channel": "\(name)", "why": "\(words)"])
-        surroundings?.announce("\(name): \(words)")
+        dependencies?.announce("\(name): \(words)")
         later { [uuid = seat.uuid] in $0.step(.ended(uuid)) }
     }
 
@@ -280,11 +280,11 @@ actor ChannelDirector {
     // MARK: Programs
 
     func startProgram(_ name: String) {
-        guard let surroundings else { return }
+        guard let dependencies else { return }
         logger.info("the channel's program is started", metadata: ["program": "\(name)"])
         Task {
             do throws(DBusError) {
-                try await surroundings.startProgram(name)
+                try await dependencies.startProgram(name)
             } catch {
                 logger.warning(
                     "the channel's program does not start", metadata: ["program": "\(name)", "why": "\(error)"])

@@ -1,4 +1,4 @@
-// The rooms of a running daemon, and how they hear of each other. No rules.
+// The modules of a running daemon, and how they are connected. No rules.
 import Accessories
 import Audio
 import Bridge
@@ -36,13 +36,13 @@ extension Daemon {
         private let clock: PolicyClock
         private let desktop: SystemUI?
         private let recorder: Recorder?
-        private let surroundings: ChannelDirector.Surroundings
+        private let dependencies: ChannelDirector.Dependencies
         private let realTime: RealTimeRequests
         private let nearby: NearbyChannels
         private let nearbyNetwork: NearbyNetwork
         private let nearbyBluetooth: NearbyBluetooth?
 
-        /// The rooms, joined; nothing runs before `start`.
+        /// The modules, connected; nothing runs before `start`.
         init(
             _ configuration: Configuration, channels: [ChannelMembership], relayCarriesPushes: Bool, state: String,
             identity: Identity, channel service: ChannelServiceConfiguration, bus address: DBusAddress,
@@ -123,7 +123,7 @@ extension Daemon {
                     director.assumeIsolated { $0.desktopWants(event) }
                     nearby.assumeIsolated { $0.desktopWants(event) }
                 } : nil
-            surroundings = ChannelDirector.Surroundings(
+            dependencies = ChannelDirector.Dependencies(
                 makeLink: { link, mode in
                     let client = RelayClient(
                         invitation: link, identity: identity,
@@ -167,7 +167,7 @@ extension Daemon {
 
         /// Starts everything. A bus that is not there may come later: no error.
         func start(_ logger: Logger) async {
-            await director.start(surroundings, hosted: await nearby.restore())
+            await director.start(dependencies, hosted: await nearby.restore())
             await api.update(channels: await director.channelNames)
             await clock.start { isOpen in director.assumeIsolated { $0.hoursChanged(isOpen: isOpen) } }
             do {
@@ -214,7 +214,7 @@ extension Daemon {
             await clock.stop()
             await setup.stop()
             await accessories.stop()
-            await surroundings.commands?.stop()
+            await dependencies.commands?.stop()
             await calls.stop()
             await foreground.stop()
             await director.stop()

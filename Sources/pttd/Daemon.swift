@@ -1,4 +1,4 @@
-// The daemon: which rooms there are and how they are joined. No rules.
+// The daemon: which modules there are and how they are connected. No rules.
 import Accessories
 import Audio
 import Bridge
@@ -56,7 +56,7 @@ actor Daemon {
         self.logger = logger
         let directory = state ?? configuration.state ?? Configuration.defaultStateDirectory
         try AtomicFile.makeDirectory(directory, mode: 0o700)
-        lock = try DirectoryLock(directory, patience: .seconds(1))
+        lock = try DirectoryLock(directory, timeout: .seconds(1))
         AtomicFile.removeLeftovers(in: directory)
         let (identity, notices) = try Identity.loadOrCreate(
             at: directory + "/identity.pem", commonName: configuration.displayName, replacesDamaged: true)

@@ -1,4 +1,4 @@
-// pttd: arguments and configuration; `Daemon` puts the rooms together.
+// pttd: arguments and configuration; `Daemon` connects the modules.
 import Accessories
 import ArgumentParser
 import Glibc

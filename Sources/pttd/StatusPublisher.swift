@@ -1,4 +1,4 @@
-// What the modules say of themselves, as the properties of org.pttd.
+// What the modules report, as the properties of org.pttd.
 import Accessories
 import Bridge
 import ChannelService
@@ -9,8 +9,8 @@ import PushToTalkCore
 import Reactor
 import SystemUI
 
-/// Keeps the bus's properties, the desktop and the accessories' lights as the modules are. Changes within one turn of the loop are told
-/// together, after what caused them has been carried out, and never two tellings at once.
+/// Keeps the bus's properties, the desktop and the accessories' lights in step with the modules. Changes within one turn of the loop are
+/// published together, after what caused them has been carried out, and only one publication is under way at a time.
 actor StatusPublisher {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
@@ -22,7 +22,7 @@ actor StatusPublisher {
     private var desktop: SystemUI?
     /// What the accessories' lights show.
     private var feedback = AccessoryFeedback.idle
-    private var soundNews = SoundNews()
+    private var soundNews = SoundAlerts()
     private var isServed = false
     /// A look at the modules is on its way: it sees all changes until then.
     private var isLookPosted = false
@@ -145,7 +145,7 @@ actor StatusPublisher {
             feedback = now
             accessories?.assumeIsolated { $0.setFeedback(now) }
         }
-        let sound = SoundNews.State(
+        let sound = SoundAlerts.State(
             speakerProblem: snapshot.speakerProblem, microphoneProblem: snapshot.microphoneProblem,
             talker: snapshot.activeRemoteParticipant?.name, isTransmitting: snapshot.transmission != nil)
         for news in soundNews.update(sound) {

@@ -211,9 +211,9 @@ enum AdministrationClient {
         let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | O_CLOEXEC, 0)
         guard descriptor >= 0 else { throw SystemError("socket") }
         defer { close(descriptor) }
-        var patience = timeval(tv_sec: time_t(AdministrationLimits.time.components.seconds), tv_usec: 0)
+        var timeout = timeval(tv_sec: time_t(AdministrationLimits.time.components.seconds), tv_usec: 0)
         for option in [SO_RCVTIMEO, SO_SNDTIMEO] {
-            setsockopt(descriptor, SOL_SOCKET, option, &patience, socklen_t(MemoryLayout<timeval>.size))
+            setsockopt(descriptor, SOL_SOCKET, option, &timeout, socklen_t(MemoryLayout<timeval>.size))
         }
         guard try withSocketAddress(directory, { connect(descriptor, $0, $1) == 0 }) else {
             if errno == EACCES || errno == EPERM {

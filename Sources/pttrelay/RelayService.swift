@@ -4,20 +4,20 @@ import ServiceLifecycle
 import Synchronization
 
 /// The end that is in force.
-final class CurrentEnding: Sendable {
-    private let ending: Mutex<RelayEnding>
+final class CurrentShutdownSettings: Sendable {
+    private let ending: Mutex<ShutdownSettings>
 
-    init(_ ending: RelayEnding) { self.ending = Mutex(ending) }
+    init(_ ending: ShutdownSettings) { self.ending = Mutex(ending) }
 
-    func get() -> RelayEnding { ending.withLock { $0 } }
+    func get() -> ShutdownSettings { ending.withLock { $0 } }
 
-    func set(_ new: RelayEnding) { ending.withLock { $0 = new } }
+    func set(_ new: ShutdownSettings) { ending.withLock { $0 = new } }
 }
 
 /// The relay in the form of the service group.
 struct RelayService: Service {
     let server: RelayServer
-    let ending: CurrentEnding
+    let ending: CurrentShutdownSettings
 
     func run() async {
         await withGracefulShutdownHandler {

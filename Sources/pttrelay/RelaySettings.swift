@@ -26,7 +26,7 @@ struct RelaySettings {
     var push: PushSettings?
     /// Where the operator's page and metrics are; nil: nowhere.
     var operatorListen: ListenAddress?
-    var ending = RelayEnding()
+    var ending = ShutdownSettings()
     var logFormat = LogFormat.text
     /// Threads that have a share of the connections each.
     var workers = Self.standardWorkers

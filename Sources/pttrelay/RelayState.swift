@@ -45,7 +45,7 @@ struct RelayState {
     var placesFile: String { directory + "/connections" }
 
     /// How long a start waits for a command that has the directory.
-    private static let patience = Duration.seconds(1)
+    private static let lockTimeout = Duration.seconds(1)
 
     /// The state in `directory`, which is made when it is not there.
     ///
@@ -55,7 +55,7 @@ struct RelayState {
     /// - Throws: `FileError` with the cause `.inUse` while another process has it, and other errors that say what to do.
     static func open(_ directory: String, logger: Logger) throws -> RelayState {
         try AtomicFile.makeDirectory(directory, mode: 0o700)
-        let lock = try DirectoryLock(directory, patience: patience)
+        let lock = try DirectoryLock(directory, timeout: lockTimeout)
         AtomicFile.removeLeftovers(in: directory)
         let known = try loadIdentity(directory)
         for notice in known?.notices ?? [] { logger.notice("\(notice)") }
@@ -70,7 +70,7 @@ struct RelayState {
     /// The state that an earlier start left in `directory`. Nothing of it is made anew.
     static func existing(_ directory: String, logger: Logger) throws -> RelayState {
         let identity = try existingIdentity(directory)
-        let lock = try DirectoryLock(directory, patience: patience)
+        let lock = try DirectoryLock(directory, timeout: lockTimeout)
         return try RelayState(
             identity: identity, keys: nil, store: try records(directory, of: identity), directory: directory,
             lock: lock, logger: logger)
@@ -137,7 +137,7 @@ struct RelayState {
             throw RelayStateError(
                 description: "there is no relay in \(directory); name its directory with --state")
         }
-        let lock = try DirectoryLock(directory, patience: patience)
+        let lock = try DirectoryLock(directory, timeout: lockTimeout)
         defer { withExtendedLifetime(lock) {} }
         switch part {
         case .identity:

@@ -13,7 +13,7 @@ struct Reloader: Sendable {
     let allHaveQueues: Bool
     let registrar: Registrar
     let pushes: PushEndpoint?
-    let ending: CurrentEnding
+    let ending: CurrentShutdownSettings
     let logger: Logger
     let read: @Sendable () throws -> RelaySettings
 

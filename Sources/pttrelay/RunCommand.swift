@@ -80,7 +80,7 @@ struct RunCommand: ParsableCommand {
                     readiness.listens()
                 })
         }
-        let ending = CurrentEnding(parts.settings.ending)
+        let ending = CurrentShutdownSettings(parts.settings.ending)
         let pushes = try parts.pushes.map { try self.pushes($0, to: parts.server, readiness, logger) }
         let path = relay.config
         let reloader = Reloader(
@@ -89,9 +89,9 @@ struct RunCommand: ParsableCommand {
         let (hangUps, hangUp) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let services = RelayServices(
             administration: AdministrationService(administration: parts.administration, registrar: parts.registrar),
-            page: page.map { PatientService(service: $0, loop: loop, logger: logger, onFailure: readiness.listens) },
+            page: page.map { RetryingService(service: $0, loop: loop, logger: logger, onFailure: readiness.listens) },
             pushes: pushes.map {
-                PatientService(service: $0, loop: loop, logger: logger, onFailure: readiness.listens)
+                RetryingService(service: $0, loop: loop, logger: logger, onFailure: readiness.listens)
             },
             reload: ReloadService(hangUps: hangUps, reloader: reloader),
             relay: RelayService(server: parts.server, ending: ending))

@@ -39,7 +39,7 @@ struct FamilySimulation {
     static let lateMax = Duration.milliseconds(250)
     private static let eventsMax = 60_000
 
-    private enum Happening {
+    private enum MonitorEvent {
         case told(LearningSource, LearningObservation.Content)
         case key(Int, isDown: Bool)
         case again(Int)
@@ -51,7 +51,7 @@ struct FamilySimulation {
     private var device: FamilyDevice
     private var random: SeededGenerator
     private var now = Instant(nanoseconds: 1_000_000_000)
-    private var agenda: [(time: Instant, happening: Happening)] = []
+    private var agenda: [(time: Instant, happening: MonitorEvent)] = []
     /// Counts the edges, so that repeats of an old state stop.
     private var edges = 0
     private var keyTimes: [Int: Instant] = [:]
@@ -90,7 +90,7 @@ struct FamilySimulation {
         if let pause = family.idleRepeat { plan(.again(0), in: pause) }
     }
 
-    private mutating func plan(_ happening: Happening, in delay: Duration) {
+    private mutating func plan(_ happening: MonitorEvent, in delay: Duration) {
         let time = now + delay
         let index = agenda.firstIndex { $0.time > time } ?? agenda.endIndex
         agenda.insert((time, happening), at: index)

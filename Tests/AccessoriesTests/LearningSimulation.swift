@@ -104,7 +104,7 @@ struct LearningSimulation {
     /// In these rounds the person does nothing.
     var lazyRounds: Set<Int> = []
 
-    private enum Happening {
+    private enum MonitorEvent {
         case tells(LearningSource, LearningObservation.Content)
         case pressed
         case released
@@ -116,10 +116,10 @@ struct LearningSimulation {
         var now = Instant(nanoseconds: 1_000_000_000)
         var machine = LearningStateMachine(at: now)
         var outcome = LearningOutcome()
-        var agenda: [(time: Instant, happening: Happening)] = []
+        var agenda: [(time: Instant, happening: MonitorEvent)] = []
         var press: UInt64 = 0
         var isHeld = false
-        func plan(_ happening: Happening, _ time: Instant) {
+        func plan(_ happening: MonitorEvent, _ time: Instant) {
             let index = agenda.firstIndex { $0.time > time } ?? agenda.endIndex
             agenda.insert((time, happening), at: index)
         }

@@ -1,4 +1,4 @@
-// What the tests of this room share: seeded chance, synthetic speech, measures of likeness, and temporary files.
+// What the tests of this module share: seeded chance, synthetic speech, measures of likeness, and temporary files.
 import Glibc
 import MonotonicTime
 import TestSupport

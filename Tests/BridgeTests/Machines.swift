@@ -1,4 +1,4 @@
-// The state machines of the room, as most of their tests use them.
+// The state machines of the module, as most of their tests use them.
 import Bridge
 import MonotonicTime
 

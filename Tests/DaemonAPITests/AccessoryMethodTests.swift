@@ -7,7 +7,7 @@ import PTTBus
 import Reactor
 import Testing
 
-/// Stands for the rooms below: notes what is asked, and refuses when told to.
+/// Stands for the modules below: notes what is asked, and refuses when told to.
 actor AccessoryStand: AccessoryControls {
     enum Asked: Hashable, Sendable {
         case scan(Bool)

@@ -8,7 +8,7 @@ import PushToTalkCore
 import Reactor
 import Testing
 
-/// Stands for the rooms below: notes what is asked, and refuses when told to.
+/// Stands for the modules below: notes what is asked, and refuses when told to.
 private actor NearbyStand: NearbyControls {
     enum Asked: Hashable, Sendable {
         case browse(Bool)

@@ -103,7 +103,7 @@ import Testing
         let child = try #require(popen("sleep 5; true", "re"))
         withExtendedLifetime(lock) {}
         lock = nil
-        _ = try DirectoryLock(folder.path, patience: .seconds(2))
+        _ = try DirectoryLock(folder.path, timeout: .seconds(2))
         fclose(child)
     }
 

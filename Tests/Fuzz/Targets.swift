@@ -3,7 +3,7 @@
 import Foundation
 
 do {
-    let rooms: Set<String> = [
+    let modules: Set<String> = [
         "CLinux", "CTOML", "CDBus", "CALSA", "COpus", "CSpeexDSP", "COgg", "CBluetooth", "CEvdev", "CUdev", "CGnuTLS",
         "CSodium", "CNgtcp2", "MonotonicTime", "Reactor", "Files", "Cryptography", "Settings", "Logs",
         "PlainText", "Terminal", "PushToTalkCore", "SFrame", "RelayProtocol", "QUIC", "DBus", "LinuxInput", "BlueZ",
@@ -21,7 +21,7 @@ do {
         guard case .sourceControl(_, let location, _) = dependency.kind else { return true }
         return !packages.contains { location.hasSuffix($0) }
     }
-    package.targets.removeAll { !rooms.contains($0.name) }
+    package.targets.removeAll { !modules.contains($0.name) }
     package.targets += [
         part(
             "pttd",
@@ -37,7 +37,7 @@ do {
             "pttrelay",
             [
                 "AdministrationMessages.swift", "FloorSettings.swift", "ListenAddress.swift", "PushSettings.swift",
-                "RelayEnding.swift", "RelaySettings.swift",
+                "ShutdownSettings.swift", "RelaySettings.swift",
             ],
             ["Cryptography", "Logs", "QUIC", "RelayHTTP", "RelayProtocol", "RelayServer", "Settings"]),
         part(
@@ -49,7 +49,7 @@ do {
             ["Cryptography", "RelayProtocol"]),
     ]
     for target in package.targets where target.type == .regular {
-        let isC = target.name.hasPrefix("C") && rooms.contains(target.name) && target.path != nil
+        let isC = target.name.hasPrefix("C") && modules.contains(target.name) && target.path != nil
         if isC {
             target.cSettings = (target.cSettings ?? []) + [.unsafeFlags(["-fsanitize=address,fuzzer-no-link"])]
             target.cxxSettings = (target.cxxSettings ?? []) + [.unsafeFlags(["-fsanitize=address,fuzzer-no-link"])]

@@ -1,4 +1,4 @@
-// The udev files as shipped: they tag nothing by themselves, and their examples say what this room understands.
+// The udev files as shipped: they tag nothing by themselves, and their examples say what this module understands.
 import TestSupport
 import Testing
 

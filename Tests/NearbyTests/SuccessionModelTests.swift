@@ -80,11 +80,11 @@ private struct Site {
     }
 
     /// The relay of a machine ends; its members learn of it at once, or when they ask.
-    mutating func endHosting(_ number: Int, isFarewell: Bool) {
+    mutating func endHosting(_ number: Int, isAnnounced: Bool) {
         machines[number].hosting = nil
-        forget(number, after: isFarewell ? .milliseconds(1_050) : .milliseconds(1_050))
-        for other in machines.indices where machines[other].host == number && isFarewell && reaches(other, number) {
-            lose(other, isFarewell: true)
+        forget(number, after: isAnnounced ? .milliseconds(1_050) : .milliseconds(1_050))
+        for other in machines.indices where machines[other].host == number && isAnnounced && reaches(other, number) {
+            lose(other, isAnnounced: true)
         }
     }
 
@@ -92,10 +92,10 @@ private struct Site {
         machines[one].isOn && machines[other].isOn && (one == other || machines[one].half == machines[other].half)
     }
 
-    private mutating func lose(_ number: Int, isFarewell: Bool) {
+    private mutating func lose(_ number: Int, isAnnounced: Bool) {
         (machines[number].host, machines[number].verifyUntil, machines[number].silentSince) = (nil, nil, nil)
         machines[number].nextTry = 5
-        handle(number, .linkLost(isFarewell: isFarewell))
+        handle(number, .linkLost(isAnnounced: isAnnounced))
     }
 
     mutating func handle(_ number: Int, _ event: SuccessionStateMachine.Event) {
@@ -120,7 +120,7 @@ private struct Site {
                 handovers += 1
                 let members = machines.indices.filter { machines[$0].host == number }
                 for member in members { machines[member].places = [place] }
-                endHosting(number, isFarewell: true)
+                endHosting(number, isAnnounced: true)
             }
         }
     }
@@ -159,7 +159,7 @@ private struct Site {
                 let since = machines[number].silentSince ?? now
                 machines[number].silentSince = since
                 let isFound = machines[number].verifyUntil.map { $0 <= now } ?? false
-                if isFound || now - since > .seconds(45) { lose(number, isFarewell: false) }
+                if isFound || now - since > .seconds(45) { lose(number, isAnnounced: false) }
             }
             return
         }
@@ -172,7 +172,7 @@ private struct Site {
         }
         let open = targets.first { machines[$0].hosting != nil && reaches(number, $0) }
         guard let target = open, let hosting = machines[target].hosting else {
-            return handle(number, .linkLost(isFarewell: false))
+            return handle(number, .linkLost(isAnnounced: false))
         }
         machines[number].host = target
         machines[number].generation = max(machines[number].generation, hosting.generation)
@@ -195,7 +195,7 @@ private struct Site {
         switch Int.random(in: 0..<10, using: &random) {
         case 0, 1, 2:
             guard machines[number].isOn else { return }
-            if machines[number].hosting != nil { endHosting(number, isFarewell: Bool.random(using: &random)) }
+            if machines[number].hosting != nil { endHosting(number, isAnnounced: Bool.random(using: &random)) }
             machines[number].isOn = false
             (machines[number].host, machines[number].rules) = (nil, nil)
         case 3, 4, 5:
@@ -278,7 +278,7 @@ private struct Site {
         var site = Site(seed: 1)
         for _ in 0..<40 { site.advance() }
         #expect(site.complaint == nil)
-        site.endHosting(0, isFarewell: false)
+        site.endHosting(0, isAnnounced: false)
         site.machines[0].isOn = false
         for _ in 0..<60 { site.advance() }
         #expect(site.complaint == nil && site.takeovers == 1)

@@ -39,7 +39,7 @@ import Testing
 
     @Test(arguments: [0, 1, 7]) mutating func `each takes over in its turn when the host says that it goes`(turn: Int) {
         joined(turn: turn)
-        _ = handle(.linkLost(isFarewell: true))
+        _ = handle(.linkLost(isAnnounced: true))
         let done = pass(.seconds(10))
         #expect(done.map(\.1) == [.serve(generation: 1)])
         #expect(done.first?.at == Machine.turnInterval * turn)
@@ -47,41 +47,41 @@ import Testing
 
     @Test mutating func `a host that only went silent has time to come back`() {
         joined(turn: 0)
-        #expect(handle(.linkLost(isFarewell: false)).isEmpty == false, "it is looked for where it is announced")
+        #expect(handle(.linkLost(isAnnounced: false)).isEmpty == false, "it is looked for where it is announced")
         #expect(pass(.milliseconds(499)).isEmpty)
         #expect(handle(.linkReady).isEmpty)
         #expect(pass(.milliseconds(900)).isEmpty)
-        _ = handle(.linkLost(isFarewell: false))
-        #expect(pass(.seconds(1)).first?.at == Machine.patience)
+        _ = handle(.linkLost(isAnnounced: false))
+        #expect(pass(.seconds(1)).first?.at == Machine.returnTimeout)
     }
 
     @Test mutating func `an announcement that ends tells that the host has gone`() {
         joined(turn: 1)
         #expect(handle(.seen([])) == [.verifyLink], "the link says whether it is true")
-        _ = handle(.linkLost(isFarewell: false))
+        _ = handle(.linkLost(isAnnounced: false))
         #expect(pass(.seconds(2)).first?.at == Machine.turnInterval)
     }
 
     @Test mutating func `who sees the next host goes there, and hosts nothing itself`() {
         joined(turn: 1)
-        _ = handle(.linkLost(isFarewell: true))
+        _ = handle(.linkLost(isAnnounced: true))
         let next = makeSighting(2, generation: 1)
         #expect(handle(.seen([first, next]), after: .milliseconds(100)) == [.reach(next.places + first.places)])
         #expect(handle(.seen([first, next])).isEmpty, "once")
         #expect(pass(.seconds(2)).isEmpty)
         _ = handle(.linkReady)
         _ = handle(.told(generation: 1, host: next.host, turn: 0))
-        _ = handle(.linkLost(isFarewell: true))
+        _ = handle(.linkLost(isAnnounced: true))
         _ = handle(.seen([]))
         #expect(pass(.seconds(10)).map(\.1) == [.serve(generation: 2)])
     }
 
     @Test mutating func `a next host that lets nobody in counts as gone`() {
         joined(turn: 0)
-        _ = handle(.linkLost(isFarewell: true))
+        _ = handle(.linkLost(isAnnounced: true))
         _ = handle(.seen([makeSighting(2, generation: 1)]))
         let done = pass(.seconds(10))
-        #expect(done.map(\.1) == [.serve(generation: 1)] && done.first?.at == Machine.joinPatience)
+        #expect(done.map(\.1) == [.serve(generation: 1)] && done.first?.at == Machine.joinTimeout)
     }
 
     @Test mutating func `the first in the order looks after the host most often, who is not in it never`() {
@@ -100,20 +100,20 @@ import Testing
     }
 
     @Test mutating func `a machine that starts alone hosts what it was on, after everybody else's turn`() {
-        _ = handle(.linkLost(isFarewell: false))
-        #expect(pass(.seconds(20)).first?.at == Machine.patience + Machine.turnInterval * Machine.lastTurn)
+        _ = handle(.linkLost(isAnnounced: false))
+        #expect(pass(.seconds(20)).first?.at == Machine.returnTimeout + Machine.turnInterval * Machine.lastTurn)
     }
 
     @Test mutating func `a generation that cannot be counted on is no reason to stop`() {
         _ = handle(.linkReady)
         _ = handle(.told(generation: .max, host: first.host, turn: 0))
-        _ = handle(.linkLost(isFarewell: true))
+        _ = handle(.linkLost(isAnnounced: true))
         #expect(pass(.seconds(1)).map(\.1) == [.serve(generation: .max)])
     }
 
     @Test mutating func `who cannot host tries again later`() {
         joined(turn: 0)
-        _ = handle(.linkLost(isFarewell: true))
+        _ = handle(.linkLost(isAnnounced: true))
         #expect(pass(.milliseconds(10)).map(\.1) == [.serve(generation: 1)])
         #expect(handle(.served(nil)).isEmpty && !machine.isHost)
         #expect(pass(.seconds(4)).isEmpty)
@@ -125,20 +125,20 @@ import Testing
         #expect(handle(.sent).isEmpty)
         // The announcement of the one that goes may be forgotten before it ends the link, and the other one's comes later.
         _ = handle(.seen([]))
-        _ = handle(.linkLost(isFarewell: true), after: .seconds(1))
+        _ = handle(.linkLost(isAnnounced: true), after: .seconds(1))
         #expect(pass(.milliseconds(2_900)).isEmpty)
         #expect(handle(.linkReady).isEmpty)
         _ = handle(.told(generation: 1, host: makeHost(2), turn: 0))
-        _ = handle(.linkLost(isFarewell: true))
+        _ = handle(.linkLost(isAnnounced: true))
         #expect(pass(.seconds(1)).map(\.1) == [.serve(generation: 2)], "it has named nobody")
     }
 
     @Test mutating func `a host that was named and lets nobody in counts as gone`() {
         joined(turn: 0)
         _ = handle(.sent)
-        _ = handle(.linkLost(isFarewell: true))
+        _ = handle(.linkLost(isAnnounced: true))
         let done = pass(.seconds(10))
-        #expect(done.map(\.1) == [.serve(generation: 1)] && done.first?.at == Machine.joinPatience)
+        #expect(done.map(\.1) == [.serve(generation: 1)] && done.first?.at == Machine.joinTimeout)
     }
 
     @Test mutating func `what is remembered of an earlier life of the host keeps nobody from taking over`() {
@@ -147,14 +147,14 @@ import Testing
         _ = handle(.linkReady)
         _ = handle(.told(generation: 0, host: first.host, turn: 0))
         _ = handle(.seen([earlier]))
-        #expect(handle(.linkLost(isFarewell: false)) == [.reach(first.places)])
+        #expect(handle(.linkLost(isAnnounced: false)) == [.reach(first.places)])
         #expect(pass(.seconds(1)).map(\.1) == [.serve(generation: 1)])
     }
 
     @Test mutating func `a later life of the host at the same place has the time that any other host has`() {
         joined(turn: 0)
         _ = handle(.seen([NearbyHostSighting(host: makeHost(7), generation: 0, places: first.places)]))
-        _ = handle(.linkLost(isFarewell: false))
+        _ = handle(.linkLost(isAnnounced: false))
         #expect(pass(.milliseconds(2_900)).isEmpty)
     }
 
@@ -162,7 +162,7 @@ import Testing
 
     private mutating func hosts(_ number: UInt8) {
         joined(turn: 0)
-        _ = handle(.linkLost(isFarewell: true))
+        _ = handle(.linkLost(isAnnounced: true))
         _ = handle(.seen([]))
         _ = pass(.milliseconds(10))
         _ = handle(.served(makeHost(number)))
@@ -180,7 +180,7 @@ import Testing
 
     @Test mutating func `who is let in by another host while it begins to be one keeps its turn there`() {
         joined(turn: 0)
-        _ = handle(.linkLost(isFarewell: true))
+        _ = handle(.linkLost(isAnnounced: true))
         #expect(pass(.milliseconds(10)).map(\.1) == [.serve(generation: 1)])
         let other = makeSighting(2, generation: 0)
         _ = handle(.linkReady)
@@ -190,7 +190,7 @@ import Testing
         #expect(handle(.checked(other.host, isThere: true)) == [.standDown(to: other.places[0])])
         #expect(pass(.seconds(1)).map(\.1) == [.verifyLink], "it is the first to look after that host")
         _ = handle(.seen([]))
-        _ = handle(.linkLost(isFarewell: false))
+        _ = handle(.linkLost(isAnnounced: false))
         #expect(pass(.seconds(1)).map(\.1) == [.serve(generation: 1)])
     }
 
@@ -214,13 +214,13 @@ import Testing
         hosts(9)
         _ = handle(.seen([first]))
         _ = handle(.checked(first.host, isThere: true))
-        #expect(handle(.linkLost(isFarewell: true)) == [.reach(first.places)])
+        #expect(handle(.linkLost(isAnnounced: true)) == [.reach(first.places)])
         #expect(pass(.milliseconds(2_900)).isEmpty)
     }
 
     @Test mutating func `who stands down without a link of its own has as long for the other host as any member`() {
         hosts(9)
-        _ = handle(.linkLost(isFarewell: false))
+        _ = handle(.linkLost(isAnnounced: false))
         _ = handle(.seen([first]))
         _ = handle(.seen([first]), after: .seconds(10))
         #expect(

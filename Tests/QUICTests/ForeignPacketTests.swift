@@ -65,7 +65,7 @@ import Testing
         let rounds = 80
         let threads = Mutex<Set<Int32>>([])
         let (result, refused) = try await server.on { peer in
-            let team = try HelperTeam(name: "help", size: 2)
+            let team = try ThreadPool(name: "help", size: 2)
             defer { team.stop() }
             peer.endpoint.helpers = team
             let group = FanOutGroup(trailerLength: 4) { number, datagram in

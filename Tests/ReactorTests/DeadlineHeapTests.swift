@@ -15,9 +15,9 @@ import Testing
             switch Int.random(in: 0..<10, using: &generator) {
             case 0..<6:
                 let at = Int64.random(in: 0..<1_000, using: &generator)
-                let patience = Bool.random(using: &generator) ? 0 : Int64.random(in: 0..<100, using: &generator)
-                heap.schedule(deadlines[index], at: Instant(nanoseconds: at), patience: .nanoseconds(patience))
-                expected[index] = (at, at + patience)
+                let slack = Bool.random(using: &generator) ? 0 : Int64.random(in: 0..<100, using: &generator)
+                heap.schedule(deadlines[index], at: Instant(nanoseconds: at), slack: .nanoseconds(slack))
+                expected[index] = (at, at + slack)
             case 6..<8:
                 heap.remove(deadlines[index])
                 expected[index] = nil
@@ -40,7 +40,7 @@ import Testing
     @Test func whoIsAwakeDoesWhatIsDueAndCouldWait() {
         var heap = DeadlineHeap()
         let (patient, urgent) = (Deadline(), Deadline())
-        heap.schedule(patient, at: Instant(nanoseconds: 10), patience: .nanoseconds(20))
+        heap.schedule(patient, at: Instant(nanoseconds: 10), slack: .nanoseconds(20))
         heap.schedule(urgent, at: Instant(nanoseconds: 40))
         #expect(heap.next?.nanoseconds == 30)
         #expect(heap.popDue(at: Instant(nanoseconds: 9)) == nil)
@@ -48,7 +48,7 @@ import Testing
         #expect(heap.popDue(at: Instant(nanoseconds: 15)) == nil)
         #expect(heap.next?.nanoseconds == 40)
         // Also when only the time at which it is due has changed.
-        heap.schedule(urgent, at: Instant(nanoseconds: 20), patience: .nanoseconds(20))
+        heap.schedule(urgent, at: Instant(nanoseconds: 20), slack: .nanoseconds(20))
         #expect(heap.popDue(at: Instant(nanoseconds: 25)) === urgent)
     }
 

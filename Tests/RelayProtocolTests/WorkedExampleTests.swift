@@ -38,7 +38,7 @@ import Testing
         #expect(document.count == 47, "\(document.keys.sorted())")
     }
 
-    @Test func `the example's client messages are what this room sends`() throws {
+    @Test func `the example's client messages are what this module sends`() throws {
         let channel = try #require(ChannelID("0f9b2c4e-1a2b-4c3d-8e4f-5a6b7c8d9e0f"))
         let join = ClientMessage.join(
             .init(
@@ -51,7 +51,7 @@ import Testing
         #expect(try value("floor_release_message") == release.framed())
     }
 
-    @Test func `the example's lost packet is sent again, asked for and answered as this room does it`() throws {
+    @Test func `the example's lost packet is sent again, asked for and answered as this module does it`() throws {
         let packet = try value("uplink_packet_1")
         #expect(try value("media_repair_message") == ClientMessage.mediaRepair(packet).framed())
         let request = ClientMessage.repairRequest(
@@ -60,7 +60,7 @@ import Testing
         #expect(try value("repair_stream") == RepairStream.encode(id: 1, packets: [packet]))
     }
 
-    @Test func `the example's burst is asked for, given and listed as this room does it`() throws {
+    @Test func `the example's burst is asked for, given and listed as this module does it`() throws {
         let packet = try value("uplink_packet_1")
         let burst = BurstName(ssrc: SSRC(rawValue: 0x1234_5678), keyID: 0x0007_A1B2_C3D4_E5F6)
         let id = BurstRequestID(rawValue: 1)
@@ -77,7 +77,7 @@ import Testing
         #expect(try ServerMessage(parsing: Array(try value("burst_refused_message").dropFirst(4))) == refused)
     }
 
-    @Test func `the example's server messages are what this room sends and reads`() throws {
+    @Test func `the example's server messages are what this module sends and reads`() throws {
         let member = try #require(MemberID(bytes: Self.member))
         let messages: [(String, ServerMessage)] = [
             ("floor_granted_message", .floorGranted(.init(requestID: .first, duration: .seconds(60)))),
@@ -90,7 +90,7 @@ import Testing
         }
     }
 
-    @Test func `the example's messages about pushes are what this room sends and reads`() throws {
+    @Test func `the example's messages about pushes are what this module sends and reads`() throws {
         let token = try #require(PushToken(0x80...0x9f as ClosedRange<UInt8>))
         let topic = try #require(PushTopic("org.example.radio.voip-ptt"))
         let id = PushID(rawValue: 0x0102_0304_0506_0708)
@@ -122,7 +122,7 @@ import Testing
         #expect(try value("sframe_salt") == salt)
     }
 
-    @Test func `the example's packets are what this room makes, step by step`() throws {
+    @Test func `the example's packets are what this module makes, step by step`() throws {
         let sealer = try SFrameSealer(baseKey: try value("base_key"), keyID: keyID)
         let mac = try SipHash(key: try value("downlink_key"))
         let key = try #require(DownlinkKey(try value("downlink_key")))

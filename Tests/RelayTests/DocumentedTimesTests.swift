@@ -32,8 +32,8 @@ import Testing
         let (regular, lossy) = (seconds(ReportSchedule.interval), seconds(ReportSchedule.lossInterval))
         #expect(document.contains("every \(regular) while receiving, every \(lossy) with loss"))
         #expect(messages.contains("Sent every \(regular) while media arrive, every \(lossy) while packets are lost"))
-        #expect(document.contains("| hearing | client | \(seconds(HearingWatch.patience)) |"))
-        #expect(document.contains("| conclusion | client | \(seconds(HearingWatch.conclusionPatience)) |"))
+        #expect(document.contains("| hearing | client | \(seconds(HearingWatch.answerTimeout)) |"))
+        #expect(document.contains("| conclusion | client | \(seconds(HearingWatch.conclusionTimeout)) |"))
         #expect(document.contains("`Join` within \(seconds(RelayLimits().joinTime)) of the handshake"))
     }
 }

@@ -79,8 +79,8 @@ import Testing
 
         let released = release(0, last: 2)
         #expect(closed(released).isEmpty, "the end of the burst has to reach them first")
-        #expect(core.nextDeadline == now + RelayCore.farewellTime)
-        now = now + RelayCore.farewellTime
+        #expect(core.nextDeadline == now + RelayCore.closingTime)
+        now = now + RelayCore.closingTime
         let last = core.handle(.deadline, at: now)
         #expect(closed(last) == [ids[0], ids[1], ids[2]])
         let leaves = last.contains { if case .send(.memberLeft, _) = $0 { true } else { false } }
@@ -124,7 +124,7 @@ import Testing
         _ = media(0, 1)
         _ = core.handle(.drain(to: nil), at: now)
         _ = core.handle(.disconnected(ids[0]), at: now)
-        now = now + RelayCore.farewellTime
+        now = now + RelayCore.closingTime
         #expect(closed(core.handle(.deadline, at: now)) == [ids[1], ids[2]])
         #expect(core.isDrained)
     }
@@ -134,8 +134,8 @@ import Testing
         let actions = core.handle(.drain(to: successor), at: now)
         #expect(sent(actions, { $0 == .successor(successor) }) == Array(ids[0..<4]))
         #expect(closed(actions).isEmpty)
-        #expect(core.nextDeadline == now + RelayCore.farewellTime)
-        now = now + RelayCore.farewellTime
+        #expect(core.nextDeadline == now + RelayCore.closingTime)
+        now = now + RelayCore.closingTime
         #expect(closed(core.handle(.deadline, at: now)) == Array(ids[0..<4]))
         #expect(core.isDrained)
     }
@@ -151,10 +151,10 @@ import Testing
         _ = core.handle(.message(ids[1], .floorRelease(.init(requestID: .first, lastSequence: nil))), at: now)
         let again = ask(2, priority: 255)
         #expect(sent(again) { if case .floorGranted = $0 { true } else { false } } == [ids[2]])
-        now = now + RelayCore.farewellTime
+        now = now + RelayCore.closingTime
         #expect(closed(core.handle(.deadline, at: now)).isEmpty)
         _ = core.handle(.disconnected(ids[2]), at: now)
-        now = now + RelayCore.farewellTime
+        now = now + RelayCore.closingTime
         #expect(closed(core.handle(.deadline, at: now)) == [ids[0], ids[1]])
     }
 

@@ -50,10 +50,10 @@ import Testing
     }
 
     @Test func `a relay that is asked for a sign of life has four tenths of a second`() {
-        let question = SignOfLife(askedAt: now)
-        let look = now + SignOfLife.lookInterval
-        #expect(question.verdict(heard: now - .seconds(5), at: look) == .look(at: look + SignOfLife.lookInterval))
+        let question = LivenessProbe(askedAt: now)
+        let look = now + LivenessProbe.lookInterval
+        #expect(question.verdict(heard: now - .seconds(5), at: look) == .look(at: look + LivenessProbe.lookInterval))
         #expect(question.verdict(heard: now + .milliseconds(30), at: look) == .isThere)
-        #expect(question.verdict(heard: nil, at: now + SignOfLife.patience) == .isGone)
+        #expect(question.verdict(heard: nil, at: now + LivenessProbe.timeout) == .isGone)
     }
 }

@@ -12,7 +12,7 @@ import Testing
 @Suite struct HungRelayTests {
     /// How long a talker may go on without being told that it is not heard: the client's patience, and what the first packet after the
     /// last answer was on its way.
-    private static let bound = HearingWatch.patience + .milliseconds(400)
+    private static let bound = HearingWatch.answerTimeout + .milliseconds(400)
     private static let times = [1, 3, 5, 6, 8, 12, 30]
 
     /// Three members; the first one talks for 40 s, in frames of 20 ms, unless it is told to stop.

@@ -70,7 +70,7 @@ import Testing
         #expect(times.prefix(3) == [.zero, .milliseconds(80), .milliseconds(160)])
         let pauses = zip(times.dropFirst(), times).map { $0 - $1 }
         #expect(pauses == pauses.sorted())
-        #expect(pauses.last! <= .milliseconds(80) * RepairPlanner.patienceMaximum)
+        #expect(pauses.last! <= .milliseconds(80) * RepairPlanner.backoffMaximum)
         // A network that is away for two seconds in one direction is outlived.
         #expect(times.last! > .seconds(3))
         #expect(planner.isDone && planner.nextDeadline == nil)
@@ -142,26 +142,26 @@ import Testing
     private let start = Instant(nanoseconds: 100_000_000_000)
 
     @Test func `an idle link's silence before a press says nothing about the relay`() {
-        var doubt = AnswerDoubt()
+        var doubt = FloorAnswerTimeout()
         doubt.asked(at: start)
         doubt.unanswered()
         let heard = start - .seconds(15)
-        #expect(doubt.verdict(heard: heard, at: start + .seconds(1)) == .look(at: start + AnswerDoubt.patience))
+        #expect(doubt.verdict(heard: heard, at: start + .seconds(1)) == .look(at: start + FloorAnswerTimeout.timeout))
         // The answer was on its way.
-        #expect(doubt.verdict(heard: start + .milliseconds(1_500), at: start + AnswerDoubt.patience) == .none)
+        #expect(doubt.verdict(heard: start + .milliseconds(1_500), at: start + FloorAnswerTimeout.timeout) == .none)
         #expect(doubt.verdict(heard: start + .milliseconds(1_500), at: start + .seconds(60)) == .none)
     }
 
     @Test func `a relay that says nothing at all after a press is gone, and told of once`() {
-        var doubt = AnswerDoubt()
+        var doubt = FloorAnswerTimeout()
         #expect(doubt.verdict(heard: nil, at: start) == .none)
         doubt.unanswered()
         #expect(doubt.verdict(heard: nil, at: start) == .none, "nothing was asked")
         doubt.asked(at: start)
         #expect(doubt.verdict(heard: nil, at: start + .seconds(9)) == .none, "it is still waited for")
         doubt.unanswered()
-        #expect(doubt.verdict(heard: start, at: start + AnswerDoubt.patience) == .gone)
-        #expect(doubt.verdict(heard: start, at: start + AnswerDoubt.patience) == .none)
+        #expect(doubt.verdict(heard: start, at: start + FloorAnswerTimeout.timeout) == .gone)
+        #expect(doubt.verdict(heard: start, at: start + FloorAnswerTimeout.timeout) == .none)
     }
 }
 

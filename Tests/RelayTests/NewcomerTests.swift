@@ -199,10 +199,10 @@ private struct Gate {
         var machine = gate.question(1, name: "Anna")
         #expect(gate.run(&machine, as: 1) == nil, "it waits")
         #expect(
-            gate.notes == [.newcomerAsks(channel: gate.channel.name, member: member(1), name: DisplayName("Anna")!)])
+            gate.notes == [.joinPending(channel: gate.channel.name, member: member(1), name: DisplayName("Anna")!)])
         let link = try #require(gate.pass(decide(true, 1), to: &machine, 1)).get()
         #expect(link.token == gate.channel.token)
-        #expect(gate.notes.last == .newcomerSettled(channel: gate.channel.name, member: member(1), .admitted))
+        #expect(gate.notes.last == .joinSettled(channel: gate.channel.name, member: member(1), .admitted))
         #expect(decide(false, 1).isEmpty, "it is decided")
         _ = gate.core.handle(.disconnected(ConnectionID(number: 1)), at: gate.now)
         var again = gate.question(1, name: "Anna")
@@ -219,7 +219,7 @@ private struct Gate {
         gate.now = gate.now + .seconds(60)
         let actions = gate.core.handle(.deadline, at: gate.now)
         #expect(gate.pass(actions, to: &silent, 2) == .failure(.notAdmitted("the creator has not answered")))
-        #expect(gate.notes.last == .newcomerSettled(channel: gate.channel.name, member: member(2), .unanswered))
+        #expect(gate.notes.last == .joinSettled(channel: gate.channel.name, member: member(2), .unanswered))
         var nameless = gate.question(3)
         guard case .failure(.notAdmitted)? = gate.run(&nameless, as: 3) else {
             Issue.record("somebody without a name is asked about")
@@ -238,7 +238,7 @@ private struct Gate {
         _ = gate.noted(gate.core.handle(.disconnected(second), at: gate.now))
         #expect(gate.notes.count == 1, "it still waits at the other one")
         _ = gate.noted(gate.core.handle(.disconnected(ConnectionID(number: 1)), at: gate.now))
-        #expect(gate.notes.last == .newcomerSettled(channel: gate.channel.name, member: member(1), .gone))
+        #expect(gate.notes.last == .joinSettled(channel: gate.channel.name, member: member(1), .gone))
         #expect(decide(true, 1).isEmpty)
     }
 
@@ -298,7 +298,7 @@ private struct Gate {
         let (server, channel) = (relay.server, relay.channel.id)
         let (asker, asking) = AsyncStream.makeStream(of: MemberID.self)
         await server.setMilestoneHandler { milestone, _ in
-            if case .newcomerAsks(_, let member, _) = milestone { asking.yield(member) }
+            if case .joinPending(_, let member, _) = milestone { asking.yield(member) }
         }
         var askers = asker.makeAsyncIterator()
         let (patient, loop) = try await question(relay, .init(name: DisplayName("Anna")))

@@ -38,12 +38,12 @@ import Testing
     @Test
     mutating func `another address that can be reached is used after a moment, and a failure there is the last one`() {
         #expect(machine.handle(.changed(nil, elsewhere: .way(Self.way(7))), at: now) == [.noteOffline])
-        #expect(machine.nextDeadline == now + PathStateMachine.otherAddressPatience)
+        #expect(machine.nextDeadline == now + PathStateMachine.otherAddressTimeout)
         #expect(machine.handle(.deadline, at: now).isEmpty)
         now = now + .milliseconds(100)
         // What else is told meanwhile does not put it off, and the newest way counts.
         #expect(machine.handle(.changed(nil, elsewhere: .way(Self.way(8))), at: now).isEmpty)
-        now = now + PathStateMachine.otherAddressPatience - .milliseconds(100)
+        now = now + PathStateMachine.otherAddressTimeout - .milliseconds(100)
         #expect(machine.handle(.deadline, at: now) == [.moveTo(Self.way(8).address)])
         #expect(machine.nextDeadline == nil)
         var failing = machine
@@ -51,7 +51,7 @@ import Testing
         now = now + .milliseconds(40)
         #expect(
             machine.handle(.validated, at: now)
-                == [.noteMoved(Self.route(8), after: PathStateMachine.otherAddressPatience + .milliseconds(40))])
+                == [.noteMoved(Self.route(8), after: PathStateMachine.otherAddressTimeout + .milliseconds(40))])
         #expect(machine.handle(.changed(Self.route(8)), at: now).isEmpty)
         // There, it is a connection like any other.
         now = now + .seconds(1)
@@ -90,7 +90,7 @@ import Testing
         #expect(machine.handle(.changed(Self.route(2)), at: now) == [.move])
         now = now + .milliseconds(1)
         _ = machine.handle(.changed(nil, elsewhere: .way(Self.way(7))), at: now)
-        #expect(machine.nextDeadline == now + PathStateMachine.otherAddressPatience)
+        #expect(machine.nextDeadline == now + PathStateMachine.otherAddressTimeout)
     }
 
     @Test
@@ -113,7 +113,7 @@ import Testing
         #expect(machine.nextDeadline == nil)
         // An address that is found is used.
         _ = machine.handle(.changed(nil, elsewhere: .way(Self.way(7))), at: now)
-        now = now + PathStateMachine.otherAddressPatience
+        now = now + PathStateMachine.otherAddressTimeout
         #expect(machine.handle(.deadline, at: now) == [.moveTo(Self.way(7).address)])
     }
 

@@ -109,7 +109,7 @@ import Testing
             limits.membersPerChannel = members
             let welcome = members * RelayLimits.announcementBytesMaximum
             #expect(
-                welcome + limits.rosterNewsBytes + RelayLimits.otherControlBytes <= limits.controlBacklog,
+                welcome + limits.rosterUpdateBytes + RelayLimits.otherControlBytes <= limits.controlBacklog,
                 "\(members) members")
         }
     }
@@ -160,23 +160,23 @@ import Testing
         var limits = RelayLimits()
         limits.membersPerChannel = 900
         limits.controlBacklogBytes = 1
-        var news = RosterNews(limits: limits)
+        var news = RosterUpdates(limits: limits)
         let now = Instant(nanoseconds: 1_000_000_000)
-        func change(_ number: Int) -> RosterNews.Change {
+        func change(_ number: Int) -> RosterUpdates.Change {
             .init(member: .numbered(number), frame: [UInt8](repeating: 0, count: 160))
         }
-        for number in 0..<(RosterNews.calmChanges + 200) { _ = news.note(change(number), at: now) }
+        for number in 0..<(RosterUpdates.calmChanges + 200) { _ = news.note(change(number), at: now) }
         let told = news.take(at: now).count
-        #expect(told == limits.rosterNewsBytes / 160 && told < 200)
-        let last = MemberID.numbered(RosterNews.calmChanges + 199)
+        #expect(told == limits.rosterUpdateBytes / 160 && told < 200)
+        let last = MemberID.numbered(RosterUpdates.calmChanges + 199)
         #expect(news.take(of: last) != nil && news.take(of: last) == nil && !news.concerns(last))
-        #expect(news.nextDeadline == now + RosterNews.window)
+        #expect(news.nextDeadline == now + RosterUpdates.window)
         let rest = news.take(at: now + .seconds(60)).count
         #expect(told + rest <= 199)
         // More than may wait is told, whatever it comes to.
         limits.membersPerChannel = 4
         limits.rosterNewsPerSecond = 0
-        var flooded = RosterNews(limits: limits)
+        var flooded = RosterUpdates(limits: limits)
         for number in 0..<1_000 { _ = flooded.note(change(number), at: now) }
         _ = flooded.take(at: now)
         #expect(flooded.waiting.count <= 16)

@@ -31,6 +31,6 @@ import Testing
     }
 
     @Test func `a talker knows before the rules end its burst`() {
-        #expect(RulesWatch.patience + HearingWatch.patience < FloorControlStateMachine.Timers().mediaTimeout)
+        #expect(RulesWatch.timeout + HearingWatch.answerTimeout < FloorControlStateMachine.Timers().mediaTimeout)
     }
 }

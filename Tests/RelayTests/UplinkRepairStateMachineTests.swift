@@ -59,9 +59,9 @@ import Testing
         _ = machine.handle(.acknowledged(datagram: 3), at: now)
         #expect(machine.handle(.lost(datagram: 4), at: now).count == 1)
         send(count + 1)
-        #expect(machine.nextDeadline == now + machine.tailPatience)
+        #expect(machine.nextDeadline == now + machine.tailTimeout)
         #expect(machine.handle(.deadline, at: now).isEmpty)
-        now = now + machine.tailPatience
+        now = now + machine.tailTimeout
         let rest = machine.handle(.deadline, at: now)
         #expect(rest == [1, 2, 5, 6, 7, 8, 9, 10].map { .repair([UInt8](repeating: $0, count: 100)) })
         #expect(machine.keptCount == 1 && machine.nextDeadline == nil)

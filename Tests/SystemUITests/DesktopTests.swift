@@ -1,4 +1,4 @@
-// The whole room on a real bus, with a scripted notification server and tray.
+// The whole module on a real bus, with a scripted notification server and tray.
 import BusTestSupport
 import DBus
 import Glibc

@@ -1,4 +1,4 @@
-// The daemon's rooms within the test: a private bus, a relay on loopback, files for sound; and a program that joins.
+// The daemon's modules within the test: a private bus, a relay on loopback, files for sound; and a program that joins.
 import Audio
 import Bridge
 import BusTestSupport

@@ -40,7 +40,7 @@ import Testing
     }
 
     @Test func `how long an end may take is said in seconds`() throws {
-        #expect(try read("").ending == RelayEnding(drainTime: .seconds(10), successor: nil))
+        #expect(try read("").ending == ShutdownSettings(drainTime: .seconds(10), successor: nil))
         #expect(try read("[relay]\ndrain-time = \"0s\"").ending.drainTime == .zero)
         #expect(throws: SettingsError.self) { _ = try read("[relay]\ndrain-time = \"2min\"") }
     }
@@ -178,7 +178,7 @@ import Testing
         let relay = try await RunningRelay.start(try StateFolder()) { 1_000 }
         let text = Mutex("")
         let lines = Lines()
-        let ending = CurrentEnding(RelayEnding())
+        let ending = CurrentShutdownSettings(ShutdownSettings())
         let reloader = Reloader(
             started: RelaySettings(), channels: ["Team"], allHaveQueues: false, registrar: relay.registrar, pushes: nil,
             ending: ending, logger: Logger(label: "reload") { _ in lines },
@@ -195,7 +195,7 @@ import Testing
         }
         await reloader.reload()
         #expect(await relay.server.statistics?.channels.map(\.name.text) == ["Team", "Yard"])
-        #expect(ending.get() == RelayEnding(drainTime: .seconds(3), successor: RelayPlace("b.example:1")))
+        #expect(ending.get() == ShutdownSettings(drainTime: .seconds(3), successor: RelayPlace("b.example:1")))
         #expect(lines.all.contains { $0.contains("the rules of 'Team' change") })
         #expect(lines.all.contains { $0.contains("'Yard' is served now") })
         guard case .invitation = try await relay.ask(.invite(channel: "Yard", terms: nil, key: nil)) else {
@@ -238,7 +238,7 @@ import Testing
             logger: Logger(label: "push") { _ in SwiftLogNoOpLogHandler() }, deliver: { _ in .shutDown })
         let successor = Mutex("a.example:1")
         let lines = Lines()
-        let ending = CurrentEnding(RelayEnding())
+        let ending = CurrentShutdownSettings(ShutdownSettings())
         let reloader = Reloader(
             started: RelaySettings(), channels: ["Team"], allHaveQueues: false, registrar: relay.registrar,
             pushes: endpoint, ending: ending, logger: Logger(label: "reload") { _ in lines },

@@ -204,8 +204,8 @@ final class PageRequest: Sendable {
 
     /// The status of the answer; nil: there is none within `seconds`. Blocks.
     func status(within seconds: Int) -> Int? {
-        var patience = timeval(tv_sec: seconds, tv_usec: 0)
-        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
+        var timeout = timeval(tv_sec: seconds, tv_usec: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &timeout, socklen_t(MemoryLayout<timeval>.size))
         var buffer = [UInt8](repeating: 0, count: 256)
         let count = recv(descriptor, &buffer, buffer.count, 0)
         guard count > 12 else { return nil }

@@ -1,4 +1,4 @@
-// The microphone as the rest of the house sees it: commands in, encoded frames and events out. The work is the worker's.
+// The microphone as the other modules see it: commands in, encoded frames and events out. The work is the worker's.
 import Logging
 import MonotonicTime
 import Synchronization

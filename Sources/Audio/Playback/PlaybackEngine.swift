@@ -1,4 +1,4 @@
-// The speaker as the rest of the house sees it: packets, tones and commands in, events out. The work is the worker's.
+// The speaker as the other modules see it: packets, tones and commands in, events out. The work is the worker's.
 import Logging
 import MonotonicTime
 import Synchronization

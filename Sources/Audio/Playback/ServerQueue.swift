@@ -37,7 +37,7 @@ struct ServerQueue {
     /// A queue that lasts for t is refused when nothing of it was taken within 2 t and this time.
     static let grace = Duration.milliseconds(5)
     /// A server that never refused a queue is given so long: it is more likely late.
-    static let provenPatience = Duration.milliseconds(100)
+    static let provenTimeout = Duration.milliseconds(100)
     /// The shortest sleep while a server takes in steps of its own.
     static let napMin = Duration.microseconds(300)
     /// Steps after which the largest of them is taken to be the server's.
@@ -131,8 +131,8 @@ struct ServerQueue {
         if queued + block <= target { return .write }
         let lostAfter = isKnown ? Self.lostAfter : Self.lostAfterAtFirst
         if hasMoved, still >= max(lostAfter, learned.step + learned.step + learned.step) { return .lost }
-        let patienceLeft = patience(queued) - refused
-        if patienceLeft <= .zero, !tellsUnderruns, let frames = padding(queued) {
+        let timeLeft = timeout(queued) - refused
+        if timeLeft <= .zero, !tellsUnderruns, let frames = padding(queued) {
             refused = .zero
             isPadded = true
             return .pad(frames: frames)
@@ -140,7 +140,7 @@ struct ServerQueue {
         guard step > 0 else {
             // A queue that was lengthened tells the step by what is taken of it: only if that is seen alone.
             let wait = isPadded ? Self.napMin : duration(queued + block - target)
-            return .wait(until: now + max(Self.napMin, patienceLeft > .zero ? min(wait, patienceLeft) : wait))
+            return .wait(until: now + max(Self.napMin, timeLeft > .zero ? min(wait, timeLeft) : wait))
         }
         // A server that takes steps is not asked until the next one is nearly due, and then often enough to see it alone.
         return .wait(until: max(now + max(Self.napMin, learned.step / 16), movedAt + learned.step * 3 / 4))
@@ -209,9 +209,9 @@ struct ServerQueue {
         isRegular = true
     }
 
-    private func patience(_ queued: Int) -> Duration {
+    private func timeout(_ queued: Int) -> Duration {
         let twice = duration(queued) + duration(queued) + Self.grace
-        return learned.isProven && step == 0 ? max(twice, Self.provenPatience) : twice
+        return learned.isProven && step == 0 ? max(twice, Self.provenTimeout) : twice
     }
 
     /// Silence that lengthens the queue to the next step that a server may have, and a block; nil: there is no room.

@@ -1,4 +1,4 @@
-// GnuTLS, for the Cryptography and QUIC rooms.
+// GnuTLS, for the modules Cryptography and QUIC.
 #pragma once
 
 #include <gnutls/gnutls.h>

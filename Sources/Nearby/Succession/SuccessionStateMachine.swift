@@ -16,8 +16,8 @@ public struct SuccessionStateMachine: Sendable {
         case told(generation: UInt32, host: HostID, turn: Int?)
         /// Its host goes, and has named another one, to which its members go.
         case sent
-        /// This member is not on the channel any more, or still not. `isFarewell`: the host said that it goes.
-        case linkLost(isFarewell: Bool)
+        /// This member is not on the channel any more, or still not. `isAnnounced`: the host said that it goes.
+        case linkLost(isAnnounced: Bool)
         /// These hosts are announced, this machine not among them.
         case seen([NearbyHostSighting])
         /// This machine hosts the channel as the action asked, under this id; nil: it cannot.
@@ -43,11 +43,11 @@ public struct SuccessionStateMachine: Sendable {
     }
 
     /// How long a lost host may take to come back before the first successor takes its turn, when nothing says that it has gone.
-    public static let patience: Duration = .milliseconds(500)
+    public static let returnTimeout: Duration = .milliseconds(500)
     /// The time between two turns: enough to host the channel, to announce that and to be seen.
     public static let turnInterval: Duration = .milliseconds(500)
     /// How long a host that is announced may take to let this member in, before it counts as gone.
-    public static let joinPatience: Duration = .seconds(3)
+    public static let joinTimeout: Duration = .seconds(3)
     /// The member whose turn comes first asks the host for a sign of life so often.
     public static let watchInterval: Duration = .seconds(1)
     /// The others in the order do so as often: a network may split between the first one and them.
@@ -141,7 +141,7 @@ public struct SuccessionStateMachine: Sendable {
             noteHostPlaces()
             watch(at: now)
             return []
-        case .linkLost(let isFarewell): return lost(isFarewell: isFarewell, at: now)
+        case .linkLost(let isAnnounced): return lost(isAnnounced: isAnnounced, at: now)
         case .seen(let sightings): return seen(sightings, at: now)
         case .served(let id):
             guard case .starting(let generation) = role else { return [] }
@@ -186,12 +186,12 @@ public struct SuccessionStateMachine: Sendable {
         watchAt = now + (turn == 0 ? Self.watchInterval : Self.furtherWatchInterval)
     }
 
-    private mutating func lost(isFarewell: Bool, at now: Instant) -> [Action] {
+    private mutating func lost(isAnnounced: Bool, at now: Instant) -> [Action] {
         if link == .ready {
             link = .lost(since: now)
             (goneSince, otherSince) = (nil, isSent ? now : nil)
         }
-        if isFarewell, goneSince == nil { goneSince = now }
+        if isAnnounced, goneSince == nil { goneSince = now }
         return lookElsewhere(at: now)
     }
 
@@ -237,9 +237,9 @@ public struct SuccessionStateMachine: Sendable {
     private var turnAt: Instant? {
         guard case .lost(let since) = link else { return nil }
         let own = Self.turnInterval * (turn ?? Self.lastTurn)
-        let patient = min(since + Self.patience, goneSince ?? since + Self.patience) + own
-        let other = otherSince.map { $0 + Self.joinPatience + own } ?? patient
-        return [patient, other, notBefore ?? patient].max()
+        let due = min(since + Self.returnTimeout, goneSince ?? since + Self.returnTimeout) + own
+        let other = otherSince.map { $0 + Self.joinTimeout + own } ?? due
+        return [due, other, notBefore ?? due].max()
     }
 
     // MARK: A host

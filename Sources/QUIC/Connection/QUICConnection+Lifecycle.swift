@@ -128,7 +128,7 @@ extension QUICConnection {
     }
 
     /// How long an answer is waited for, in nanoseconds: on a long path it may still be on its way, and the peer may keep it back for
-    /// `max_ack_delay`, as this end does (`patience`).
+    /// `max_ack_delay`, as this end does (`timerSlack`).
     static func probeInterval(shortest: Duration, roundTrip: UInt64) -> UInt64 {
         let kept = UInt64(clamping: acknowledgementWait.nanoseconds)
         return max(UInt64(clamping: shortest.nanoseconds), roundTrip * 3 / 2, roundTrip + kept)
@@ -144,14 +144,14 @@ extension QUICConnection {
             endpoint.deadlines.remove(deadline)
         } else {
             endpoint.deadlines.schedule(
-                deadline, at: Instant(nanoseconds: Int64(expiry)), patience: patience(statistics))
+                deadline, at: Instant(nanoseconds: Int64(expiry)), slack: timerSlack(statistics))
         }
     }
 
     /// While nothing of ours is unanswered, the next deadline is an acknowledgement at the earliest. The library makes it an eighth
     /// of a round trip late, but it has until `max_ack_delay` (RFC 9000, section 13.2.1), and may go with what the endpoint wakes for
     /// meanwhile: the talker's next packet, say.
-    private func patience(_ statistics: ptt_connection_info) -> Duration {
+    private func timerSlack(_ statistics: ptt_connection_info) -> Duration {
         guard isReady, statistics.bytes_in_flight == 0, sendQueue.isEmpty, datagrams.isEmpty else { return .zero }
         return max(.zero, Self.acknowledgementDelay - .nanoseconds(Int64(clamping: statistics.smoothed_rtt / 8)))
     }
@@ -274,9 +274,9 @@ extension QUICConnection {
     func end(_ reason: QUICCloseReason, send goodbye: Goodbye) {
         guard let conn else { return }
         let packet = write(goodbye, conn)
-        let patience = Duration.nanoseconds(3 * Int64(clamping: ngtcp2_conn_get_pto(conn)))
+        let closingPeriod = Duration.nanoseconds(3 * Int64(clamping: ngtcp2_conn_get_pto(conn)))
         endpoint.deadlines.remove(deadline)
-        endpoint.replace(self, by: packet, for: patience)
+        endpoint.replace(self, by: packet, for: closingPeriod)
         ngtcp2_conn_del(conn)
         self.conn = nil
         session = nil

@@ -10,7 +10,7 @@ extension QUICEndpoint {
     /// Packets of one socket that a turn looks at, before other work on the loop has its turn.
     private static let packetsPerTurn = 4 * PacketReceiver.batch
     /// Beginnings of connections have so long in a turn; the first of them is looked at in any case.
-    private static let newcomersTime: Duration = .milliseconds(1)
+    private static let pendingHandshakesTime: Duration = .milliseconds(1)
     /// Our stateless resets are so long, or a byte shorter than what they answer, or two endpoints could go on for ever (RFC 9000,
     /// section 10.3.3). A lone PING, by which an idle client asks after a server, has 39 bytes.
     static let resetLength = 40
@@ -23,7 +23,7 @@ extension QUICEndpoint {
         var handled = 0
         while handled < Self.packetsPerTurn {
             let count = receiver.receive(from: socket)
-            let waiting = newcomers.count
+            let waiting = pendingHandshakes.count
             for index in 0..<count {
                 handle(receiver.packet(index, on: socket), on: socket)
                 // The owner may have closed the endpoint on hearing of a foreign packet.
@@ -31,7 +31,7 @@ extension QUICEndpoint {
             }
             if count < PacketReceiver.batch { return }
             // To take those out is nearly nothing.
-            handled += count - (newcomers.count - waiting)
+            handled += count - (pendingHandshakes.count - waiting)
         }
     }
 
@@ -39,13 +39,13 @@ extension QUICEndpoint {
     ///
     /// What an admitted client has sent right behind its first packet is looked at with it: early data that waited for another turn would
     /// be overtaken by the client's next flight, and be early no more.
-    func receiveNewcomers() {
-        guard newcomers.count > 0 else { return }
-        let end = Instant.now + Self.newcomersTime
+    func receivePendingHandshakes() {
+        guard pendingHandshakes.count > 0 else { return }
+        let end = Instant.now + Self.pendingHandshakesTime
         repeat {
-            guard let next = newcomers.takeFirst() else { return }
-            next.withPacket { handleLongHeader($0, on: next.socket, isNewcomer: true) }
-        } while !isClosed && (Instant.now < end || newcomers.first.map { $0.withPacket(isRouted) } == true)
+            guard let next = pendingHandshakes.takeFirst() else { return }
+            next.withPacket { handleLongHeader($0, on: next.socket, isQueued: true) }
+        } while !isClosed && (Instant.now < end || pendingHandshakes.first.map { $0.withPacket(isRouted) } == true)
     }
 
     /// Whether a packet with a long header is for a connection that exists.
@@ -82,7 +82,7 @@ extension QUICEndpoint {
         switch route {
         case .connection(let connection):
             connection.receive(packet, on: socket)
-        case .farewell(let farewell): farewell.packetArrived(sender)
+        case .closing(let closing): closing.packetArrived(sender)
         }
     }
 
@@ -106,9 +106,9 @@ extension QUICEndpoint {
         }
     }
 
-    /// - Parameter isNewcomer: Whether it has waited with those who begin connections.
+    /// - Parameter isQueued: Whether it has waited with those who begin connections.
     private func handleLongHeader(
-        _ packet: PacketReceiver.Packet, on socket: UDPSocket, isNewcomer: Bool = false
+        _ packet: PacketReceiver.Packet, on socket: UDPSocket, isQueued: Bool = false
     ) {
         var header = ngtcp2_version_cid()
         let bytes = packet.bytes.assumingMemoryBound(to: UInt8.self)
@@ -127,14 +127,14 @@ extension QUICEndpoint {
         }
         if status == NGTCP2_ERR_VERSION_NEGOTIATION {
             sendVersionNegotiation(header, packet, on: socket)
-        } else if isNewcomer {
+        } else if isQueued {
             accept(packet, options, on: socket)
-        } else if !newcomers.keep(packet, on: socket) {
+        } else if !pendingHandshakes.keep(packet, on: socket) {
             statistics.refusedForLoad += 1
         }
     }
 
-    // MARK: Newcomers
+    // MARK: Pending handshakes
 
     private func accept(_ packet: PacketReceiver.Packet, _ options: QUICServerOptions, on socket: UDPSocket) {
         let bytes = packet.bytes.assumingMemoryBound(to: UInt8.self)

@@ -37,11 +37,11 @@ public final class QUICEndpoint: @unchecked Sendable {
 
     enum Route {
         case connection(QUICConnection)
-        case farewell(Farewell)
+        case closing(ClosingConnection)
     }
 
     /// Ended connections that still answer stragglers; beyond, the oldest is forgotten.
-    private static let maximumFarewells = 1_024
+    private static let maximumClosing = 1_024
     /// Rounds of "tell the owner, send" within one turn, before other work on the loop has its turn.
     private static let roundsPerTurn = 8
 
@@ -67,7 +67,7 @@ public final class QUICEndpoint: @unchecked Sendable {
     /// While nothing is read.
     var pauseTimer: EventLoop.Timer?
     /// Threads that help with packets to groups of hundreds. Several endpoints may have the same: they help one of them at a time.
-    public var helpers: HelperTeam? {
+    public var helpers: ThreadPool? {
         didSet {
             loop.checkIsolated()
             fanOutBatches = (0...(helpers?.size ?? 0)).map { _ in FanOutBatch() }
@@ -81,14 +81,14 @@ public final class QUICEndpoint: @unchecked Sendable {
     private var fanOutBatches = [FanOutBatch()]
     let receiver = PacketReceiver()
     /// Who begins a connection, and has not been looked at.
-    var newcomers = Newcomers()
+    var pendingHandshakes = PendingHandshakes()
     /// Counts changes of where connections' foreign packets go.
     private var paths: UInt64 = 0
     var sockets: [UDPSocket] = []
     let reusePort: Bool
     var routes: [ConnectionID: Route] = [:]
     private(set) var connections: [ObjectIdentifier: QUICConnection] = [:]
-    private var farewells: [Farewell] = []
+    private var closingConnections: [ClosingConnection] = []
     var deadlines = DeadlineHeap()
     private var dirty: [QUICConnection] = []
     private var eventful: [QUICConnection] = []
@@ -218,10 +218,10 @@ public final class QUICEndpoint: @unchecked Sendable {
         Glibc.close(timer)
         for socket in sockets { socket.watch?.cancel() }
         sockets = []
-        newcomers = Newcomers()
+        pendingHandshakes = PendingHandshakes()
         routes = [:]
-        for farewell in farewells { deadlines.remove(farewell.deadline) }
-        farewells = []
+        for closing in closingConnections { deadlines.remove(closing.deadline) }
+        closingConnections = []
     }
 
     // MARK: Turns
@@ -232,7 +232,7 @@ public final class QUICEndpoint: @unchecked Sendable {
         inTurn = true
         turnBegan = .now
         body()
-        receiveNewcomers()
+        receivePendingHandshakes()
         tellAndSend(dueAt: turnBegan)
         // Pacing looks again just after what was sent, which is now: a timer for that would be a wake-up for nothing.
         let now = Instant.now
@@ -241,7 +241,7 @@ public final class QUICEndpoint: @unchecked Sendable {
         }
         inTurn = false
         guard !isClosed else { return }
-        if !eventful.isEmpty || newcomers.count > 0 || (!dirty.isEmpty && sender.blocked == nil) { scheduleTurn() }
+        if !eventful.isEmpty || pendingHandshakes.count > 0 || (!dirty.isEmpty && sender.blocked == nil) { scheduleTurn() }
         armTimer()
     }
 
@@ -330,25 +330,25 @@ public final class QUICEndpoint: @unchecked Sendable {
 
     func adopt(_ connection: QUICConnection) { connections[ObjectIdentifier(connection)] = connection }
 
-    /// `connection` has ended: its ids lead to what is left of it for `patience`.
-    func replace(_ connection: QUICConnection, by packet: [UInt8], for patience: Duration) {
+    /// `connection` has ended: its ids lead to what is left of it for `closingPeriod`.
+    func replace(_ connection: QUICConnection, by packet: [UInt8], for closingPeriod: Duration) {
         connections[ObjectIdentifier(connection)] = nil
         if let address = connection.admittedFrom {
             admission.ended(address, wasComplete: connection.isHandshakeComplete)
         }
-        let farewell = Farewell(of: connection, packet: packet) { [unowned self] in forget($0) }
-        farewell.say(through: sender)
+        let closing = ClosingConnection(of: connection, packet: packet) { [unowned self] in forget($0) }
+        closing.say(through: sender)
         guard !isClosed else { return }
-        if farewells.count >= Self.maximumFarewells { forget(farewells[0]) }
-        farewells.append(farewell)
-        for id in farewell.ids { routes[id] = .farewell(farewell) }
-        deadlines.schedule(farewell.deadline, at: .now + patience)
+        if closingConnections.count >= Self.maximumClosing { forget(closingConnections[0]) }
+        closingConnections.append(closing)
+        for id in closing.ids { routes[id] = .closing(closing) }
+        deadlines.schedule(closing.deadline, at: .now + closingPeriod)
     }
 
-    private func forget(_ farewell: Farewell) {
-        deadlines.remove(farewell.deadline)
-        for id in farewell.ids { routes[id] = nil }
-        farewells.removeAll { $0 === farewell }
+    private func forget(_ closing: ClosingConnection) {
+        deadlines.remove(closing.deadline)
+        for id in closing.ids { routes[id] = nil }
+        closingConnections.removeAll { $0 === closing }
         closeUnusedSockets()
     }
 }

@@ -53,7 +53,7 @@ public final class FanOutGroup {
     // Of the packet that is being sent: a batch for each thread, and who gets nothing.
     private var batches: [FanOutBatch] = []
     private var excluded: Int?
-    private lazy var work: HelperTeam.Work = { [own = Own(group: self)] in own.group.send(share: $0, on: $1) }
+    private lazy var work: ThreadPool.Work = { [own = Own(group: self)] in own.group.send(share: $0, on: $1) }
 
     /// The group, for other threads while its own waits for them: each touches another share of it.
     private struct Own: @unchecked Sendable {
@@ -102,7 +102,7 @@ public final class FanOutGroup {
 
     /// Sends `packet` to all but one, with a batch for each thread that may take part; see `QUICEndpoint.fanOut`.
     func send(
-        _ packet: UnsafeRawBufferPointer, with batches: [FanOutBatch], helpers: HelperTeam?, paths: UInt64,
+        _ packet: UnsafeRawBufferPointer, with batches: [FanOutBatch], helpers: ThreadPool?, paths: UInt64,
         except excluded: Int?
     ) -> FanOutResult {
         if laidOutFor != paths {

@@ -81,7 +81,7 @@ struct PathStateMachine: Sendable {
     static let retryInterval: Duration = .milliseconds(500)
     /// So long the route to the address in use may take to come, when another address can be reached already: a network's IPv4 and
     /// IPv6 do not come in one instant.
-    static let otherAddressPatience: Duration = .milliseconds(250)
+    static let otherAddressTimeout: Duration = .milliseconds(250)
     /// Before each time that the name is looked up, and no more often: a new network's resolver may not be known at once.
     static let lookUpPauses: [Duration] = [.milliseconds(250), .seconds(1), .seconds(2), .seconds(4), .seconds(8)]
 
@@ -175,7 +175,7 @@ struct PathStateMachine: Sendable {
         case (.way(let way), _):
             changedAt = now
             let earliest = lastMove.map { $0 + Self.moveInterval } ?? now
-            state = .leaving(way, at: max(now + Self.otherAddressPatience, earliest))
+            state = .leaving(way, at: max(now + Self.otherAddressTimeout, earliest))
         }
         return notes
     }

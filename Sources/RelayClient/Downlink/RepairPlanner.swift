@@ -18,7 +18,7 @@ struct RepairPlanner: Sendable {
     /// Beside the round trip, how long an answer may take.
     static let answerGrace: Duration = .milliseconds(40)
     /// How many times longer than that a packet that was asked for often is waited for, at most.
-    static let patienceMaximum = 16
+    static let backoffMaximum = 16
     /// How long a single packet may be late: half of a round trip, within these bounds.
     static let reorderingGrace: ClosedRange<Duration> = .milliseconds(20)...(.milliseconds(100))
     /// How far back is asked when the beginning is missing: 10 s of packets of 10 ms.
@@ -162,7 +162,7 @@ struct RepairPlanner: Sendable {
         each.request = id
         each.isLastChance = isOver
         // Without an answer the request, or the answer, is lost: twice it is asked for again at once, then ever more rarely.
-        each.askAt = now + (roundTripTime + Self.answerGrace) * min(1 << (each.asks / 2), Self.patienceMaximum)
+        each.askAt = now + (roundTripTime + Self.answerGrace) * min(1 << (each.asks / 2), Self.backoffMaximum)
         each.asks += 1
     }
 

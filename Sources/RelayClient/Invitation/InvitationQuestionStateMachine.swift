@@ -115,7 +115,7 @@ struct InvitationQuestionStateMachine: Sendable {
     /// How long a place may keep silent before the next one is asked as well.
     static let stagger: Duration = .milliseconds(250)
     /// How long all of it may take.
-    static let patience: Duration = .seconds(5)
+    static let answerTimeout: Duration = .seconds(5)
     /// How much longer it may take while the creator is asked, at most.
     static let askingTimeMaximum: Duration = .seconds(120)
 
@@ -180,7 +180,7 @@ struct InvitationQuestionStateMachine: Sendable {
         switch event {
         case .start:
             guard endsAt == nil else { return [] }
-            endsAt = now + Self.patience
+            endsAt = now + Self.answerTimeout
             return askNext(at: now)
         case .message(let place, let message):
             guard endsAt != nil, pending.contains(place) else { return [] }
@@ -226,7 +226,7 @@ struct InvitationQuestionStateMachine: Sendable {
             return [.send(place: place, .invitationProof(.init(tag: tags.client)))]
         case .invitationPending(let pending):
             asked = places.count
-            endsAt = now + min(pending.time, Self.askingTimeMaximum) + Self.patience
+            endsAt = now + min(pending.time, Self.askingTimeMaximum) + Self.answerTimeout
             return []
         case .invitation(let invitation):
             if credentials.code != nil {

@@ -1,4 +1,4 @@
-// The seam between the house and any push-to-talk back end: what a link to a channel can do and what it tells.
+// The interface between pttd and any push-to-talk back end: what a link to a channel can do and what it tells.
 import MonotonicTime
 import Reactor
 

@@ -9,9 +9,9 @@ import MonotonicTime
 struct HearingWatch: Sendable {
     /// How long no packet may be acknowledged. More than a gap of 2 s with its repair, which ends no burst; less than the relay's T1 of
     /// 5 s, after which the burst is over in any case.
-    static let patience: Duration = .seconds(4)
+    static let answerTimeout: Duration = .seconds(4)
     /// How long the end of a burst may not be told after it was released: a gap of 2 s, and the relay's T3 of 2 s.
-    static let conclusionPatience: Duration = .seconds(6)
+    static let conclusionTimeout: Duration = .seconds(6)
     /// A deadline that is handled so much too late tells that this machine was held up itself: answers may wait to be read. That is
     /// believed once, until the next answer.
     static let lateness: Duration = .milliseconds(250)
@@ -22,8 +22,8 @@ struct HearingWatch: Sendable {
 
     /// When `isGone` has to be asked; `nil` while no answer is awaited.
     var nextDeadline: Instant? {
-        let answer = unansweredSince.map { $0 + Self.patience }
-        let conclusion = releasedAt.map { $0 + Self.conclusionPatience }
+        let answer = unansweredSince.map { $0 + Self.answerTimeout }
+        let conclusion = releasedAt.map { $0 + Self.conclusionTimeout }
         guard let answer, let conclusion else { return answer ?? conclusion }
         return min(answer, conclusion)
     }

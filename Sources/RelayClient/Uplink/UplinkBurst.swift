@@ -55,7 +55,7 @@ extension UplinkStateMachine {
         private(set) var isResumed = false
 
         /// How long it waits for the link, or for those before it.
-        var linkPatience: Duration { isResumed ? resumptionTimeout : answerTimeout }
+        var linkTimeout: Duration { isResumed ? resumptionTimeout : answerTimeout }
 
         /// The connection is lost while it has the floor: it asks again over the next one, and goes on with what was not heard.
         mutating func resume(with unheard: [OutgoingFrame], at now: Instant) {
@@ -73,7 +73,7 @@ extension UplinkStateMachine {
         }
 
         var answerIsDue: Instant {
-            let due = waitingSince + linkPatience
+            let due = waitingSince + linkTimeout
             return hasMissedLink ? max(due, askedAt + answerTimeoutAfterLink) : due
         }
     }

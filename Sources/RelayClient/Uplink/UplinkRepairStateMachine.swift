@@ -9,7 +9,7 @@ import MonotonicTime
 ///
 /// The end of a burst waits for no word of the transport, which learns of a lost packet by those behind it, and may not tell at all: where
 /// a lost packet carried the release too, that is all that is sent again. The last packets that are not acknowledged go behind the
-/// release at once, and those before them after `tailPatience`.
+/// release at once, and those before them after `tailTimeout`.
 public struct UplinkRepairStateMachine: Sendable {
     /// What may happen.
     public enum Event: Sendable, Equatable {
@@ -79,7 +79,7 @@ public struct UplinkRepairStateMachine: Sendable {
     public var keptCount: Int { kept.count }
 
     /// After a release, how long acknowledgements are waited for.
-    public var tailPatience: Duration { roundTripTime + roundTripTime / 4 + Self.acknowledgementGrace }
+    public var tailTimeout: Duration { roundTripTime + roundTripTime / 4 + Self.acknowledgementGrace }
 
     /// When `.deadline` must be delivered, at the latest; `nil` when there is nothing to wait for.
     public var nextDeadline: Instant? { tail?.due }
@@ -145,7 +145,7 @@ public struct UplinkRepairStateMachine: Sendable {
             if isRoom { _ = forget(number) }
         }
         if !kept.isEmpty {
-            let due = now + tailPatience
+            let due = now + tailTimeout
             self.tail = (newest, self.tail.map { min($0.due, due) } ?? due)
         }
         return tail.reversed().flatMap { repair($0) }

@@ -50,7 +50,7 @@ public struct UplinkStateMachine: Sendable {
     private var pacer = FloorRequestPacer()
     private var lastFrameAt: Instant?
     /// What was sent of the burst on the floor, and is not acknowledged; only while bursts are resumed.
-    private var unheard = UnheardFrames()
+    private var unheard = UnacknowledgedFrames()
     /// Whether a burst on the floor goes on over the next connection, from where the relay has heard it last; else it ends with its own.
     var resumesBursts = false
     /// Frames that came without a burst to belong to.
@@ -74,7 +74,7 @@ public struct UplinkStateMachine: Sendable {
         guard let burst = bursts.first else { return nil }
         switch burst.phase {
         case .pending:
-            let due = burst.waitingSince + burst.linkPatience
+            let due = burst.waitingSince + burst.linkTimeout
             return pacer.retryAt.map { min($0, due) } ?? due
         case .asked: return burst.answerIsDue
         case .waiting: return nil
@@ -279,7 +279,7 @@ public struct UplinkStateMachine: Sendable {
         guard let due = nextDeadline, due <= now, let burst = bursts.first else { return [] }
         switch burst.phase {
         case .pending:
-            guard now >= burst.waitingSince + burst.linkPatience else { return askForNext(at: now) }
+            guard now >= burst.waitingSince + burst.linkTimeout else { return askForNext(at: now) }
             return finishCurrent(link == .ready ? .notAnswered : .linkUnavailable, at: now)
         case .asked: return [release(0)] + finishCurrent(.notAnswered, at: now)
         case .waiting: return []
@@ -350,7 +350,7 @@ public struct UplinkStateMachine: Sendable {
 
     private mutating func finishCurrent(_ end: TransmissionEnd, at now: Instant) -> [Action] {
         let burst = bursts.removeFirst()
-        unheard = UnheardFrames()
+        unheard = UnacknowledgedFrames()
         pacer.relax()
         return [ended(burst, end)] + askForNext(at: now)
     }

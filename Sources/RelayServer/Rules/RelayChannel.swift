@@ -88,7 +88,7 @@ struct RelayChannel: Sendable {
     /// The members who offered to host the channel after this relay, in the order in which they did.
     var successors: [ConnectionID] = []
     /// Who came and went, and is not told of yet.
-    var news: RosterNews
+    var news: RosterUpdates
     private(set) var nextReportCheck = Instant.zero
     /// Who was granted the floor, kept apart from `floor` to check it.
     var speakers: [Speaker] = []
@@ -102,7 +102,7 @@ struct RelayChannel: Sendable {
         limits: RelayLimits
     ) {
         store = BurstStore(limits: Self.limits(limits.burstStore, configuration))
-        news = RosterNews(limits: limits)
+        news = RosterUpdates(limits: limits)
         self.configuration = configuration
         keys = ChannelMediaKeys(mediaKey)
         floor = FloorControlStateMachine(timers: timers, rules: configuration.rules)

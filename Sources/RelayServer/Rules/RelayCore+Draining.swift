@@ -4,7 +4,7 @@ import RelayProtocol
 
 extension RelayCore {
     /// So long after the last word to a channel its members stay connected, so that it reaches them.
-    static let farewellTime: Duration = .milliseconds(500)
+    static let closingTime: Duration = .milliseconds(500)
     /// What everybody is told.
     static let goingDown = "the relay is going down"
 
@@ -20,7 +20,7 @@ extension RelayCore {
         isDraining = true
         var actions: [Action] = []
         for number in channels.indices {
-            channels[number].closesAt = successor == nil ? now : now + Self.farewellTime
+            channels[number].closesAt = successor == nil ? now : now + Self.closingTime
             let everyone = channels[number].everyone + channels[number].pushConnectionOfMember.values.sorted()
             if let successor, !everyone.isEmpty { actions.append(.send(.successor(successor), to: everyone)) }
             // From behind, so that nobody moves up only to be turned away.

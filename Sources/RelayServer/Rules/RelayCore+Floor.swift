@@ -152,7 +152,7 @@ extension RelayCore {
             channels[number].noteIdle(of: ssrc)
             channels[number].keys.forgetUnused(inUse: channels[number].epochsInUse, at: now)
             changeStore(number) { $0.end(ssrc, at: now) }
-            if channels[number].closesAt != nil { channels[number].closesAt = now + Self.farewellTime }
+            if channels[number].closesAt != nil { channels[number].closesAt = now + Self.closingTime }
             let idle = ServerMessage.floorIdle(.init(ssrc: ssrc, lastSequence: lastSequence))
             if let id = channels[number].member(of: ssrc)?.connection {
                 channels[number].members[id]?.nextReminder = now + Self.reminderInterval

@@ -40,9 +40,9 @@ extension RelayCore {
             guard let tags = proof.tags(with: share) else {
                 return violation(id, "a share of CPace that is none", at: now)
             }
-            var known = newcomers[number] ?? Newcomers(limits, at: now)
+            var known = pendingJoins[number] ?? PendingJoins(limits, at: now)
             known.proofs[id] = tags
-            newcomers[number] = known
+            pendingJoins[number] = known
             connections[id]?.state = .proving(channel: number)
             return [.send(.invitationChallenge(.init(codeShare: proof.share)), to: [id])]
         case .ask: return ask(request.name, member, id, channel: number, at: now)
@@ -53,15 +53,15 @@ extension RelayCore {
     mutating func prove(
         _ proof: ClientMessage.InvitationProof, by id: ConnectionID, channel number: Int, at now: Instant
     ) -> [Action] {
-        guard let tags = newcomers[number]?.proofs.removeValue(forKey: id), let member = connections[id]?.member
+        guard let tags = pendingJoins[number]?.proofs.removeValue(forKey: id), let member = connections[id]?.member
         else { return [] }
         connections[id]?.state = .joining
-        guard newcomers[number]?.wrongCodes.holds(1, at: now) ?? false else {
+        guard pendingJoins[number]?.wrongCodes.holds(1, at: now) ?? false else {
             return refuseInvitation(
                 .tooMany, "too many wrong codes were tried", to: id, retryAfter: limits.wrongCodeInterval)
         }
         guard constantTimeEqual(proof.tag, tags.client) else {
-            _ = newcomers[number]?.wrongCodes.take(at: now)
+            _ = pendingJoins[number]?.wrongCodes.take(at: now)
             return refuseInvitation(.wrongCode, "the code is another one", to: id)
                 + [.note(.wrongCode(channel: channels[number].name, member: member))]
         }

@@ -22,7 +22,7 @@ extension RelayCore {
     }
 
     /// The channel that the join is for, or why it is not let in.
-    func opens(_ join: ClientMessage.Join, _ member: MemberID) -> Result<Int, NotLetIn> {
+    func opens(_ join: ClientMessage.Join, _ member: MemberID) -> Result<Int, JoinRejection> {
         guard join.protocolVersion == RelayProtocolLimits.version else {
             return .failure(
                 .refused(.unsupportedVersion, "the relay speaks version \(RelayProtocolLimits.version)"))
@@ -56,7 +56,7 @@ extension RelayCore {
     }
 
     /// Why a join is not let in.
-    enum NotLetIn: Error {
+    enum JoinRejection: Error {
         case refused(JoinRefusal, String)
         /// It is no member, which its invitation may change.
         case unknown

@@ -64,7 +64,7 @@ public struct RelayCore: Sendable {
     /// Invitations that may still be given to strangers who ask.
     var invitationBucket: TokenBucket
     /// Those who ask for the invitation to a channel with a code, or whose creator is asked, by its number.
-    var newcomers: [Int: Newcomers] = [:]
+    var pendingJoins: [Int: PendingJoins] = [:]
 
     /// A relay without members. Each channel gets a fresh media key of a random epoch.
     ///
@@ -273,7 +273,7 @@ public struct RelayCore: Sendable {
             channels[number].pushConnectionOfMember[connection.member] = nil
         }
         if case .greeted(.welcomed(let welcome)) = connection.state { sources.remove(welcome.member.ssrc) }
-        if case .proving(let number) = connection.state { newcomers[number]?.proofs[id] = nil }
+        if case .proving(let number) = connection.state { pendingJoins[number]?.proofs[id] = nil }
         if case .asking(let number) = connection.state {
             return stopAsking(id, connection.member, channel: number)
         }
@@ -301,7 +301,7 @@ public struct RelayCore: Sendable {
         isShuttingDown = true
         let ids = connections.keys.sorted()
         connections = [:]
-        newcomers = [:]
+        pendingJoins = [:]
         pending = [:]
         for number in channels.indices { channels[number].clear() }
         keptBytes = 0

@@ -109,9 +109,9 @@ public enum RelayMilestone: Sendable, Equatable {
     /// A member left or lost its connection.
     case memberLeft(channel: DisplayName, member: MemberID)
     /// The creator of a channel is to say whether a newcomer may come in.
-    case newcomerAsks(channel: DisplayName, member: MemberID, name: DisplayName)
+    case joinPending(channel: DisplayName, member: MemberID, name: DisplayName)
     /// Nobody needs to say so any more.
-    case newcomerSettled(channel: DisplayName, member: MemberID, NewcomerFate)
+    case joinSettled(channel: DisplayName, member: MemberID, PendingJoinOutcome)
     /// A newcomer has proved another code than the channel's.
     case wrongCode(channel: DisplayName, member: MemberID)
     /// The floor was granted.
@@ -147,7 +147,7 @@ public enum RelayMilestone: Sendable, Equatable {
 }
 
 /// What became of a newcomer about whom a channel's creator was asked.
-public enum NewcomerFate: Sendable, Equatable {
+public enum PendingJoinOutcome: Sendable, Equatable {
     /// The creator let it in.
     case admitted
     /// The creator did not.

@@ -70,10 +70,10 @@ extension RelayEngine {
         }
     }
 
-    private func team(of count: Int) -> HelperTeam? {
+    private func team(of count: Int) -> ThreadPool? {
         guard count > 0 else { return nil }
         do {
-            return try HelperTeam(name: "relay-help", size: min(count, RelayServerConfiguration.helpersMaximum))
+            return try ThreadPool(name: "relay-help", size: min(count, RelayServerConfiguration.helpersMaximum))
         } catch {
             logger.warning("the relay works without helpers", metadata: ["why": "\(error)"])
             return nil

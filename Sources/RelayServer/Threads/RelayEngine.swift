@@ -19,7 +19,7 @@ final class RelayEngine: @unchecked Sendable {
     let startedAt = Instant.now
     var workers: [RelayWorker] = []
     /// What workers share the sending to hundreds with.
-    var helpers: HelperTeam?
+    var helpers: ThreadPool?
     let logger: Logger
     let limits: RelayLimits
     let numbers: ConnectionNumbers

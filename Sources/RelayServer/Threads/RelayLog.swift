@@ -76,9 +76,9 @@ final class RelayLog {
             info("member removed", channel, now, ["member": "\(member)", "connections": "\(connections)"])
         case .memberLeft(let channel, let member):
             info("member left", channel, now, ["member": "\(member)"])
-        case .newcomerAsks(let channel, let member, let name):
+        case .joinPending(let channel, let member, let name):
             info("a newcomer waits to be admitted", channel, now, ["member": "\(member)", "name": "\(name)"])
-        case .newcomerSettled(let channel, let member, let fate):
+        case .joinSettled(let channel, let member, let fate):
             info("a newcomer waits no more", channel, now, ["member": "\(member)", "fate": "\(fate)"])
         case .wrongCode(let channel, let member):
             info("a wrong code was tried", channel, now, ["member": "\(member)"])

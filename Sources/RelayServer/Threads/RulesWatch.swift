@@ -6,8 +6,8 @@ import MonotonicTime
 /// What a worker reads it acknowledges, and by that a talker knows that it is heard (`HearingWatch`). A worker must not go on reading while
 /// the rules stand still: nobody hears what is said then.
 struct RulesWatch: Sendable {
-    /// How long a report may wait. With the talker's patience of 4 s this is less than the rules' T1 of 5 s, so a talker knows before.
-    static let patience: Duration = .milliseconds(500)
+    /// How long a report may wait. With the talker's timeout of 4 s this is less than the rules' T1 of 5 s, so a talker knows before.
+    static let timeout: Duration = .milliseconds(500)
 
     /// The oldest report that is not known to be taken, by its number, and when it was made.
     private var waiting: (number: UInt64, since: Instant)?
@@ -24,6 +24,6 @@ struct RulesWatch: Sendable {
             self.waiting = nil
             return false
         }
-        return now - waiting.since >= Self.patience
+        return now - waiting.since >= Self.timeout
     }
 }

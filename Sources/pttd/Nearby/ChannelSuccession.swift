@@ -106,7 +106,7 @@ extension NearbyChannels {
         switch event {
         case .ready: succession.handle(.linkReady)
         case .sent: succession.handle(.sent)
-        case .lost(let error): succession.handle(.linkLost(isFarewell: error == .goesDown))
+        case .lost(let error): succession.handle(.linkLost(isAnnounced: error == .goesDown))
         case .succession(let told, let own):
             guard let secrets = HostedChannel(succession.link, told) else {
                 return logger.warning(

@@ -47,8 +47,8 @@ struct NearbyHost: Sendable {
                 await server.setMilestoneHandler { milestone, _ in
                     switch milestone {
                     case .memberJoined, .memberLeft: changed(.members)
-                    case .newcomerAsks(_, let member, let name): changed(.asks(member, name))
-                    case .newcomerSettled(_, let member, _): changed(.settled(member))
+                    case .joinPending(_, let member, let name): changed(.asks(member, name))
+                    case .joinSettled(_, let member, _): changed(.settled(member))
                     default: break
                     }
                 }

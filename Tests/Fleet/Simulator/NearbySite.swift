@@ -184,7 +184,7 @@ final class NearbySite {
     /// The only host that a machine has heard of, for longer than a host may take to let it in.
     func onlyHost(for device: Int) -> HostAnnouncement? {
         guard heard[device].count == 1, let entry = heard[device].values.first, !entry.isLeaving,
-            entry.since + SuccessionStateMachine.joinPatience < world.now
+            entry.since + SuccessionStateMachine.joinTimeout < world.now
         else { return nil }
         return entry.announcement
     }

@@ -84,7 +84,7 @@ final class Process {
         freshEdges = []
         // What waited for the floor, and an emergency that insists for as long as anything is held, begin later than their press.
         if channel.machine.transmission?.captureStart == .afterGoAhead || device.isEmergencyDown { return }
-        if director.bridge?.machine.insistence != nil { return }
+        if director.bridge?.machine.emergencyRetry != nil { return }
         guard let newest else { return world.fail("I1", "\(name) begins to transmit, and nobody has pressed anew") }
         let isStillDown = device.buttons.contains { $0.isDown && $0.edge == newest }
         if !isStillDown, world.now > (readAt[newest] ?? newest) + Self.pressAge {

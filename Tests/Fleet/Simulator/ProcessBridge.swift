@@ -110,7 +110,7 @@ final class ProcessBridge {
     }
 
     private var stateName: String {
-        if machine.insistence != nil { return "insisting" }
+        if machine.emergencyRetry != nil { return "insisting" }
         if machine.isWaiting { return machine.hasFloor ? "granted" : "waiting" }
         if machine.key.isHeld { return machine.burst == nil ? "held" : "talking" }
         return machine.speakers.isEmpty ? "idle" : "listening"

@@ -148,7 +148,7 @@ final class ProcessNearby {
         switch event {
         case .ready: handle(.linkReady)
         case .sent: handle(.sent)
-        case .lost(let error): handle(.linkLost(isFarewell: error == .goesDown))
+        case .lost(let error): handle(.linkLost(isAnnounced: error == .goesDown))
         case .succession(let told, let own):
             site.check(told, toldTo: process.name)
             secrets = told
@@ -214,7 +214,7 @@ final class ProcessNearby {
         else { return }
         let since = world.now - .seconds(6)
         guard relay.isUntroubled(since: since), site.isQuiet(among: [device.number, other.device], since: since),
-            link.lostAt < world.now - SuccessionStateMachine.joinPatience
+            link.lostAt < world.now - SuccessionStateMachine.joinTimeout
         else { return }
         world.fail("L", "\(process.name) hosts the channel, and hears of \(other.place), which it reaches")
     }
@@ -271,7 +271,7 @@ final class ProcessNearby {
             isAnswered = true
             answer(message)
         }
-        world.after(InvitationQuestionStateMachine.patience) { finish(nil) }
+        world.after(InvitationQuestionStateMachine.answerTimeout) { finish(nil) }
         guard let relay = device.fleet.relay(at: place, for: device) else { return }
         let path = device.fleet.path(of: device, to: relay)
         world.at(path.reliable(up: true)) { [self] in

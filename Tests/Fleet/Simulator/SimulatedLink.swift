@@ -21,7 +21,7 @@ final class SimulatedLink {
     var known = KnownAddresses()
     /// The request for the floor that it made last.
     private(set) var lastRequest: FloorRequestID?
-    private var doubt = AnswerDoubt()
+    private var doubt = FloorAnswerTimeout()
     private var outbox = Outbox<RelayLinkEvent>()
     private var isDeliveryScheduled = false
     private var wake: Instant?
@@ -109,10 +109,10 @@ final class SimulatedLink {
     func verify() {
         guard isAlive, core.isReady, !isVerifying, connection != nil else { return }
         isVerifying = true
-        look(for: SignOfLife(askedAt: world.now), attempt, at: world.now + SignOfLife.lookInterval)
+        look(for: LivenessProbe(askedAt: world.now), attempt, at: world.now + LivenessProbe.lookInterval)
     }
 
-    private func look(for question: SignOfLife, _ number: UInt64, at time: Instant) {
+    private func look(for question: LivenessProbe, _ number: UInt64, at time: Instant) {
         if let connection { ping(connection) }
         world.at(time) { [self] in
             guard number == attempt, isAlive, core.isReady, let connection else { return isVerifying = false }

@@ -197,7 +197,7 @@ final class SimulatedRelay {
         guard watch.isIdle, world.now >= haltedUntil, waiting.isEmpty, !core.isDrained else { return quietSince = nil }
         let since = quietSince ?? world.now
         quietSince = since
-        if world.now > since + RelayCore.farewellTime + .milliseconds(5) {
+        if world.now > since + RelayCore.closingTime + .milliseconds(5) {
             world.fail("L", "a relay that drains keeps its members, and nobody talks")
         }
     }

@@ -74,7 +74,7 @@ let mediaFuzzers: [Fuzzer] = [
     ) { bytes in
         guard let first = bytes.first else { return }
         let kind = PacketClass(firstByte: first)
-        expect((kind == .foreign) == RTPHeader.isRTP(firstByte: first), "both rooms tell RTP by the same bytes")
+        expect((kind == .foreign) == RTPHeader.isRTP(firstByte: first), "both modules tell RTP by the same bytes")
         bytes.withUnsafeBytes { packet in
             if let id = QUIC.ConnectionID(shortHeader: packet) {
                 let own = UnsafeRawBufferPointer(rebasing: packet[1..<(1 + QUIC.ConnectionID.ownLength)])

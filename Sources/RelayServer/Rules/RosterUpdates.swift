@@ -6,8 +6,8 @@ import RelayProtocol
 ///
 /// When thousands come back at once, telling each of them of each other one costs as many writes as the square of their number. So
 /// beyond a few in `window`, they are kept until its end, and told together. No more is told than a client may have waiting for it that
-/// has just been told of everybody (`RelayLimits.rosterNewsBytes`): the rest comes as fast as a slow one takes it.
-struct RosterNews: Sendable, Equatable {
+/// has just been told of everybody (`RelayLimits.rosterUpdateBytes`): the rest comes as fast as a slow one takes it.
+struct RosterUpdates: Sendable, Equatable {
     /// Somebody has come or gone.
     struct Change: Sendable, Equatable {
         let member: MemberID
@@ -33,7 +33,7 @@ struct RosterNews: Sendable, Equatable {
     private let changesMaximum: Int
 
     init(limits: RelayLimits = RelayLimits()) {
-        budget = TokenBucket(depth: limits.rosterNewsBytes, perSecond: limits.rosterNewsPerSecond, at: .zero)
+        budget = TokenBucket(depth: limits.rosterUpdateBytes, perSecond: limits.rosterNewsPerSecond, at: .zero)
         // Everybody who is there has come, everybody before has gone, and some come and go.
         changesMaximum = 4 * limits.membersPerChannel
     }
@@ -153,7 +153,7 @@ extension RelayCore {
             channels[number].news.forget()
             return []
         }
-        let change = RosterNews.Change(member: member, frame: framed ?? message.framed())
+        let change = RosterUpdates.Change(member: member, frame: framed ?? message.framed())
         guard channels[number].news.note(change, at: now) else { return [] }
         return [.send(message, to: channels[number].everyone.filter { $0 != id })]
     }

@@ -6,7 +6,7 @@ import ServiceLifecycle
 
 /// Runs a service that listens, and tries again with growing pauses where that fails: members talk though the operator's page has
 /// no port.
-struct PatientService: Service {
+struct RetryingService: Service {
     /// The first pause, which doubles each time.
     static let pauseMin = Duration.seconds(1)
     /// The longest pause.

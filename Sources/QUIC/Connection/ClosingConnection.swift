@@ -6,7 +6,7 @@ import Glibc
 import Reactor
 
 /// The closing and draining periods of RFC 9000, section 10.2, without the connection's memory.
-final class Farewell {
+final class ClosingConnection {
     let ids: [ConnectionID]
     private let packet: [UInt8]
     private let socket: UDPSocket
@@ -17,7 +17,7 @@ final class Farewell {
     let deadline = Deadline()
 
     /// - Parameter packet: The last word; empty where the peer knows (draining).
-    init(of connection: QUICConnection, packet: [UInt8], whenOver: @escaping (Farewell) -> Void) {
+    init(of connection: QUICConnection, packet: [UInt8], whenOver: @escaping (ClosingConnection) -> Void) {
         ids = connection.ids
         self.packet = packet
         socket = connection.socket

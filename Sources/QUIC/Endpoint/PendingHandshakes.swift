@@ -6,7 +6,7 @@ import Glibc
 ///
 /// A handshake costs as much as hundreds of voice packets. When thousands return at once, what they send would fill the kernel's
 /// buffer, where it displaces what others say, while a few of them are answered: so it is taken out at once and kept here.
-struct Newcomers {
+struct PendingHandshakes {
     /// Packets that wait at most; a client sends up to three before it waits for an answer.
     static let capacity = 8_192
 
@@ -21,9 +21,9 @@ struct Newcomers {
 
         fileprivate init(_ packet: PacketReceiver.Packet, on socket: UDPSocket) {
             bytes = Array(packet.bytes)
-            remote = Newcomers.copy(packet.remote)
+            remote = PendingHandshakes.copy(packet.remote)
             remoteLength = packet.remote.length
-            local = packet.local.map(Newcomers.copy) ?? sockaddr_storage()
+            local = packet.local.map(PendingHandshakes.copy) ?? sockaddr_storage()
             localLength = packet.local?.length ?? 0
             self.socket = socket
         }

@@ -4,7 +4,7 @@ import NIOCore
 
 /// Stands first in the pipeline of a listening channel. SwiftNIO keeps the port registered when accept(2) fails, and would ask again
 /// and again.
-final class PausedAccepting: ChannelDuplexHandler, RemovableChannelHandler {
+final class AcceptPauseHandler: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = any Channel
     typealias InboundOut = any Channel
     typealias OutboundIn = Never

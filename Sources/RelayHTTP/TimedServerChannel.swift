@@ -19,7 +19,7 @@ final class CurrentUpgrade: Sendable {
 }
 
 /// HTTP/2 over TLS, with a limit to how long the handshake may take, and one to the time of those who may not push.
-struct PatientChannel: ServerChildChannel {
+struct TimedServerChannel: ServerChildChannel {
     let upgrade: CurrentUpgrade
     let handshakeTime: Duration
     let strangerTime: Duration
@@ -32,7 +32,7 @@ struct PatientChannel: ServerChildChannel {
             let pipeline = channel.pipeline.syncOperations
             let tls = try pipeline.handler(type: NIOSSLServerHandler.self)
             let mayPush = mayPush
-            let timer = PatienceTimer(TimeAmount(handshakeTime), strangers: TimeAmount(strangerTime)) { [weak tls] in
+            let timer = HandshakeTimer(TimeAmount(handshakeTime), strangers: TimeAmount(strangerTime)) { [weak tls] in
                 mayPush(tls?.peerCertificate)
             }
             try pipeline.addHandler(timer, position: .after(tls))
@@ -48,7 +48,7 @@ struct PatientChannel: ServerChildChannel {
 }
 
 /// Closes its connection unless TLS is through in time, or when the server goes down before; and a stranger's some time later.
-private final class PatienceTimer: ChannelInboundHandler, RemovableChannelHandler {
+private final class HandshakeTimer: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = NIOAny
 
     private let time: TimeAmount

@@ -2,11 +2,11 @@
 import MonotonicTime
 
 /// A relay may be gone without a word, and the idle time-out is far away. A request for the floor is a question that is answered at
-/// once, or at least acknowledged by the transport: when nothing at all came for `patience` after one, there is no connection.
+/// once, or at least acknowledged by the transport: when nothing at all came for `timeout` after one, there is no connection.
 /// Silence before it says nothing, for an idle link is silent.
-struct AnswerDoubt: Sendable {
+struct FloorAnswerTimeout: Sendable {
     /// How long the relay may take.
-    static let patience = UplinkStateMachine.answerTimeout
+    static let timeout = UplinkStateMachine.answerTimeout
 
     /// What is known now.
     enum Verdict: Equatable, Sendable {
@@ -37,7 +37,7 @@ struct AnswerDoubt: Sendable {
             isDoubtful = false
             return .none
         }
-        guard now - askedAt >= Self.patience else { return .look(at: askedAt + Self.patience) }
+        guard now - askedAt >= Self.timeout else { return .look(at: askedAt + Self.timeout) }
         isDoubtful = false
         return .gone
     }

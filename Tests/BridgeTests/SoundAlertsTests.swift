@@ -2,12 +2,12 @@
 import Bridge
 import Testing
 
-@Suite struct SoundNewsTests {
+@Suite struct SoundAlertsTests {
     @Test func `a loudspeaker that fails is told once in words, and by the light at each who is not heard`() {
-        var news = SoundNews()
+        var news = SoundAlerts()
         #expect(news.update(.init()) == [])
         #expect(news.update(.init(talker: "Ada")) == [])
-        let broken = SoundNews.State(speakerProblem: "it is gone", talker: "Ada")
+        let broken = SoundAlerts.State(speakerProblem: "it is gone", talker: "Ada")
         #expect(news.update(broken) == [.announce("Nothing can be heard: it is gone"), .flash])
         #expect(news.update(broken) == [])
         #expect(news.update(.init(speakerProblem: "it is gone")) == [])
@@ -19,7 +19,7 @@ import Testing
     }
 
     @Test func `a microphone that fails is told where no press tells it`() {
-        var news = SoundNews()
+        var news = SoundAlerts()
         #expect(
             news.update(.init(microphoneProblem: "unplugged")) == [.announce("Nothing can be said: unplugged")])
         #expect(news.update(.init(microphoneProblem: "unplugged", isTransmitting: true)) == [])

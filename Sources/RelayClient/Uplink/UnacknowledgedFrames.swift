@@ -3,7 +3,7 @@ import RelayProtocol
 
 /// The frames of a burst that the relay has not acknowledged, in the order in which they were sent. When the connection is lost, they are
 /// what the next one begins with.
-struct UnheardFrames: Sendable {
+struct UnacknowledgedFrames: Sendable {
     private var frames: [(frame: OutgoingFrame, sequence: UInt16, timestamp: UInt32, datagram: UInt64?)] = []
 
     /// The first of them, with its RTP time stamp; nil: all were heard.

@@ -1,7 +1,7 @@
 // How a person learns that the loudspeaker or the microphone has failed, who cannot be told by sound. Pure.
 
 /// What to show when sound fails. A press that fails is told elsewhere; this is what nobody has pressed for.
-public struct SoundNews: Sendable {
+public struct SoundAlerts: Sendable {
     /// How sound is.
     public struct State: Hashable, Sendable {
         /// Why nothing can be heard; nil: it can.

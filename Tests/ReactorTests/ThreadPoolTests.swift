@@ -5,9 +5,9 @@ import Reactor
 import Synchronization
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct HelperTeamTests {
+@Suite(.timeLimit(.minutes(1))) struct ThreadPoolTests {
     @Test(arguments: [0, 1, 2, 7, 64]) func `every share is done once, whatever their number`(shares: Int) throws {
-        let team = try HelperTeam(name: "team", size: 3)
+        let team = try ThreadPool(name: "team", size: 3)
         defer { team.stop() }
         for _ in 0..<500 {
             let done = (0..<max(1, shares)).map { _ in Counter() }
@@ -17,7 +17,7 @@ import Testing
     }
 
     @Test func `a thread of the team takes part, has a number of its own, and is waited for`() throws {
-        let team = try HelperTeam(name: "team", size: 1)
+        let team = try ThreadPool(name: "team", size: 1)
         defer { team.stop() }
         let (began, done) = (Counter(), Counter())
         let threads = Mutex<[Int: Set<Int32>]>([:])
@@ -37,7 +37,7 @@ import Testing
     }
 
     @Test func `who comes while the team is at another thread's work does all itself`() async throws {
-        let team = try HelperTeam(name: "team", size: 1)
+        let team = try ThreadPool(name: "team", size: 1)
         let loops = try [EventLoop(name: "one"), EventLoop(name: "two")]
         let (began, mayEnd) = (Counter(), Counter())
         async let first: Void = loops[0].run {
@@ -61,7 +61,7 @@ import Testing
     }
 
     @Test func `two threads that share their work by turns get all of theirs, and only theirs`() async throws {
-        let team = try HelperTeam(name: "team", size: 2)
+        let team = try ThreadPool(name: "team", size: 2)
         let loops = try [EventLoop(name: "one"), EventLoop(name: "two")]
         let sums = try await withThrowingTaskGroup(of: Int.self) { group in
             for (number, loop) in loops.enumerated() {
@@ -81,7 +81,7 @@ import Testing
     }
 
     @Test func `a team that has been stopped leaves all to whom it is`() throws {
-        let team = try HelperTeam(name: "team", size: 2)
+        let team = try ThreadPool(name: "team", size: 2)
         team.stop()
         let done = Counter()
         team.perform(3) { _, thread in if thread == 0 { done.add() } }

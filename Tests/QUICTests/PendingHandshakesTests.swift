@@ -4,10 +4,10 @@ import Testing
 
 @testable import QUIC
 
-@Suite struct NewcomersTests {
+@Suite struct PendingHandshakesTests {
     /// Has a packet from `port` on loopback wait, if there is room.
     private func keep(
-        _ bytes: [UInt8], from port: UInt16, to local: UInt16?, on socket: UDPSocket, in newcomers: inout Newcomers
+        _ bytes: [UInt8], from port: UInt16, to local: UInt16?, on socket: UDPSocket, in pending: inout PendingHandshakes
     ) -> Bool {
         var ends = [sockaddr_storage](repeating: sockaddr_storage(), count: 2)
         return ends.withUnsafeMutableBufferPointer { ends in
@@ -17,7 +17,7 @@ import Testing
                 return NetworkEnd(address: UnsafeMutableRawPointer(base + place), length: length)
             }
             return bytes.withUnsafeBytes { bytes in
-                newcomers.keep(
+                pending.keep(
                     PacketReceiver.Packet(
                         bytes: bytes, remote: end(port, 0), local: local.map { end($0, 1) }, isTruncated: false),
                     on: socket)
@@ -27,16 +27,16 @@ import Testing
 
     @Test func theyComeOutInOrderAndWhole() throws {
         let socket = try UDPSocket(.loopback(), reusePort: false, bufferSize: 1 << 16)
-        var newcomers = Newcomers()
+        var pending = PendingHandshakes()
         for number in 1...3 {
             let packet = [UInt8](repeating: UInt8(number), count: 1_000 + number)
             let isKept = keep(
-                packet, from: UInt16(number), to: number == 2 ? 77 : nil, on: socket, in: &newcomers)
+                packet, from: UInt16(number), to: number == 2 ? 77 : nil, on: socket, in: &pending)
             #expect(isKept)
         }
-        #expect(newcomers.count == 3)
+        #expect(pending.count == 3)
         for number in 1...3 {
-            let first = newcomers.takeFirst()
+            let first = pending.takeFirst()
             let next = try #require(first)
             var seen = 0
             next.withPacket { packet in
@@ -47,25 +47,25 @@ import Testing
             }
             #expect(seen == 1)
         }
-        #expect(newcomers.count == 0)
-        let isOver = newcomers.takeFirst() == nil
+        #expect(pending.count == 0)
+        let isOver = pending.takeFirst() == nil
         #expect(isOver)
     }
 
     @Test func beyondTheBoundNoneIsKeptUntilThereIsRoomAgain() throws {
         let socket = try UDPSocket(.loopback(), reusePort: false, bufferSize: 1 << 16)
-        var newcomers = Newcomers()
+        var pending = PendingHandshakes()
         var kept = 0
-        for _ in 0..<(Newcomers.capacity + 10) where keep([1], from: 1, to: nil, on: socket, in: &newcomers) {
+        for _ in 0..<(PendingHandshakes.capacity + 10) where keep([1], from: 1, to: nil, on: socket, in: &pending) {
             kept += 1
         }
-        #expect(kept == Newcomers.capacity && newcomers.count == Newcomers.capacity)
+        #expect(kept == PendingHandshakes.capacity && pending.count == PendingHandshakes.capacity)
         // Long after: what has been taken out is not remembered.
-        for round in 0..<(3 * Newcomers.capacity) {
-            let taken = newcomers.takeFirst() != nil
-            let isKept = keep([UInt8(round & 255)], from: 1, to: nil, on: socket, in: &newcomers)
+        for round in 0..<(3 * PendingHandshakes.capacity) {
+            let taken = pending.takeFirst() != nil
+            let isKept = keep([UInt8(round & 255)], from: 1, to: nil, on: socket, in: &pending)
             if !taken || !isKept { Issue.record("round \(round)") }
         }
-        #expect(newcomers.count == Newcomers.capacity)
+        #expect(pending.count == PendingHandshakes.capacity)
     }
 }

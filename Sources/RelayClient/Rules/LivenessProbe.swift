@@ -2,9 +2,9 @@
 import MonotonicTime
 
 /// One question to the relay whether it is there. An idle link is silent, so the transport asks often while this goes on.
-struct SignOfLife: Sendable, Equatable {
+struct LivenessProbe: Sendable, Equatable {
     /// How long the relay may take to give a sign of life.
-    static let patience: Duration = .milliseconds(400)
+    static let timeout: Duration = .milliseconds(400)
     /// It is asked after so much silence meanwhile.
     static let interval: Duration = .milliseconds(100)
     /// The time between two looks: an answer to what was asked last may be there by then.
@@ -26,6 +26,6 @@ struct SignOfLife: Sendable, Equatable {
     /// What to think of a relay that was heard at `heard` last.
     func verdict(heard: Instant?, at now: Instant) -> Verdict {
         if let heard, heard > askedAt || seededFault("a-silent-host-is-taken-to-be-there") { return .isThere }
-        return now - askedAt >= Self.patience ? .isGone : .look(at: now + Self.lookInterval)
+        return now - askedAt >= Self.timeout ? .isGone : .look(at: now + Self.lookInterval)
     }
 }

@@ -7,37 +7,37 @@ import Testing
 
 @testable import RelayServer
 
-@Suite struct RosterNewsTests {
-    private func change(_ number: Int, _ frame: UInt8 = 0) -> RosterNews.Change {
+@Suite struct RosterUpdatesTests {
+    private func change(_ number: Int, _ frame: UInt8 = 0) -> RosterUpdates.Change {
         .init(member: .numbered(number), frame: [frame])
     }
 
     @Test func `a few are told at once, many together at the end of the window, and a few again after a quiet one`() {
-        var news = RosterNews()
+        var news = RosterUpdates()
         let start = Instant(nanoseconds: 1_000_000_000)
-        for number in 0..<RosterNews.calmChanges {
+        for number in 0..<RosterUpdates.calmChanges {
             let isTold = news.note(change(number), at: start)
             #expect(isTold)
             #expect(news.nextDeadline == nil)
         }
         for number in 100..<110 { #expect(news.note(change(number), at: start + .milliseconds(1)) == false) }
-        #expect(news.nextDeadline == start + RosterNews.window)
-        let first = start + RosterNews.window
+        #expect(news.nextDeadline == start + RosterUpdates.window)
+        let first = start + RosterUpdates.window
         #expect(news.take(at: first).map(\.member) == (100..<110).map { .numbered($0) })
         #expect(news.nextDeadline == nil)
         // Still busy: what comes in the next window waits for its end.
         #expect(news.note(change(1), at: first + .milliseconds(1)) == false)
-        #expect(news.nextDeadline == first + RosterNews.window)
+        #expect(news.nextDeadline == first + RosterUpdates.window)
         // Also when the end is looked at late.
-        #expect(news.note(change(2), at: first + RosterNews.window + .milliseconds(50)) == false)
-        let second = first + RosterNews.window + .milliseconds(51)
+        #expect(news.note(change(2), at: first + RosterUpdates.window + .milliseconds(50)) == false)
+        let second = first + RosterUpdates.window + .milliseconds(51)
         #expect(news.take(at: second).map(\.member) == [.numbered(1), .numbered(2)])
-        #expect(news.note(change(3), at: second + RosterNews.window) == true)
+        #expect(news.note(change(3), at: second + RosterUpdates.window) == true)
     }
 
     @Test func `of one member the last counts`() {
-        var news = RosterNews()
-        for number in 0..<RosterNews.calmChanges { _ = news.note(change(number), at: .zero + .seconds(1)) }
+        var news = RosterUpdates()
+        for number in 0..<RosterUpdates.calmChanges { _ = news.note(change(number), at: .zero + .seconds(1)) }
         let now = Instant.zero + .seconds(1)
         #expect(news.note(change(50, 1), at: now) == false)
         #expect(news.note(change(51, 2), at: now) == false)

@@ -13,7 +13,7 @@ import Musl
 /// Who shares its work does it, too, and whoever is free takes the next share: a thread of the team that wakes late, or whose processor
 /// has other things to do, finds less left. Who shares its work waits for shares that have been begun and for nothing else; for one in
 /// which the kernel halts a thread, too.
-public final class HelperTeam: @unchecked Sendable {
+public final class ThreadPool: @unchecked Sendable {
     /// The threads of a team at most.
     public static let sizeMaximum = 16
 
@@ -53,7 +53,7 @@ public final class HelperTeam: @unchecked Sendable {
     /// - Parameter name: What the threads are named by, with a number behind it; see `EventLoop.init(name:)`.
     /// - Throws: `SystemError` when the process may have no more threads.
     public init(name: String, size: Int) throws(SystemError) {
-        precondition(1...Self.sizeMaximum ~= size, "a team has 1 to \(Self.sizeMaximum) threads")
+        precondition(1...Self.sizeMaximum ~= size, "a pool has 1 to \(Self.sizeMaximum) threads")
         self.size = size
         pthread_mutex_init(mutex, nil)
         pthread_cond_init(begun, nil)
@@ -154,11 +154,11 @@ public final class HelperTeam: @unchecked Sendable {
 
 /// What a thread begins with.
 private final class Start {
-    private let team: HelperTeam
+    private let team: ThreadPool
     private let number: Int
     private let name: String
 
-    init(team: HelperTeam, number: Int, name: String) {
+    init(team: ThreadPool, number: Int, name: String) {
         (self.team, self.number, self.name) = (team, number, name)
     }
 

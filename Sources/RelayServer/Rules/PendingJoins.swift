@@ -3,7 +3,7 @@ import MonotonicTime
 import RelayProtocol
 
 /// The newcomers to one channel.
-struct Newcomers: Sendable {
+struct PendingJoins: Sendable {
     /// One whose admission waits for the creator's answer.
     struct Question: Sendable {
         let member: MemberID
@@ -27,7 +27,7 @@ struct Newcomers: Sendable {
 
     init(_ limits: RelayLimits, at now: Instant) {
         wrongCodes = TokenBucket(depth: limits.wrongCodes, every: limits.wrongCodeInterval, at: now)
-        bucket = TokenBucket(depth: limits.newcomersWaiting, every: limits.newcomerInterval, at: now)
+        bucket = TokenBucket(depth: limits.pendingJoinsMaximum, every: limits.pendingJoinInterval, at: now)
     }
 }
 
@@ -39,28 +39,28 @@ extension RelayCore {
         guard let name else {
             return refuseInvitation(.nameNeeded, "the creator is asked about each newcomer: say who you are", to: id)
         }
-        var known = newcomers[number] ?? Newcomers(limits, at: now)
+        var known = pendingJoins[number] ?? PendingJoins(limits, at: now)
         if known.admitted.contains(member) { return invite(id, to: number) }
-        let pending = Action.send(.invitationPending(.init(time: limits.newcomerTime)), to: [id])
+        let pending = Action.send(.invitationPending(.init(time: limits.pendingJoinTime)), to: [id])
         let index = known.questions.firstIndex { $0.member == member }
-        if let index, known.questions[index].connections.count < Newcomers.connectionsPerQuestion {
-            newcomers[number]?.questions[index].connections.append(id)
+        if let index, known.questions[index].connections.count < PendingJoins.connectionsPerQuestion {
+            pendingJoins[number]?.questions[index].connections.append(id)
             beginAsking(id, channel: number, at: now)
             return [pending]
         }
-        guard index == nil, known.questions.count < limits.newcomersWaiting, known.bucket.take(at: now) else {
+        guard index == nil, known.questions.count < limits.pendingJoinsMaximum, known.bucket.take(at: now) else {
             return refuseInvitation(
-                .tooMany, "too many wait for the creator's answer", to: id, retryAfter: limits.newcomerInterval)
+                .tooMany, "too many wait for the creator's answer", to: id, retryAfter: limits.pendingJoinInterval)
         }
         known.questions.append(.init(member: member, connections: [id]))
-        newcomers[number] = known
+        pendingJoins[number] = known
         beginAsking(id, channel: number, at: now)
-        return [pending, .note(.newcomerAsks(channel: channels[number].name, member: member, name: name))]
+        return [pending, .note(.joinPending(channel: channels[number].name, member: member, name: name))]
     }
 
     private mutating func beginAsking(_ id: ConnectionID, channel number: Int, at now: Instant) {
         connections[id]?.state = .asking(channel: number)
-        wait(for: id, until: now + limits.newcomerTime)
+        wait(for: id, until: now + limits.pendingJoinTime)
     }
 
     /// The creator has answered. Nothing happens when that newcomer waits no more.
@@ -68,11 +68,11 @@ extension RelayCore {
         _ isAdmitted: Bool, about member: MemberID, _ channel: ChannelID, at now: Instant
     ) -> [Action] {
         guard let number = channelNumbers[channel],
-            newcomers[number]?.questions.contains(where: { $0.member == member }) == true
+            pendingJoins[number]?.questions.contains(where: { $0.member == member }) == true
         else { return [] }
         guard isAdmitted else { return settle(member, channel: number, .refused, at: now) }
-        let kept = Array(((newcomers[number]?.admitted ?? []) + [member]).suffix(limits.newcomersAdmitted))
-        newcomers[number]?.admitted = kept
+        let kept = Array(((pendingJoins[number]?.admitted ?? []) + [member]).suffix(limits.admittedMembersKept))
+        pendingJoins[number]?.admitted = kept
         return settle(member, channel: number, .admitted, at: now)
     }
 
@@ -83,21 +83,21 @@ extension RelayCore {
 
     /// The channel has ended for all who wait to come in.
     mutating func endQuestions(channel number: Int, at now: Instant) -> [Action] {
-        let waiting = newcomers[number]?.questions.map(\.member) ?? []
+        let waiting = pendingJoins[number]?.questions.map(\.member) ?? []
         let actions = waiting.flatMap { settle($0, channel: number, .gone, at: now) }
-        for id in newcomers[number].map({ Array($0.proofs.keys) }) ?? [] { connections[id]?.state = .joining }
-        newcomers[number] = nil
+        for id in pendingJoins[number].map({ Array($0.proofs.keys) }) ?? [] { connections[id]?.state = .joining }
+        pendingJoins[number] = nil
         return actions
     }
 
     /// Tells a newcomer what has become of its question.
     private mutating func settle(
-        _ member: MemberID, channel number: Int, _ fate: NewcomerFate, at now: Instant
+        _ member: MemberID, channel number: Int, _ fate: PendingJoinOutcome, at now: Instant
     ) -> [Action] {
-        guard let index = newcomers[number]?.questions.firstIndex(where: { $0.member == member }),
-            let question = newcomers[number]?.questions.remove(at: index)
+        guard let index = pendingJoins[number]?.questions.firstIndex(where: { $0.member == member }),
+            let question = pendingJoins[number]?.questions.remove(at: index)
         else { return [] }
-        var actions = [Action.note(.newcomerSettled(channel: channels[number].name, member: member, fate))]
+        var actions = [Action.note(.joinSettled(channel: channels[number].name, member: member, fate))]
         for id in question.connections {
             connections[id]?.state = .joining
             wait(for: id, until: now + limits.joinTime)
@@ -113,10 +113,10 @@ extension RelayCore {
 
     /// A connection on which a newcomer waited is gone.
     mutating func stopAsking(_ id: ConnectionID, _ member: MemberID, channel number: Int) -> [Action] {
-        guard let index = newcomers[number]?.questions.firstIndex(where: { $0.member == member }) else { return [] }
-        newcomers[number]?.questions[index].connections.removeAll { $0 == id }
-        guard newcomers[number]?.questions[index].connections.isEmpty == true else { return [] }
-        newcomers[number]?.questions.remove(at: index)
-        return [.note(.newcomerSettled(channel: channels[number].name, member: member, .gone))]
+        guard let index = pendingJoins[number]?.questions.firstIndex(where: { $0.member == member }) else { return [] }
+        pendingJoins[number]?.questions[index].connections.removeAll { $0 == id }
+        guard pendingJoins[number]?.questions[index].connections.isEmpty == true else { return [] }
+        pendingJoins[number]?.questions.remove(at: index)
+        return [.note(.joinSettled(channel: channels[number].name, member: member, .gone))]
     }
 }
