@@ -173,7 +173,7 @@ private func world(_ bindings: [Control: ControlAction] = [:], gesture: Gesture?
             world.notify(aina.key, [1])
             world.notify(aina.key, [0])
         }
-        #expect(world.intents.count == 2 * FleetAccessory.pressesPerSecondMax)
+        #expect(world.intents.count == 2 * PressRouter.pressesPerSecondMax)
         #expect(world.intents.last == "ended a/ptt released")
         world.advance(.seconds(2))
         world.notify(aina.key, [1])

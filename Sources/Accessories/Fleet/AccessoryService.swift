@@ -161,16 +161,14 @@ public actor AccessoryService {
     ///
     /// - Returns: The token for `removeObserver`.
     func observe(_ observer: @escaping @Sendable (AccessoryReport) -> Void) -> Int {
-        observer(.bluetooth(.radio(machine.radio)))
-        for device in machine.devices.values.sorted(by: { $0.id < $1.id }) { observer(.bluetooth(.device(device))) }
-        for device in machine.localDevices.values.sorted(by: { $0.id < $1.id }) { observer(.local(.added(device))) }
+        for report in machine.reports { observer(report) }
         lastObserver += 1
         observers[lastObserver] = observer
         return lastObserver
     }
 
     /// How often a scan has begun, and whether one is on.
-    var scans: (count: Int, isOn: Bool) { (machine.scanning.count, machine.scanning.phase == .on) }
+    var scans: (count: Int, isOn: Bool) { machine.scans }
 
     /// Tells no more.
     func removeObserver(_ token: Int) {

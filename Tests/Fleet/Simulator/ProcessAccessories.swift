@@ -48,9 +48,9 @@ final class ProcessAccessories {
 
     private func record(_ event: AccessoriesStateMachine.Event) {
         let coverage = process.device.fleet.coverage
-        coverage.record("accessories", state: machine.held.isEmpty ? "idle" : "held", event: event)
-        for accessory in machine.accessories.values {
-            if let link = accessory.link as? GATTAccessoryStateMachine { coverage.record("gatt", state: link.phase) }
+        coverage.record("accessories", state: machine.isHeld ? "held" : "idle", event: event)
+        for link in machine.links {
+            if let link = link as? GATTAccessoryStateMachine { coverage.record("gatt", state: link.phase) }
         }
     }
 
