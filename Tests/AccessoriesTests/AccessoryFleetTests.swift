@@ -293,6 +293,21 @@ private func streamDevice(number: Int = 7, isPaired: Bool = true) -> DeviceFacts
         #expect(world.notes.contains { $0.contains("limit") })
     }
 
+    @Test func aKnownProblemIsKeptWhenNoMoreProblemsAreKept() throws {
+        var registry = DeviceRegistry()
+        let devices = (0...DeviceRegistry.localDevicesMax).map { LocalDeviceID("/dev/input/event\($0)") }
+        for device in devices { _ = registry.setProblem("no permission", of: device) }
+        #expect(registry.problem(of: devices[0]) == "no permission")
+        let last = try #require(devices.last)
+        #expect(registry.problem(of: last) == nil)
+        _ = registry.setProblem("taken by another program", of: devices[0])
+        #expect(registry.problem(of: devices[0]) == "taken by another program")
+        // One that is over makes room for another.
+        _ = registry.setProblem(nil, of: devices[1])
+        _ = registry.setProblem("no permission", of: last)
+        #expect(registry.problem(of: last) == "no permission")
+    }
+
     @Test func aPersonsScanRunsUntilItIsEndedAndPausesForConnections() {
         var world = SimulatedBluetooth([])
         world.send(.radio(.on))

@@ -116,6 +116,30 @@ private actor PlayedInputs: InputHost {
         #expect(recorder.intents.count == 3)
     }
 
+    @Test func aPressIsHandedOnBeforeItIsLogged() async throws {
+        let loop = try EventLoop(name: "accessories")
+        defer { loop.stop() }
+        let steps = Mutex<[String]>([])
+        let button = DeviceFacts.button("ptt-z")
+        let host = PlayedHost(button, loop: loop)
+        let service = AccessoryService(
+            settings: AccessorySettings(accessories: [
+                AccessoryConfiguration(id: AccessoryID("vest"), address: button.address)
+            ]), host: host, loop: loop,
+            logger: Logger(label: "test") { _ in CountingLog { line in steps.withLock { $0.append("log \(line)") } } }
+        ) { event in
+            guard case .intent(let intent, _) = event else { return }
+            steps.withLock { if case .transmitBegan = intent { $0.append("begin") } else { $0.append("end") } }
+        }
+        try await service.start()
+        try await until { await service.statuses.first?.isReady == true }
+        steps.withLock { $0 = [] }
+        await host.notify([1], at: .now)
+        await host.notify([0], at: .now)
+        await service.stop()
+        #expect(steps.withLock { $0 } == ["begin", "log Press", "end", "log Release"])
+    }
+
     @Test func deadlinesRunOnTheLoop() async throws {
         let loop = try EventLoop(name: "accessories")
         defer { loop.stop() }

@@ -281,6 +281,29 @@ struct SimulatedBluetooth {
     func status(_ id: String) -> AccessoryStatus? { machine.statuses.first { $0.id.text == id } }
 }
 
+/// Bluetooth's reports, as tests write them. The time of a value is the one with which the rules are told.
+extension AccessoriesStateMachine.Event {
+    static func radio(_ state: RadioState) -> Self { .bluetooth(.radio(state)) }
+    static func device(_ facts: DeviceFacts) -> Self { .bluetooth(.device(facts)) }
+    static func deviceRemoved(_ id: DeviceIdentifier) -> Self { .bluetooth(.deviceRemoved(id)) }
+    static func autoConnect(isArmed: Bool) -> Self { .bluetooth(.autoConnect(isArmed: isArmed)) }
+    static func value(characteristic: CharacteristicIdentifier, bytes: [UInt8]) -> Self {
+        .bluetooth(.value(characteristic: characteristic, bytes: bytes, at: .zero))
+    }
+    static func read(characteristic: CharacteristicIdentifier, bytes: [UInt8]) -> Self {
+        .bluetooth(.read(characteristic: characteristic, bytes: bytes))
+    }
+    static func flooding(_ device: DeviceIdentifier, valuesPerSecond: Int?) -> Self {
+        .bluetooth(.flooding(device: device, valuesPerSecond: valuesPerSecond))
+    }
+    static func streamBytes(device: DeviceIdentifier, _ kind: StreamKind, _ bytes: [UInt8]) -> Self {
+        .bluetooth(.streamBytes(device: device, kind, bytes, at: .zero))
+    }
+    static func streamClosed(device: DeviceIdentifier, _ kind: StreamKind) -> Self {
+        .bluetooth(.streamClosed(device: device, kind))
+    }
+}
+
 extension DeviceFacts {
     /// A device with the characteristics of a shipped profile.
     static func button(

@@ -26,6 +26,14 @@ enum BluetoothReport: Sendable {
     case read(characteristic: CharacteristicIdentifier, bytes: [UInt8])
     /// A device sends more values a second than are looked at; nil: not any more.
     case flooding(device: DeviceIdentifier, valuesPerSecond: Int?)
+
+    /// When it came, where that has to be exact.
+    var time: Instant? {
+        switch self {
+        case .value(_, _, let time), .streamBytes(_, _, _, let time): time
+        default: nil
+        }
+    }
 }
 
 /// The system's Bluetooth.

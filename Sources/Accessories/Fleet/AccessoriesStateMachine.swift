@@ -12,22 +12,9 @@ struct AccessoriesStateMachine: Sendable {
     static let accessoriesMax = 64
 
     enum Event: Sendable {
-        case radio(RadioState)
-        case device(DeviceFacts)
-        case deviceRemoved(DeviceIdentifier)
-        /// A characteristic's value changed (PropertiesChanged).
-        case value(characteristic: CharacteristicIdentifier, bytes: [UInt8])
-        /// A characteristic was read for us.
-        case read(characteristic: CharacteristicIdentifier, bytes: [UInt8])
-        /// A device sends more values a second than are looked at; nil: not any more.
-        case flooding(DeviceIdentifier, valuesPerSecond: Int?)
-        case streamBytes(device: DeviceIdentifier, StreamKind, [UInt8])
-        case streamClosed(device: DeviceIdentifier, StreamKind)
-        case streamOffered(device: DeviceIdentifier, StreamKind)
+        case bluetooth(BluetoothReport)
         case local(LocalDeviceReport)
         case completed(BluetoothCommand, BluetoothFailure?)
-        /// Whether BlueZ reconnects known devices by itself now.
-        case autoConnect(isArmed: Bool)
         /// The transmission was ended from elsewhere; a fresh press is needed for the next.
         case transmissionEnded
         /// Everything is released: the machine goes to sleep, or the daemon ends.
@@ -121,12 +108,13 @@ struct AccessoriesStateMachine: Sendable {
         defer { actions = [] }
         switch event {
         // The paths of a press: nothing else needs to be looked at.
-        case .value(let characteristic, let bytes):
+        case .bluetooth(.value(let characteristic, let bytes, _)):
             value(characteristic, bytes, at: now)
             return actions
-        case .streamBytes(let device, let kind, let bytes):
+        case .bluetooth(.streamBytes(let device, let kind, let bytes, _)):
             stream(device, kind, bytes, at: now)
             return actions
+        case .bluetooth(.heard): return []
         case .local(.key(let device, let code, let isDown, _)):
             guard let id = owner(ofHeard: device) else { return [] }
             apply(presses.key(device, code, isDown, of: id, at: now), id, at: now)
@@ -147,35 +135,9 @@ struct AccessoriesStateMachine: Sendable {
             guard let due = nextDeadline, due <= now else { return actions }
             deadline(at: now)
 
-        case .radio(let state):
-            radio = state
-            scheduler.setRadio(state)
-            if state == .noService {
-                registry.removeAllBluetooth()
-                carriers.forget(.bluetoothd)
-            }
-            for id in order { link(id, .radio(state), at: now) }
-        case .device(let facts): device(facts, at: now)
-        case .deviceRemoved(let device): deviceRemoved(device, at: now)
-        case .read(let characteristic, let bytes):
-            // It may tell of a press that was over, or began, before the subscription.
-            guard let (id, input) = registry.input(of: characteristic), accessories[id]?.link.hearsNews == true else {
-                break
-            }
-            controls(id, .readValue(input: input, bytes: bytes), at: now)
-        case .flooding(let device, let rate):
-            guard registry.setFlood(rate, of: device), let rate else { break }
-            let id = registry.owner(of: device) ?? AccessoryID("\(device)")
-            actions.append(.note(id, AccessoryCondition.floodProblem(rate)))
-        case .streamClosed(let device, let kind):
-            if let id = registry.owner(of: device) { link(id, .streamClosed(kind), at: now) }
-        case .streamOffered(let device, let kind):
-            if let id = registry.owner(of: device) { link(id, .streamOffered(kind), at: now) }
+        case .bluetooth(let report): bluetooth(report, at: now)
         case .local(let report): local(report, at: now)
         case .completed(let command, let failure): completed(command, failure, at: now)
-        case .autoConnect(let isArmed):
-            scheduler.autoConnects = isArmed
-            for id in order { link(id, .autoConnect(isArmed: isArmed), at: now) }
         case .transmissionEnded:
             presses.transmissionEnded()
             for id in order { controls(id, .endedBySystem, at: now) }
@@ -321,6 +283,44 @@ struct AccessoriesStateMachine: Sendable {
 
     // MARK: Bluetooth devices
 
+    private mutating func bluetooth(_ report: BluetoothReport, at now: Instant) {
+        switch report {
+        case .radio(let state):
+            radio = state
+            scheduler.setRadio(state)
+            if state == .noService {
+                registry.removeAllBluetooth()
+                carriers.forget(.bluetoothd)
+            }
+            for id in order { link(id, .radio(state), at: now) }
+        case .device(let facts): device(facts, at: now)
+        case .deviceRemoved(let device):
+            registry.remove(device)
+            guard let id = registry.owner(of: device) else { break }
+            link(id, .device(nil), at: now)
+            // An automatic accessory goes with its device; a configured one stays and is searched for.
+            if accessories[id]?.isAutomatic == true, !registry.isLocal(id) { remove(id, at: now) }
+        case .read(let characteristic, let bytes):
+            // It may tell of a press that was over, or began, before the subscription.
+            guard let (id, input) = registry.input(of: characteristic), accessories[id]?.link.hearsNews == true else {
+                break
+            }
+            controls(id, .readValue(input: input, bytes: bytes), at: now)
+        case .flooding(let device, let rate):
+            guard registry.setFlood(rate, of: device), let rate else { break }
+            let id = registry.owner(of: device) ?? AccessoryID("\(device)")
+            actions.append(.note(id, AccessoryCondition.floodProblem(rate)))
+        case .streamClosed(let device, let kind):
+            if let id = registry.owner(of: device) { link(id, .streamClosed(kind), at: now) }
+        case .streamOffered(let device, let kind):
+            if let id = registry.owner(of: device) { link(id, .streamOffered(kind), at: now) }
+        case .autoConnect(let isArmed):
+            scheduler.autoConnects = isArmed
+            for id in order { link(id, .autoConnect(isArmed: isArmed), at: now) }
+        case .value, .streamBytes, .heard: break
+        }
+    }
+
     private mutating func device(_ facts: DeviceFacts, at now: Instant) {
         registry.update(facts)
         if let owner = registry.owner(of: facts.id) {
@@ -341,14 +341,6 @@ struct AccessoriesStateMachine: Sendable {
         add(AccessoryConfiguration(id: id, address: facts.address, isBondedOnly: isBondedOnly), isAutomatic: true)
         assign(facts, to: id, at: now)
         link(id, .radio(radio), at: now)
-    }
-
-    private mutating func deviceRemoved(_ device: DeviceIdentifier, at now: Instant) {
-        registry.remove(device)
-        guard let id = registry.owner(of: device) else { return }
-        link(id, .device(nil), at: now)
-        // An automatic accessory goes with its device; a configured one stays and is searched for.
-        if accessories[id]?.isAutomatic == true, !registry.isLocal(id) { remove(id, at: now) }
     }
 
     /// A device is an accessory's, and as it is now. A kind of link that fits it better takes over, until the link has settled.

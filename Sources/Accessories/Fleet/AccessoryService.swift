@@ -74,12 +74,12 @@ public actor AccessoryService {
     /// - Throws: When the bus refuses to tell of Bluetooth.
     public func start() async throws(BlueZError) {
         // Every configured accessory is told at once, also while there is no Bluetooth.
-        handle(.radio(.noService), at: .now)
+        handle(.bluetooth(.radio(.noService)), at: .now)
         await inputs?.start { [weak self] report in
-            self?.assumeIsolated { $0.report(report) }
+            self?.assumeIsolated { $0.report(.local(report)) }
         }
         try await host.start { [weak self] report in
-            self?.assumeIsolated { $0.report(report) }
+            self?.assumeIsolated { $0.report(.bluetooth(report)) }
         }
     }
 
@@ -192,37 +192,13 @@ public actor AccessoryService {
 
     // MARK: In
 
-    private func report(_ report: BluetoothReport) {
+    private func report(_ report: AccessoryReport) {
         switch report {
-        case .radio(let state):
-            logger.info("Bluetooth is \(state)")
-            handle(.radio(state), at: .now)
-        case .device(let facts): handle(.device(facts), at: .now)
-        case .autoConnect(let isArmed): handle(.autoConnect(isArmed: isArmed), at: .now)
-        case .deviceRemoved(let id): handle(.deviceRemoved(id), at: .now)
-        case .streamBytes(let device, let kind, let bytes, let time):
-            handle(.streamBytes(device: device, kind, bytes), at: time)
-        case .streamClosed(let device, let kind): handle(.streamClosed(device: device, kind), at: .now)
-        case .streamOffered(let device, let kind): handle(.streamOffered(device: device, kind), at: .now)
-        case .heard: break
-        case .read(let characteristic, let bytes): handle(.read(characteristic: characteristic, bytes: bytes), at: .now)
-        case .flooding(let device, let rate):
-            handle(.flooding(device, valuesPerSecond: rate), at: .now)
-        case .value(let characteristic, let bytes, let time):
-            handle(.value(characteristic: characteristic, bytes: bytes), at: time)
+        case .bluetooth(let report):
+            if case .radio(let state) = report { logger.info("Bluetooth is \(state)") }
+            handle(.bluetooth(report), at: report.time ?? .now)
+        case .local(let report): handle(.local(report), at: report.time ?? .now)
         }
-        tell(.bluetooth(report))
-    }
-
-    private func report(_ report: LocalDeviceReport) {
-        switch report {
-        case .key(_, _, _, let time), .bytes(_, _, let time): handle(.local(report), at: time)
-        case .added, .removed, .problem: handle(.local(report), at: .now)
-        }
-        tell(.local(report))
-    }
-
-    private func tell(_ report: AccessoryReport) {
         guard !isStopped, !observers.isEmpty else { return }
         for observer in observers.sorted(by: { $0.key < $1.key }) { observer.value(report) }
     }
@@ -251,8 +227,9 @@ public actor AccessoryService {
     private func carryOut(_ action: AccessoriesStateMachine.Action) {
         switch action {
         case .event(let event):
-            log(event)
+            // Carried out first, logged second.
             handler(event)
+            log(event)
         case .command(let command):
             Task {
                 let failure = await host.perform(command)

@@ -124,12 +124,14 @@ struct DeviceRegistry: Sendable {
 
     func problem(of device: LocalDeviceID) -> String? { localProblems[device] }
 
-    /// What keeps a local device from working; nil: nothing.
+    /// What keeps a local device from working; nil: nothing. The problems of no more than `localDevicesMax` devices are kept.
     ///
     /// - Returns: Whether that is different from what was known.
     mutating func setProblem(_ problem: String?, of device: LocalDeviceID) -> Bool {
-        let isNews = localProblems[device] != problem
-        localProblems[device] = localProblems.count < Self.localDevicesMax ? problem : nil
-        return isNews
+        let known = localProblems[device]
+        if problem == nil || known != nil || localProblems.count < Self.localDevicesMax {
+            localProblems[device] = problem
+        }
+        return known != problem
     }
 }

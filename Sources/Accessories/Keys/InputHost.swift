@@ -47,6 +47,14 @@ enum LocalDeviceReport: Sendable {
     case removed(LocalDeviceID)
     /// A tagged device cannot be used, and what to do; nil when it can again.
     case problem(LocalDeviceID, String?)
+
+    /// When it came, where that has to be exact.
+    var time: Instant? {
+        switch self {
+        case .key(_, _, _, let time), .bytes(_, _, let time): time
+        case .added, .removed, .problem: nil
+        }
+    }
 }
 
 /// The machine's own devices; tests put others in their place.

@@ -48,7 +48,12 @@ final class ProcessAccessories {
 
     private func record(_ event: AccessoriesStateMachine.Event) {
         let coverage = process.device.fleet.coverage
-        coverage.record("accessories", state: machine.isHeld ? "held" : "idle", event: event)
+        let state = machine.isHeld ? "held" : "idle"
+        if case .bluetooth(let report) = event {
+            coverage.record("accessories", state: state, event: report)
+        } else {
+            coverage.record("accessories", state: state, event: event)
+        }
         for link in machine.links {
             if let link = link as? GATTAccessoryStateMachine { coverage.record("gatt", state: link.phase) }
         }
