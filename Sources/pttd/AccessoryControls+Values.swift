@@ -1,5 +1,6 @@
 // The words of the accessories' room as those of the bus.
 import Accessories
+import AccessorySetup
 import PTTBus
 
 extension AccessoryError {

@@ -1,5 +1,6 @@
 // What org.pttd asks about accessories, done by the rooms below; and what those tell, told on the bus.
 import Accessories
+import AccessorySetup
 import DaemonAPI
 import MonotonicTime
 import PTTBus

@@ -1,5 +1,6 @@
 // The rooms of a running daemon, and how they hear of each other. No rules.
 import Accessories
+import AccessorySetup
 import Audio
 import Bridge
 import Calls

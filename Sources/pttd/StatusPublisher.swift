@@ -1,5 +1,6 @@
 // What the rooms say of themselves, as the properties of org.pttd.
 import Accessories
+import AccessorySetup
 import Bridge
 import ChannelService
 import DaemonAPI

@@ -4,6 +4,7 @@ import MonotonicTime
 import Testing
 
 @testable import Accessories
+@testable import AccessoryTestSupport
 
 private let aina = DeviceFacts.button("aina-v2", name: "APTT12")
 

@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import Accessories
+@testable import AccessoryTestSupport
 
 /// A button by Bluetooth LE, a microphone with a serial stream, and a pedal, each with what is physically so.
 private struct Workplace {

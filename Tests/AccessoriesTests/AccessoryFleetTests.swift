@@ -4,6 +4,7 @@ import MonotonicTime
 import Testing
 
 @testable import Accessories
+@testable import AccessoryTestSupport
 
 private let puck = DeviceFacts.button("ptt-z")
 private let f13: UInt16 = 183
@@ -289,8 +290,20 @@ private func streamDevice(number: Int = 7, isPaired: Bool = true) -> DeviceFacts
             world.send(.local(.added(.keys("/dev/input/event\(number)", name: "Pedal \(number)"))))
             world.send(.configure(AccessoryConfiguration(id: AccessoryID("c\(number)"), address: puck.address)))
         }
-        #expect(world.machine.statuses.count == AccessoriesStateMachine.accessoriesMax)
+        #expect(world.machine.statuses.count == AccessorySettings.accessoriesMax)
         #expect(world.notes.contains { $0.contains("limit") })
+    }
+
+    @Test func aDeviceThatIsGoneIsShownByItsNameUntilAnotherTakesItsPlace() {
+        var world = SimulatedBluetooth([AccessoryConfiguration(id: AccessoryID("vest"), name: NamePattern("PTT-Z*"))])
+        world.send(.radio(.on))
+        let first = DeviceFacts.button("ptt-z", name: "PTT-Z 1")
+        world.add(first)
+        world.remove(first.id)
+        #expect(world.status("vest")?.name == "PTT-Z 1" && world.status("vest")?.address == first.address)
+        let second = DeviceFacts.button("ptt-z", number: 2, name: "PTT-Z 2")
+        world.add(second)
+        #expect(world.status("vest")?.name == "PTT-Z 2" && world.status("vest")?.address == second.address)
     }
 
     @Test func aKnownProblemIsKeptWhenNoMoreProblemsAreKept() throws {

@@ -3,7 +3,7 @@ import BlueZ
 import MonotonicTime
 
 /// What the system's Bluetooth tells, on the loop, in order.
-enum BluetoothReport: Sendable {
+package enum BluetoothReport: Sendable {
     /// There is Bluetooth, or there is not. When it comes back the devices are told before.
     case radio(RadioState)
     /// A device is new or different.

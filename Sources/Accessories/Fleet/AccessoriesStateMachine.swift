@@ -1,16 +1,17 @@
-// All accessories together: carries what happens to the objects that own the rules, and what they say on to each other.
+// All accessories together: passes each event to the object that owns the rule, and what follows from it to the next object.
 import BlueZ
 import MonotonicTime
 
-/// The rules of the module; their adapter is `AccessoryService`.
+/// The rules of the module. `AccessoryService` is their adapter.
 ///
-/// It owns which accessories there are, and decides whose a device is. `DeviceRegistry` owns what is known of devices,
-/// `FleetAccessory` a link, `PressRouter` what values mean, `ConnectionScheduler` scans and connections, `CarrierMonitor` whether
-/// presses can be heard.
+/// This type owns the list of accessories, and decides which accessory a device belongs to. It composes:
+///
+/// * `DeviceRegistry`: the facts about devices, and the accessory of each device and characteristic;
+/// * `FleetAccessory`: the link, the light and the link parameters of one accessory;
+/// * `PressRouter`: the controls of all accessories, and the transmission that they hold together;
+/// * `ConnectionScheduler`: scans, and connections that wait for their end;
+/// * `CarrierMonitor`: whether bluetoothd and BlueALSA still deliver presses.
 struct AccessoriesStateMachine: Sendable {
-    /// Accessories in use at a time.
-    static let accessoriesMax = 64
-
     enum Event: Sendable {
         case bluetooth(BluetoothReport)
         case local(LocalDeviceReport)
@@ -41,6 +42,8 @@ struct AccessoriesStateMachine: Sendable {
         /// Something does not work as well as it could; for the log, once.
         case note(AccessoryID, String)
     }
+
+    private static let accessoriesMax = AccessorySettings.accessoriesMax
 
     private(set) var library: ProfileLibrary
     private let takesKnownDevices: Bool
@@ -90,6 +93,8 @@ struct AccessoriesStateMachine: Sendable {
 
     /// What is known of the radio and of devices, as it was reported.
     var reports: [AccessoryReport] { [.bluetooth(.radio(radio))] + registry.reports }
+
+    func device(address: String) -> DeviceFacts? { registry.device(address: address) }
 
     /// How often a scan has begun, and whether one is on.
     var scans: (count: Int, isOn: Bool) { (scheduler.scanCount, scheduler.isOn) }

@@ -1,4 +1,4 @@
-// How an accessory is doing, in the words that people are shown.
+// The status of an accessory, in the words that people are shown. Computed from the other objects; owns nothing.
 
 /// Everything that an accessory's status is made of, at one moment.
 struct AccessoryCondition {
@@ -39,8 +39,8 @@ struct AccessoryCondition {
             : link.isReady && lostCarrier == nil && controls?.isCertain != false
         return AccessoryStatus(
             id: accessory.id,
-            name: link.lastName ?? locals.first?.name ?? configuration.name?.text ?? accessory.id.text,
-            address: link.lastAddress ?? configuration.address ?? "", profileID: profile?.id,
+            name: accessory.lastName ?? locals.first?.name ?? configuration.name?.text ?? accessory.id.text,
+            address: accessory.lastAddress ?? configuration.address ?? "", profileID: profile?.id,
             profileTitle: profile?.title, isConnected: isLocal || link.device?.isReachable ?? false,
             transport: profile?.transport, isBonded: link.device?.isBonded ?? false,
             actions: controls?.actions ?? [:], isReady: isHeard,

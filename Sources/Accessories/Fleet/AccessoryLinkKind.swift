@@ -1,7 +1,7 @@
-// How an accessory's presses come in, by its configuration, its device and the profiles.
+// How the presses of an accessory arrive: chosen from its configuration, its device and the profiles.
 import BlueZ
 
-/// How an accessory's presses come in.
+/// How the presses of an accessory arrive.
 enum AccessoryLinkKind: Equatable, Sendable {
     case gatt
     case stream(StreamKind)
@@ -58,11 +58,15 @@ enum AccessoryLinkKind: Equatable, Sendable {
     var isRefusal: Bool { if case .passive(_?) = self { true } else { false } }
 
     /// A link of this kind that has been told nothing yet.
-    func makeLink(_ configuration: AccessoryConfiguration, _ library: ProfileLibrary) -> any AccessoryLink {
+    ///
+    /// - Parameter autoConnects: bluetoothd reconnects known devices by itself now.
+    func makeLink(
+        _ configuration: AccessoryConfiguration, _ library: ProfileLibrary, autoConnects: Bool
+    ) -> any AccessoryLink {
         switch self {
-        case .gatt: GATTAccessoryStateMachine(configuration, library: library)
+        case .gatt: GATTAccessoryStateMachine(configuration, library: library, autoConnects: autoConnects)
         case .stream(let kind): StreamAccessoryStateMachine(configuration, kind: kind, library: library)
-        case .passive(let problem): PassiveLink(configuration, problem: problem)
+        case .passive(let problem): PassiveLink(problem: problem)
         }
     }
 }

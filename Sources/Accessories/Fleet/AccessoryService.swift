@@ -15,6 +15,9 @@ public actor AccessoryService {
     /// The loop as its executor.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
+    /// A flood of presses is no flood of log lines.
+    static let logLinesPerSecondMax = 40
+
     private let host: any BluetoothHost
     private let inputs: (any InputHost)?
     private let logger: Logger
@@ -29,10 +32,10 @@ public actor AccessoryService {
     /// Setup's: what comes in is told to them too.
     private var observers: [Int: @Sendable (AccessoryReport) -> Void] = [:]
     private var lastObserver = 0
-    private var pressLog = LogLimiter()
+    private var pressLog = RateLimiter(perSecondMax: AccessoryService.logLinesPerSecondMax)
     /// The press that goes on is in the log, so that its release will be, too.
     private var isPressLogged = false
-    private var controlLog = LogLimiter()
+    private var controlLog = RateLimiter(perSecondMax: AccessoryService.logLinesPerSecondMax)
 
     /// Accessories by Bluetooth, through bluetoothd on the machine's bus, and by the machine's own devices.
     ///
@@ -157,28 +160,32 @@ public actor AccessoryService {
 
     // MARK: For setup
 
-    /// Tells what is known, and then everything that comes in, after the rules have had it. Called on the loop, in order.
+    /// Tells everything that comes in, after the rules have had it. Called on the loop, in order.
     ///
-    /// - Returns: The token for `removeObserver`.
-    func observe(_ observer: @escaping @Sendable (AccessoryReport) -> Void) -> Int {
-        for report in machine.reports { observer(report) }
+    /// - Returns: The token for `removeObserver`, and what is known.
+    package func observe(
+        _ observer: @escaping @Sendable (AccessoryReport) -> Void
+    ) -> (token: Int, known: [AccessoryReport]) {
         lastObserver += 1
         observers[lastObserver] = observer
-        return lastObserver
+        return (lastObserver, machine.reports)
     }
 
+    /// The device as bluetoothd knows it now.
+    package func device(address: String) -> DeviceFacts? { machine.device(address: address) }
+
     /// How often a scan has begun, and whether one is on.
-    var scans: (count: Int, isOn: Bool) { machine.scans }
+    package var scans: (count: Int, isOn: Bool) { machine.scans }
 
     /// Tells no more.
-    func removeObserver(_ token: Int) {
+    package func removeObserver(_ token: Int) {
         observers[token] = nil
     }
 
     /// Does something for a person, beside the rules' own commands. Scans pause while a device is connected or paired.
     ///
     /// - Returns: Nil is success.
-    func perform(_ command: BluetoothCommand) async -> BluetoothFailure? {
+    package func perform(_ command: BluetoothCommand) async -> BluetoothFailure? {
         let isConnecting: Bool
         switch command {
         case .connect, .pair, .openStream: isConnecting = true
@@ -249,8 +256,8 @@ public actor AccessoryService {
         }
     }
 
-    private func admits(_ limiter: inout LogLimiter, at time: Instant, lines: Int = 1) -> Bool {
-        let (isAdmitted, missed) = limiter.admit(at: time, lines: lines)
+    private func admits(_ limiter: inout RateLimiter, at time: Instant, lines: Int = 1) -> Bool {
+        let (isAdmitted, missed) = limiter.admit(at: time, counting: lines)
         if missed > 0 { logger.warning("Too many presses to log each", metadata: ["missed": "\(missed)"]) }
         return isAdmitted
     }

@@ -1,7 +1,7 @@
-// What comes through bluetoothd or BlueALSA counts only while that service gives signs of life.
+// Watches bluetoothd and BlueALSA. A value that one of them delivers counts only while that service shows signs of life.
 import MonotonicTime
 
-/// Owns the watch on each carrier of presses, and which accessories need it.
+/// Owns the watch on each carrier of presses, and the sets of accessories that need it.
 struct CarrierMonitor: Sendable {
     enum Action: Sendable {
         /// Ask the carrier for a sign of life.

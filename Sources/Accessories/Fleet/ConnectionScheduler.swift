@@ -1,9 +1,9 @@
-// The order of scans and connections: the two break each other, and a device is asked for at a good moment only.
+// When there is a scan and when a connection is made. The two disturb each other, so one waits for the other.
 import BlueZ
 import MonotonicTime
 
-/// Owns the one scan for all accessories and people, the connections that wait for its end, the device that is being asked for, and
-/// the services for which bluetoothd reconnects by itself.
+/// Owns the state of the scan, which all accessories and people share; the connections that wait for its end; the device that is being
+/// asked for; and the services for which bluetoothd reconnects by itself.
 struct ConnectionScheduler: Sendable {
     /// What the links of all accessories need now.
     struct Needs {

@@ -1,4 +1,4 @@
-// The devices that bluetoothd and the kernel report, and the accessory that each of them belongs to.
+// The devices that bluetoothd and the kernel report, and the accessory that each device belongs to.
 import BlueZ
 import MonotonicTime
 
@@ -37,6 +37,10 @@ struct DeviceRegistry: Sendable {
 
     /// Those that belong to no accessory, in a fixed order.
     var unowned: [DeviceFacts] { devices.values.filter { owners[$0.id] == nil }.sorted { $0.id < $1.id } }
+
+    func device(address: String) -> DeviceFacts? {
+        devices.values.first { $0.address.uppercased() == address.uppercased() }
+    }
 
     func owner(of device: DeviceIdentifier) -> AccessoryID? { owners[device] }
 

@@ -1,8 +1,9 @@
-// One accessory: its link, and what is done for it while it works: start commands, light, and the link's parameters.
+// One accessory: its link, and what is done for it while the link works: start commands, light, link parameters.
 import BlueZ
 import MonotonicTime
 
-/// Owns the link of one accessory, its light, and the parameters of its link. What its values mean is `PressRouter`'s.
+/// Owns the link of one accessory, its light, the parameters of its link, and the status that was last reported. `PressRouter` owns its
+/// controls.
 struct FleetAccessory: Sendable {
     typealias Action = AccessoriesStateMachine.Action
 
@@ -11,6 +12,9 @@ struct FleetAccessory: Sendable {
     let isAutomatic: Bool
     private(set) var kind: AccessoryLinkKind
     private(set) var link: any AccessoryLink
+    /// Of its device, for people, while bluetoothd does not know that.
+    private(set) var lastName: String?
+    private(set) var lastAddress: String?
     /// What is wrong with its local devices.
     var localProblem: String?
     /// What does not work as well as it could.
@@ -49,8 +53,7 @@ struct FleetAccessory: Sendable {
         self.configuration = configuration
         self.isAutomatic = isAutomatic
         kind = AccessoryLinkKind.fitting(configuration, isLocal: false, device: nil, library: library)
-        link = kind.makeLink(configuration, library)
-        link.autoConnects = autoConnects
+        link = kind.makeLink(configuration, library, autoConnects: autoConnects)
         light = LightStateMachine(feedback)
         reported = former?.reported
     }
@@ -117,13 +120,18 @@ struct FleetAccessory: Sendable {
     ) {
         self.kind = kind
         judged = device.map(Marks.init)
-        link = kind.makeLink(configuration, library)
-        link.autoConnects = autoConnects
+        (lastName, lastAddress) = (nil, nil)
+        link = kind.makeLink(configuration, library, autoConnects: autoConnects)
     }
 
     /// Tells its link something.
     mutating func handle(_ event: AccessoryLinkEvent, at now: Instant) -> [AccessoryLinkAction] {
-        link.handle(event, at: now)
+        if case .device(let facts?) = event {
+            let isOther = link.device.map { $0.id != facts.id } ?? false
+            lastName = facts.name ?? (isOther ? nil : lastName)
+            lastAddress = facts.address
+        }
+        return link.handle(event, at: now)
     }
 
     // MARK: Light and parameters

@@ -1,7 +1,9 @@
 // The path of a press: from a value, a key or bytes of an accessory to an intent, an action or an emergency.
+// Intents and actions come first in the result, because the adapter carries it out in order.
 import MonotonicTime
 
-/// Owns the controls of all accessories, what they hold together, and whether they do anything.
+/// Owns the controls of all accessories, the transmission that they hold together, the emergencies that are declared, and which controls
+/// do nothing at the moment.
 struct PressRouter: Sendable {
     /// Presses of one accessory in a second beyond this many are no person's, and are ignored.
     static let pressesPerSecondMax = 100
@@ -27,20 +29,8 @@ struct PressRouter: Sendable {
         var isTested = false
         /// The controls of an accessory that was configured anew, until it is recognised.
         var former: ControlsStateMachine?
-        var windowBegan = Instant.zero
-        var pressCount = 0
+        var pace = RateLimiter(perSecondMax: PressRouter.pressesPerSecondMax)
         var refusedPressCount = 0
-
-        /// Counts a press.
-        ///
-        /// - Returns: Nil for one that may be a person's, else how many were not.
-        mutating func refuse(at now: Instant) -> Int? {
-            if now - windowBegan >= .seconds(1) { (windowBegan, pressCount) = (now, 0) }
-            pressCount += 1
-            guard pressCount > PressRouter.pressesPerSecondMax else { return nil }
-            refusedPressCount &+= 1
-            return refusedPressCount
-        }
     }
 
     private var entries: [AccessoryID: Entry] = [:]
@@ -129,6 +119,7 @@ struct PressRouter: Sendable {
     mutating func key(
         _ device: LocalDeviceID, _ code: UInt16, _ isDown: Bool, of id: AccessoryID, at now: Instant
     ) -> Outcome? {
+        guard entries[id]?.controls != nil else { return nil }
         var holders = entries[id]?.heldKeys[code] ?? []
         let wasDown = !holders.isEmpty
         if isDown { holders.insert(device) } else { holders.remove(device) }
@@ -211,7 +202,9 @@ struct PressRouter: Sendable {
     ) -> Bool {
         let id = source.accessory
         guard !isSilent(id) else { return false }
-        guard let count = entries[id]?.refuse(at: now) else { return true }
+        guard entries[id]?.pace.admit(at: now).isAdmitted == false else { return true }
+        entries[id]?.refusedPressCount &+= 1
+        let count = entries[id]?.refusedPressCount ?? 1
         reports.append(
             .ignored(id, reason: "more than \(Self.pressesPerSecondMax) presses in a second", count: count))
         return false
