@@ -149,6 +149,9 @@ let package = Package(
 
         // Layer 5
         module(
+            "AccessorySetup",
+            ["Accessories", "BlueZ", "LinuxInput", "Settings", "Files", "MonotonicTime", "Reactor", log]),
+        module(
             "Bridge",
             [
                 "Accessories", "ChannelService", "RelayClient", "RelayProtocol", "PushToTalkCore", "Audio",
@@ -169,7 +172,8 @@ let package = Package(
         executable(
             "pttd",
             [
-                "Bridge", "DaemonAPI", "Accessories", "ChannelService", "RelayClient", "RelayServer", "BlueZ", "DBus",
+                "Bridge", "DaemonAPI", "Accessories", "AccessorySetup", "ChannelService", "RelayClient", "RelayServer",
+                "BlueZ", "DBus",
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "Files",
                 "MonotonicTime",
                 "Reactor", "PTTBus", "Calls", "Nearby", "RealTimeKit", "SystemUI", "Recordings", "Logs", "Terminal",
@@ -256,10 +260,16 @@ let package = Package(
         tests(
             "Accessories", named: "Accessories",
             [
-                "FakeBlueZ", "BusTestSupport", "BlueZ", "DBus", "LinuxInput", "Settings", "Files", "MonotonicTime",
-                "Reactor", log,
+                "AccessoryTestSupport", "FakeBlueZ", "BusTestSupport", "BlueZ", "DBus", "LinuxInput", "Settings",
+                "Files", "MonotonicTime", "Reactor", log,
             ],
             exclude: ["Traces"]),
+        tests(
+            "AccessorySetup", named: "AccessorySetup",
+            [
+                "Accessories", "AccessoryTestSupport", "FakeBlueZ", "BusTestSupport", "BlueZ", "DBus", "LinuxInput",
+                "Settings", "Files", "MonotonicTime", "Reactor", log,
+            ]),
         tests(
             "ChannelService", named: "ChannelService",
             ["PushToTalkCore", "Audio", "Files", "MonotonicTime", "Reactor"]),
@@ -346,6 +356,10 @@ let package = Package(
 
         // What the tests of several modules, the demonstration and the benchmark use.
         .target(name: "TestSupport", path: "Tests/Support/TestSupport", swiftSettings: swiftSettings),
+        // A small BlueZ for the rules of accessories. It sees what the module keeps to itself.
+        .target(
+            name: "AccessoryTestSupport", dependencies: ["Accessories", "BlueZ", "MonotonicTime"],
+            path: "Tests/Support/AccessoryTestSupport", swiftSettings: swiftSettings),
         .target(
             name: "BusTestSupport", dependencies: ["DBus", "MonotonicTime", "Reactor", log],
             path: "Tests/Support/BusTestSupport", swiftSettings: swiftSettings),

@@ -27,7 +27,7 @@ extension BridgeStateMachine {
         let mayHelp =
             error.code == .transmissionInProgress
             || (error.code == .transmissionNotAllowed && serviceStatus != .ready)
-        guard isUrgent, key.holders.contains(.accessories), mayHelp else { return false }
+        guard key.isUrgent, key.holders.contains(.accessories), mayHelp else { return false }
         let until = emergencyRetry?.until ?? now + EmergencyRetry.limit
         guard now < until else { return false }
         if emergencyRetry == nil { actions.append(.report(error)) }

@@ -23,8 +23,6 @@ public struct BridgeStateMachine: Sendable {
 
     private let hasLink: Bool
     var key = TalkKey()
-    /// An emergency control is, or was, among those who hold the key.
-    var isUrgent = false
     /// An emergency that has not begun yet because somebody else speaks.
     var emergencyRetry: EmergencyRetry?
     /// Somebody else is being heard, perhaps still after the floor is free.
@@ -86,7 +84,7 @@ public struct BridgeStateMachine: Sendable {
         if outlook?.isListenOnly == true { return .listenOnly }
         guard isFloorTaken else { return .idle }
         // It is shared, or will be taken from who has it.
-        if let outlook, isUrgent ? outlook.isOpenToEmergencies : outlook.isOpen { return .idle }
+        if let outlook, key.isUrgent ? outlook.isOpenToEmergencies : outlook.isOpen { return .idle }
         return hasFloorQueue ? .queueable : .unknown
     }
 
@@ -130,10 +128,9 @@ public struct BridgeStateMachine: Sendable {
             let explanation = "an emergency of this device waits until it can begin; try again afterwards"
             return actions.append(.answer(holder, PTChannelError(.transmissionInProgress, explanation: explanation)))
         }
-        if urgency == .emergency { isUrgent = true }
-        switch key.press(holder) {
-        case .begin: actions.append(.beginTransmitting(holder.source, floor: floorOutlook))
-        case .stop, .none:
+        switch key.press(holder, urgency) {
+        case .began: actions.append(.beginTransmitting(holder.source, floor: floorOutlook))
+        case .escalated, .ended, nil:
             let error: PTChannelError? =
                 if key.holders.contains(holder) {
                     nil
@@ -151,7 +148,7 @@ public struct BridgeStateMachine: Sendable {
     /// The running burst keeps the priority that it was granted with; what is asked for from now on is urgent.
     private mutating func escalated() {
         guard key.holders.contains(.accessories) else { return pressed(.accessories, .emergency) }
-        isUrgent = true
+        _ = key.press(.accessories, .emergency)
         askMoreUrgently()
     }
 
@@ -165,13 +162,13 @@ public struct BridgeStateMachine: Sendable {
     private mutating func beginBurst() {
         burst = nil
         hasFloor = false
-        actions.append(.beginBurst(priority: isUrgent ? FloorPriority.emergency : FloorPriority.normal))
+        actions.append(.beginBurst(priority: key.isUrgent ? FloorPriority.emergency : FloorPriority.normal))
     }
 
     private mutating func released(_ holder: TalkKey.Holder) {
-        guard key.release(holder) == .stop else { return }
+        guard key.release(holder) != nil else { return }
         let isTransmitting = emergencyRetry?.isTrying ?? true
-        calm()
+        emergencyRetry = nil
         // What never began has no end.
         if isTransmitting { actions.append(.stopTransmitting(holder.source)) }
     }
@@ -185,14 +182,9 @@ public struct BridgeStateMachine: Sendable {
     /// Everything that is held is used up.
     mutating func endedBySystem() {
         key.transmissionEnded()
-        calm()
+        emergencyRetry = nil
         if seededFault("accessories-are-not-told-of-an-end") { return }
         actions.append(.endedBySystem)
-    }
-
-    private mutating func calm() {
-        isUrgent = false
-        emergencyRetry = nil
     }
 
     // MARK: From the channel manager

@@ -1,9 +1,10 @@
 // Who holds the talk key: accessories, callers on the bus, the desktop, the channel's program. Pure.
+import Accessories
 import MonotonicTime
 
 /// The one talk key of the machine, pressed by any number of holders at once.
 ///
-/// The first holder begins the transmission and the last one to let go ends it (invariant I3). When a transmission ends by
+/// `HeldSources` has the rule for the transmission (invariant I3); this is the rule for what a transmission uses up. When a transmission ends by
 /// itself (limit, refusal, lost relay), everyone who still holds has to let go and press again: a finger that never moved must not
 /// start the next burst.
 public struct TalkKey: Sendable {
@@ -19,44 +20,35 @@ public struct TalkKey: Sendable {
         case program(String)
     }
 
-    /// What a change of the key asks for.
-    public enum Change: Equatable, Sendable {
-        /// The first holder pressed: begin.
-        case begin
-        /// The last holder let go: stop.
-        case stop
-        /// Somebody else holds it as well: nothing to do.
-        case none
-    }
-
     /// The most callers that may hold at once; further ones are refused.
     public static let holderLimit = 64
 
-    /// Those who hold the key and count.
-    public private(set) var holders: Set<Holder> = []
+    private var held = HeldSources<Holder>()
     /// Those whose press was used up by a transmission that has ended.
     private var spent: Set<Holder> = []
 
     /// A key that nobody holds.
     public init() {}
 
-    /// Whether anybody's press counts.
-    public var isHeld: Bool { !holders.isEmpty }
+    /// Those who hold the key and count.
+    public var holders: Set<Holder> { held.sources }
 
-    /// `holder` presses. A second press without a release is no edge.
-    public mutating func press(_ holder: Holder) -> Change {
-        guard !spent.contains(holder), !holders.contains(holder), holders.count < Self.holderLimit else { return .none }
-        holders.insert(holder)
-        return holders.count == 1 ? .begin : .none
+    /// Whether anybody's press counts.
+    public var isHeld: Bool { !held.isEmpty }
+
+    /// An emergency control is, or was, among those who hold the key.
+    public var isUrgent: Bool { held.isUrgent }
+
+    /// `holder` presses. A second press without a release is no edge, but may be more urgent. Nil when that changes nothing.
+    public mutating func press(_ holder: Holder, _ urgency: TransmitUrgency = .normal) -> HeldSources<Holder>.Change? {
+        guard !spent.contains(holder), holders.contains(holder) || holders.count < Self.holderLimit else { return nil }
+        return held.begin(holder, urgency)
     }
 
-    /// `holder` lets go, or is gone.
-    public mutating func release(_ holder: Holder) -> Change {
-        if seededFault("the-talk-key-is-not-released") { return .none }
+    /// `holder` lets go, or is gone. Nil while others hold, or when it did not.
+    public mutating func release(_ holder: Holder) -> HeldSources<Holder>.Change? {
         spent.remove(holder)
-        if seededFault("one-release-ends-all-presses") { holders = [holder] }
-        guard holders.remove(holder) != nil else { return .none }
-        return holders.isEmpty ? .stop : .none
+        return held.end(holder)
     }
 
     /// The transmission ended, or never began, without a release: every press made so far is used up.
@@ -66,7 +58,7 @@ public struct TalkKey: Sendable {
     public mutating func transmissionEnded() {
         if seededFault("a-used-up-press-counts") { return }
         for case .caller(let caller) in holders { spent.insert(.caller(caller)) }
-        holders.removeAll()
+        held = HeldSources()
     }
 
     /// Whether `holder` presses, counted or used up.

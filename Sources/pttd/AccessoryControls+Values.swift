@@ -1,5 +1,6 @@
 // The values of the module Accessories as those of the bus.
 import Accessories
+import AccessorySetup
 import PTTBus
 
 extension AccessoryError {

@@ -1,5 +1,6 @@
 // What org.pttd asks about accessories, done by the modules below; and what those report, sent on the bus.
 import Accessories
+import AccessorySetup
 import DaemonAPI
 import MonotonicTime
 import PTTBus

@@ -1,5 +1,6 @@
 // What `pttd --check` finds beyond mistakes in pttd.toml itself.
 import Accessories
+import AccessorySetup
 import Audio
 import Glibc
 

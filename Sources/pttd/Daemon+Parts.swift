@@ -1,5 +1,6 @@
 // The modules of a running daemon, and how they are connected. No rules.
 import Accessories
+import AccessorySetup
 import Audio
 import Bridge
 import Calls

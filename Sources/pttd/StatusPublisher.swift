@@ -1,5 +1,6 @@
 // What the modules report, as the properties of org.pttd.
 import Accessories
+import AccessorySetup
 import Bridge
 import ChannelService
 import DaemonAPI

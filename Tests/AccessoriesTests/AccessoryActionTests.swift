@@ -4,6 +4,7 @@ import MonotonicTime
 import Testing
 
 @testable import Accessories
+@testable import AccessoryTestSupport
 
 private let aina = DeviceFacts.button("aina-v2", name: "APTT12")
 
@@ -48,6 +49,39 @@ private func world(_ bindings: [Control: ControlAction] = [:], gesture: Gesture?
         #expect(world.intents.count == 3)
         world.notify(aina.key, [1])
         #expect(world.intents.count == 4)
+    }
+
+    // MARK: Order
+
+    @Test func anIntentComesBeforeEverythingThatTellsOfIt() {
+        var world = world([.soft1: .channelUp])
+        /// What follows from a value, in words: the one thing that is done, then the others.
+        func words(_ bytes: [UInt8]) -> [String] { words(.value(characteristic: aina.key, bytes: bytes)) }
+        func words(_ event: AccessoriesStateMachine.Event) -> [String] {
+            world.machine.handle(event, at: world.now).map { action in
+                switch action {
+                case .event(.intent(.transmitBegan, _)): "begin"
+                case .event(.intent(.transmitEscalated, _)): "escalate"
+                case .event(.intent(.transmitEnded, _)): "end"
+                case .event(.action): "act"
+                case .event(.control): "control"
+                case .event(.emergency): "emergency"
+                case .event(.changed): "changed"
+                case .event(.removed): "removed"
+                case .command: "command"
+                case .ignored: "ignored"
+                case .note: "note"
+                }
+            }
+        }
+        #expect(words([1]).prefix(2) == ["begin", "control"])
+        #expect(words([0]).prefix(2) == ["end", "control"])
+        #expect(words([8]).prefix(2) == ["act", "control"])
+        #expect(words([1]).prefix(2) == ["begin", "control"])
+        _ = words([3])
+        world.now = world.now + .seconds(1)
+        #expect(words(.deadline).filter { $0 != "command" }.prefix(2) == ["escalate", "emergency"])
+        #expect(words([0]).prefix(4) == ["end", "control", "control", "emergency"])
     }
 
     // MARK: Emergency
@@ -173,7 +207,7 @@ private func world(_ bindings: [Control: ControlAction] = [:], gesture: Gesture?
             world.notify(aina.key, [1])
             world.notify(aina.key, [0])
         }
-        #expect(world.intents.count == 2 * FleetAccessory.pressesPerSecondMax)
+        #expect(world.intents.count == 2 * PressRouter.pressesPerSecondMax)
         #expect(world.intents.last == "ended a/ptt released")
         world.advance(.seconds(2))
         world.notify(aina.key, [1])

@@ -9,6 +9,7 @@ import Synchronization
 import Testing
 
 @testable import Accessories
+@testable import AccessoryTestSupport
 
 /// A private bus with a fake bluetoothd, and the service on a connection of its own.
 private struct Scene {
@@ -223,5 +224,14 @@ private func withScene(
             // Generous, for loaded machines; the aim is below 2 ms.
             #expect(latencies[50] < 50)
         }
+    }
+}
+
+extension AccessoryService {
+    /// Waits until presses of the accessory are heard.
+    nonisolated func untilReady(_ id: String) async throws {
+        let isReady = try await eventually { await self.statuses.contains { $0.id.text == id && $0.isReady } }
+        let statuses = await statuses
+        try #require(isReady, "\(statuses)")
     }
 }

@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import Accessories
+@testable import AccessoryTestSupport
 
 @Suite struct AccessoryChaosTests {
     @Test func aRandomLifeNeverStrandsATransmission() {

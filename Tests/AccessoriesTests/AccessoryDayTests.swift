@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import Accessories
+@testable import AccessoryTestSupport
 
 /// A button by Bluetooth LE, a microphone with a serial stream, and a pedal, each with what is physically so.
 private struct Workplace {
@@ -159,7 +160,7 @@ private struct Workplace {
             if place.isPlugged { place.world.send(.local(.removed(place.pedal.id))) }
             check.follow(place.world.events)
             #expect(!check.isTransmitting && check.alerts.isEmpty && check.down.isEmpty, "seed \(seed)")
-            #expect(place.world.machine.held.isEmpty && place.world.machine.alerts.isEmpty, "seed \(seed)")
+            #expect(place.world.machine.isIdle, "seed \(seed)")
         }
         print("\(steps) steps")
         #expect(steps >= 100_000)

@@ -4,6 +4,7 @@ import MonotonicTime
 import Testing
 
 @testable import Accessories
+@testable import AccessoryTestSupport
 
 private let puck = DeviceFacts.button("ptt-z")
 private let f13: UInt16 = 183
@@ -289,8 +290,35 @@ private func streamDevice(number: Int = 7, isPaired: Bool = true) -> DeviceFacts
             world.send(.local(.added(.keys("/dev/input/event\(number)", name: "Pedal \(number)"))))
             world.send(.configure(AccessoryConfiguration(id: AccessoryID("c\(number)"), address: puck.address)))
         }
-        #expect(world.machine.statuses.count == AccessoriesStateMachine.accessoriesMax)
+        #expect(world.machine.statuses.count == AccessorySettings.accessoriesMax)
         #expect(world.notes.contains { $0.contains("limit") })
+    }
+
+    @Test func aDeviceThatIsGoneIsShownByItsNameUntilAnotherTakesItsPlace() {
+        var world = SimulatedBluetooth([AccessoryConfiguration(id: AccessoryID("vest"), name: NamePattern("PTT-Z*"))])
+        world.send(.radio(.on))
+        let first = DeviceFacts.button("ptt-z", name: "PTT-Z 1")
+        world.add(first)
+        world.remove(first.id)
+        #expect(world.status("vest")?.name == "PTT-Z 1" && world.status("vest")?.address == first.address)
+        let second = DeviceFacts.button("ptt-z", number: 2, name: "PTT-Z 2")
+        world.add(second)
+        #expect(world.status("vest")?.name == "PTT-Z 2" && world.status("vest")?.address == second.address)
+    }
+
+    @Test func aKnownProblemIsKeptWhenNoMoreProblemsAreKept() throws {
+        var registry = DeviceRegistry()
+        let devices = (0...DeviceRegistry.localDevicesMax).map { LocalDeviceID("/dev/input/event\($0)") }
+        for device in devices { _ = registry.setProblem("no permission", of: device) }
+        #expect(registry.problem(of: devices[0]) == "no permission")
+        let last = try #require(devices.last)
+        #expect(registry.problem(of: last) == nil)
+        _ = registry.setProblem("taken by another program", of: devices[0])
+        #expect(registry.problem(of: devices[0]) == "taken by another program")
+        // One that is over makes room for another.
+        _ = registry.setProblem(nil, of: devices[1])
+        _ = registry.setProblem("no permission", of: last)
+        #expect(registry.problem(of: last) == "no permission")
     }
 
     @Test func aPersonsScanRunsUntilItIsEndedAndPausesForConnections() {

@@ -4,6 +4,7 @@ import MonotonicTime
 import Testing
 
 @testable import Accessories
+@testable import AccessoryTestSupport
 
 private let puck = DeviceFacts.button("ptt-z")
 private let aina = DeviceFacts.button("aina-v2", name: "APTT12")
@@ -183,10 +184,10 @@ private func readyAINA(_ configuration: AccessoryConfiguration? = nil) -> Simula
         world.send(.radio(.on))
         for _ in 0..<1000 { world.stream(device.id, Array("AT+XEVENT=SOS,1".utf8), .handsFree) }
         #expect(!world.happenings.isEmpty)
-        #expect(world.happenings.count <= 2 * FleetAccessory.pressesPerSecondMax)
-        #expect(world.intents.count <= 2 * FleetAccessory.pressesPerSecondMax)
+        #expect(world.happenings.count <= 2 * PressRouter.pressesPerSecondMax)
+        #expect(world.intents.count <= 2 * PressRouter.pressesPerSecondMax)
         world.dropLink(device.id)
-        #expect(world.machine.held.isEmpty && world.machine.alerts.isEmpty)
+        #expect(world.machine.isIdle)
     }
 
     // MARK: What goes on after a loss

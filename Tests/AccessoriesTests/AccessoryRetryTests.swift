@@ -4,6 +4,7 @@ import MonotonicTime
 import Testing
 
 @testable import Accessories
+@testable import AccessoryTestSupport
 
 private let puck = DeviceFacts.button("ptt-z")
 private let configured = AccessoryConfiguration(id: AccessoryID("puck"), address: puck.address)

@@ -11,6 +11,7 @@ import Synchronization
 import Testing
 
 @testable import Accessories
+@testable import AccessoryTestSupport
 
 /// A private bus; bluetoothd has a thread of its own, as it has a process of its own.
 private struct Scene {

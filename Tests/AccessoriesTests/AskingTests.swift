@@ -4,6 +4,7 @@ import MonotonicTime
 import Testing
 
 @testable import Accessories
+@testable import AccessoryTestSupport
 
 private let puck = DeviceFacts.button("ptt-z")
 private let other = DeviceFacts.button("aina-v2", number: 2, name: "APTT12")

@@ -10,6 +10,7 @@ import TestSupport
 import Testing
 
 @testable import Accessories
+@testable import AccessoryTestSupport
 
 private let puck = DeviceFacts.button("ptt-z")
 

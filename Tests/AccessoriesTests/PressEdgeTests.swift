@@ -4,6 +4,7 @@ import MonotonicTime
 import Testing
 
 @testable import Accessories
+@testable import AccessoryTestSupport
 
 /// A button of each kind: does it repeat its state, and can it be read?
 private enum Kind: CaseIterable {

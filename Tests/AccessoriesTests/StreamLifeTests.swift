@@ -193,7 +193,6 @@ import Testing
         stream.send(.device(nil))
         #expect(stream.lost == [.removed])
         #expect(stream.link.wantsDiscovery)
-        #expect(stream.link.lastName == "APTT12345")
         stream.send(.device(stream.device))
         #expect(stream.link.isReady)
     }
@@ -207,7 +206,7 @@ import Testing
         #expect(stream.lost == [.disconnected])
         #expect(stream.commands.contains(.closeStream(device: former.id, .serialPort)))
         #expect(stream.link.isReady)
-        #expect(stream.link.lastAddress == stream.device.address)
+        #expect(stream.link.device?.address == stream.device.address)
     }
 
     @Test func whatIsInProgressIsWaitedForButNotForEver() {

@@ -7,8 +7,8 @@ do {
         "CLinux", "CTOML", "CDBus", "CALSA", "COpus", "CSpeexDSP", "COgg", "CBluetooth", "CEvdev", "CUdev", "CGnuTLS",
         "CSodium", "CNgtcp2", "MonotonicTime", "Reactor", "Files", "Cryptography", "Settings", "Logs",
         "PlainText", "Terminal", "PushToTalkCore", "SFrame", "RelayProtocol", "QUIC", "DBus", "LinuxInput", "BlueZ",
-        "Calls", "PTTBus", "Audio", "Nearby", "RelayClient", "Recordings", "Accessories", "ChannelService",
-        "RelayServer", "Bridge", "TestSupport",
+        "Calls", "PTTBus", "Audio", "Nearby", "RelayClient", "Recordings", "Accessories", "AccessorySetup",
+        "ChannelService", "RelayServer", "Bridge", "TestSupport",
     ]
     func part(_ name: String, _ files: [String], _ dependencies: [Target.Dependency]) -> Target {
         let all = try? FileManager.default.contentsOfDirectory(atPath: "\(Context.packageDirectory)/Sources/\(name)")

@@ -33,7 +33,6 @@ enum AccessoryLinkAction: Equatable, Sendable {
 /// The rules of one accessory's link: found, connected, recognised, heard, lost, and back again. What it does with the values is
 /// `ControlsStateMachine`'s.
 protocol AccessoryLink: Sendable {
-    var configuration: AccessoryConfiguration { get }
     var device: DeviceFacts? { get }
     /// The profile, once it is certain.
     var profile: AccessoryProfile? { get }
@@ -51,12 +50,6 @@ protocol AccessoryLink: Sendable {
     var asksAfter: Instant? { get }
     /// The services BlueZ should reconnect for by itself.
     var servicesToRegister: [BluetoothUUID] { get }
-    /// BlueZ reconnects by itself now.
-    var autoConnects: Bool { get set }
-    /// Remembered for people, while BlueZ does not know the device.
-    var lastName: String? { get }
-    /// The same of its address.
-    var lastAddress: String? { get }
     /// When `deadline` must be handled.
     var nextDeadline: Instant? { get }
 

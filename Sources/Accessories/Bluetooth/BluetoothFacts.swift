@@ -2,41 +2,41 @@
 import BlueZ
 
 /// A device as BlueZ knows it.
-struct DeviceFacts: Equatable, Sendable {
-    var id: DeviceIdentifier
-    var address: String
-    var name: String?
+package struct DeviceFacts: Equatable, Sendable {
+    package var id: DeviceIdentifier
+    package var address: String
+    package var name: String?
     /// Services advertised or found.
-    var services: Set<BluetoothUUID>
-    var isPaired: Bool
-    var isTrusted: Bool
+    package var services: Set<BluetoothUUID>
+    package var isPaired: Bool
+    package var isTrusted: Bool
     /// What BlueZ says.
-    var isConnected: Bool
-    var servicesResolved: Bool
+    package var isConnected: Bool
+    package var servicesResolved: Bool
     /// Percent.
-    var battery: Int?
-    var characteristics: [CharacteristicFacts]
+    package var battery: Int?
+    package var characteristics: [CharacteristicFacts]
     /// It was paired for this link only: the keys were not kept.
-    var isPairedForNow = false
+    package var isPairedForNow = false
     /// The kernel has no Low Energy link to it any more, which BlueZ has not noticed.
-    var isLinkLost = false
+    package var isLinkLost = false
 
     /// Whether its characteristics and keys can be heard.
-    var isReachable: Bool { isConnected && !isLinkLost }
+    package var isReachable: Bool { isConnected && !isLinkLost }
 
     /// Its link is encrypted with keys that both sides keep.
-    var isBonded: Bool { isPaired && !isPairedForNow }
+    package var isBonded: Bool { isPaired && !isPairedForNow }
 }
 
 /// A characteristic of a connected device.
-struct CharacteristicFacts: Equatable, Sendable {
-    var id: CharacteristicIdentifier
-    var service: BluetoothUUID
-    var characteristic: BluetoothUUID
+package struct CharacteristicFacts: Equatable, Sendable {
+    package var id: CharacteristicIdentifier
+    package var service: BluetoothUUID
+    package var characteristic: BluetoothUUID
 }
 
 /// Whether there is any Bluetooth at all.
-enum RadioState: Equatable, Sendable {
+package enum RadioState: Equatable, Sendable {
     /// bluetoothd is not on the bus.
     case noService
     /// No adapter, or none that is powered.
@@ -45,7 +45,7 @@ enum RadioState: Equatable, Sendable {
 }
 
 /// A stream of bytes that a Bluetooth classic device offers.
-enum StreamKind: String, Hashable, Sendable {
+package enum StreamKind: String, Hashable, Sendable {
     /// The Serial Port Profile, through `org.bluez.Profile1`.
     case serialPort
     /// The AT commands of the hands-free profile that BlueALSA hands on (`org.bluealsa.RFCOMM1`).
@@ -53,7 +53,7 @@ enum StreamKind: String, Hashable, Sendable {
 }
 
 /// What the rules ask of BlueZ. Each is answered by one `completed`.
-enum BluetoothCommand: Hashable, Sendable {
+package enum BluetoothCommand: Hashable, Sendable {
     case connect(device: DeviceIdentifier)
     case disconnect(device: DeviceIdentifier)
     case pair(device: DeviceIdentifier)
@@ -82,7 +82,7 @@ enum BluetoothCommand: Hashable, Sendable {
 }
 
 /// Why BlueZ did not do it, as far as the rules differ.
-enum BluetoothFailure: Error, Hashable, Sendable {
+package enum BluetoothFailure: Error, Hashable, Sendable {
     /// Something of the kind is under way already.
     case inProgress
     /// The controller gave the attempt up, though the device is there ("le-connection-abort-by-local").
@@ -128,7 +128,7 @@ enum BluetoothFailure: Error, Hashable, Sendable {
 
 extension BluetoothFailure: CustomStringConvertible {
     /// In words for notes and problems.
-    var description: String {
+    package var description: String {
         switch self {
         case .inProgress: "something of the kind is under way already"
         case .abortedLocally: "the connection broke while it was set up"

@@ -3,7 +3,7 @@ import BlueZ
 import MonotonicTime
 
 /// What the system's Bluetooth tells, on the loop, in order.
-enum BluetoothReport: Sendable {
+package enum BluetoothReport: Sendable {
     /// There is Bluetooth, or there is not. When it comes back the devices are told before.
     case radio(RadioState)
     /// A device is new or different.
@@ -26,6 +26,14 @@ enum BluetoothReport: Sendable {
     case read(characteristic: CharacteristicIdentifier, bytes: [UInt8])
     /// A device sends more values a second than are looked at; nil: not any more.
     case flooding(device: DeviceIdentifier, valuesPerSecond: Int?)
+
+    /// When it came, where that has to be exact.
+    var time: Instant? {
+        switch self {
+        case .value(_, _, let time), .streamBytes(_, _, _, let time): time
+        default: nil
+        }
+    }
 }
 
 /// The system's Bluetooth.

@@ -2,7 +2,7 @@
 import MonotonicTime
 
 /// A service that hands the presses of Bluetooth accessories on. (The bytes of a serial port come from the kernel itself.)
-enum PressCarrier: String, Hashable, Sendable, CaseIterable {
+package enum PressCarrier: String, Hashable, Sendable, CaseIterable {
     /// Notifications of characteristics.
     case bluetoothd
     /// Commands of the hands-free profile.

@@ -309,11 +309,5 @@ extension GATTAccessoryStateMachine {
         "its keys no longer fit: 'bluetoothctl remove \(device.address)', then press its button"
     }
 
-    private func text(_ failure: BluetoothFailure?) -> String {
-        switch failure {
-        case .other(let words): words
-        case let failure?: "\(failure)"
-        case nil: "no reason given"
-        }
-    }
+    private func text(_ failure: BluetoothFailure?) -> String { failure?.description ?? "no reason given" }
 }

@@ -74,7 +74,8 @@ struct GATTAccessoryStateMachine: AccessoryLink {
     /// news even before ours is confirmed.
     var isArmed = false
     var subscribed: Set<CharacteristicIdentifier> = []
-    var autoConnects = false
+    /// BlueZ reconnects by itself now.
+    private(set) var autoConnects: Bool
     var radio = RadioState.noService
     private var radioOnSince = Instant.zero
     /// It was ready since Bluetooth was switched on or came.
@@ -84,9 +85,6 @@ struct GATTAccessoryStateMachine: AccessoryLink {
     /// The device was used before, so that what it can be asked for tells whether it was pressed in order to wake it.
     var isLinkOfKnown = false
     private(set) var names: Set<String> = []
-    /// Remembered for people, while BlueZ does not know the device.
-    private(set) var lastName: String?
-    private(set) var lastAddress: String?
     var searches = 0
     var connectAttempts = 0
     var quickAttempts = 0
@@ -102,9 +100,10 @@ struct GATTAccessoryStateMachine: AccessoryLink {
     /// Set once `ServicesResolved` was seen without the characteristics.
     var lateUntil: Instant?
 
-    init(_ configuration: AccessoryConfiguration, library: ProfileLibrary) {
+    init(_ configuration: AccessoryConfiguration, library: ProfileLibrary, autoConnects: Bool) {
         self.configuration = configuration
         self.library = library
+        self.autoConnects = autoConnects
     }
 
     // MARK: What the fleet asks
@@ -161,8 +160,6 @@ struct GATTAccessoryStateMachine: AccessoryLink {
             }
             device = facts
             if facts == nil { isArmed = false }
-            lastName = facts?.name ?? lastName
-            lastAddress = facts?.address ?? lastAddress
             if let name = facts?.name, names.count < Self.namesMax { names.insert(name) }
         case .autoConnect(let isArmed):
             autoConnects = isArmed
@@ -324,7 +321,6 @@ struct GATTAccessoryStateMachine: AccessoryLink {
     private mutating func forget(_ reason: AccessoryRelease, at now: Instant) -> [Action] {
         let actions = lose(reason)
         names = []
-        lastName = nil
         profile = nil
         problem = nil
         isArmed = false

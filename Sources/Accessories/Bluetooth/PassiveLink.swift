@@ -4,12 +4,8 @@ import MonotonicTime
 
 /// Knows what BlueZ says of a device, and asks for nothing. Input devices are reconnected by BlueZ itself.
 struct PassiveLink: AccessoryLink {
-    let configuration: AccessoryConfiguration
     private(set) var device: DeviceFacts?
     private(set) var problem: String?
-    var autoConnects = false
-    private(set) var lastName: String?
-    private(set) var lastAddress: String?
     private var radio = RadioState.noService
 
     let profile: AccessoryProfile? = nil
@@ -21,10 +17,7 @@ struct PassiveLink: AccessoryLink {
     let nextDeadline: Instant? = nil
 
     /// - Parameter problem: Why it is not used; nil when its presses come another way.
-    init(_ configuration: AccessoryConfiguration, problem: String? = nil) {
-        self.configuration = configuration
-        self.problem = problem
-    }
+    init(problem: String? = nil) { self.problem = problem }
 
     mutating func handle(_ event: AccessoryLinkEvent, at now: Instant) -> [AccessoryLinkAction] {
         let wasThere = radio == .on && device?.isReachable == true
@@ -33,14 +26,8 @@ struct PassiveLink: AccessoryLink {
             // At a start the devices are told before there is Bluetooth.
             if state == .noService, radio != .noService { device = nil }
             radio = state
-        case .device(let facts):
-            device = facts
-            lastName = facts?.name ?? lastName
-            lastAddress = facts?.address ?? lastAddress
-        case .autoConnect(let isArmed):
-            autoConnects = isArmed
-        case .completed, .streamClosed, .streamOffered, .ask, .deadline:
-            break
+        case .device(let facts): device = facts
+        case .autoConnect, .completed, .streamClosed, .streamOffered, .ask, .deadline: break
         }
         guard wasThere, radio != .on || device?.isReachable != true else { return [] }
         // The kernel keeps the input device of a HID-over-GATT button, and its keys as they were, when the link is lost.

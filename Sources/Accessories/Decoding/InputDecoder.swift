@@ -2,7 +2,7 @@
 // What tells of a held control and says neither pressed nor released ends it; what tells of something else does not.
 
 /// What a value said.
-enum DecodedValue: Equatable {
+package enum DecodedValue: Equatable {
     /// Controls that are down or up after it, in order; those not named are unchanged. A click is down, then up.
     case controls([ControlState])
     /// As `controls`, and of some of them the value says neither pressed nor released; why, for the log.
@@ -12,22 +12,22 @@ enum DecodedValue: Equatable {
 }
 
 /// A control and whether it is down.
-struct ControlState: Equatable {
-    var control: Control
-    var isDown: Bool
+package struct ControlState: Equatable {
+    package var control: Control
+    package var isDown: Bool
     /// False: what tells of this control said neither pressed nor released. That ends what is held, and proves no release.
-    var isCertain = true
+    package var isCertain = true
 }
 
 /// Decodes the values of one input. Only text and keys need memory between values.
-struct InputDecoder {
+package struct InputDecoder {
     private let rule: DecodeRule
     private var text: TextDecoder?
     private var keys: KeyDecoder?
     /// The battery level that the last value told, in percent.
-    private(set) var battery: Int?
+    package private(set) var battery: Int?
 
-    init(_ rule: DecodeRule) {
+    package init(_ rule: DecodeRule) {
         self.rule = rule
         switch rule {
         case .text(let text): self.text = TextDecoder(text)
@@ -43,12 +43,12 @@ struct InputDecoder {
     }
 
     /// A key of an input device went down or came up. Keys that the rule does not name are nothing.
-    mutating func decode(key code: UInt16, isDown: Bool) -> DecodedValue {
+    package mutating func decode(key code: UInt16, isDown: Bool) -> DecodedValue {
         keys?.decode(code, isDown: isDown) ?? .garbage("a key, where bytes are expected")
     }
 
     /// - Parameter isDown: Whether a control is down before this value.
-    mutating func decode(_ bytes: [UInt8], isDown: (Control) -> Bool) -> DecodedValue {
+    package mutating func decode(_ bytes: [UInt8], isDown: (Control) -> Bool) -> DecodedValue {
         switch rule {
         case .value(let rule):
             guard bytes.count == rule.size, bytes.indices.contains(rule.byte) else { return Self.wrongSize(bytes) }

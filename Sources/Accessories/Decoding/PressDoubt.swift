@@ -7,10 +7,10 @@ import MonotonicTime
 /// old press, which must not open the microphone by itself. Of the controls in doubt a "down" is therefore no press until one of these
 /// has shown that the control was up: a value that says so, or a silence longer than the accessory's repetition. What waited in a hung
 /// bluetoothd is old altogether: of that no "down" is a press.
-struct PressDoubt: Sendable {
+package struct PressDoubt: Sendable {
     /// A held control that is repeated at all is told again within this time; no accessory is known that takes longer. So long at most it
     /// takes until an accessory that cannot be asked is ready after a start.
-    static let silence = Duration.seconds(3)
+    package static let silence = Duration.seconds(3)
     /// A carrier that goes on after it hung has handed on by then what waited in it: some values, of a millisecond each.
     static let backlogTime = Duration.milliseconds(500)
 

@@ -15,6 +15,9 @@ public actor AccessoryService {
     /// The loop as its executor.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
+    /// A flood of presses is no flood of log lines.
+    static let logLinesPerSecondMax = 40
+
     private let host: any BluetoothHost
     private let inputs: (any InputHost)?
     private let logger: Logger
@@ -29,10 +32,10 @@ public actor AccessoryService {
     /// Setup's: what comes in is told to them too.
     private var observers: [Int: @Sendable (AccessoryReport) -> Void] = [:]
     private var lastObserver = 0
-    private var pressLog = LogLimiter()
+    private var pressLog = RateLimiter(perSecondMax: AccessoryService.logLinesPerSecondMax)
     /// The press that goes on is in the log, so that its release will be, too.
     private var isPressLogged = false
-    private var controlLog = LogLimiter()
+    private var controlLog = RateLimiter(perSecondMax: AccessoryService.logLinesPerSecondMax)
 
     /// Accessories by Bluetooth, through bluetoothd on the machine's bus, and by the machine's own devices.
     ///
@@ -74,12 +77,12 @@ public actor AccessoryService {
     /// - Throws: When the bus refuses to tell of Bluetooth.
     public func start() async throws(BlueZError) {
         // Every configured accessory is told at once, also while there is no Bluetooth.
-        handle(.radio(.noService), at: .now)
+        handle(.bluetooth(.radio(.noService)), at: .now)
         await inputs?.start { [weak self] report in
-            self?.assumeIsolated { $0.report(report) }
+            self?.assumeIsolated { $0.report(.local(report)) }
         }
         try await host.start { [weak self] report in
-            self?.assumeIsolated { $0.report(report) }
+            self?.assumeIsolated { $0.report(.bluetooth(report)) }
         }
     }
 
@@ -157,30 +160,32 @@ public actor AccessoryService {
 
     // MARK: For setup
 
-    /// Tells what is known, and then everything that comes in, after the rules have had it. Called on the loop, in order.
+    /// Tells everything that comes in, after the rules have had it. Called on the loop, in order.
     ///
-    /// - Returns: The token for `removeObserver`.
-    func observe(_ observer: @escaping @Sendable (AccessoryReport) -> Void) -> Int {
-        observer(.bluetooth(.radio(machine.radio)))
-        for device in machine.devices.values.sorted(by: { $0.id < $1.id }) { observer(.bluetooth(.device(device))) }
-        for device in machine.localDevices.values.sorted(by: { $0.id < $1.id }) { observer(.local(.added(device))) }
+    /// - Returns: The token for `removeObserver`, and what is known.
+    package func observe(
+        _ observer: @escaping @Sendable (AccessoryReport) -> Void
+    ) -> (token: Int, known: [AccessoryReport]) {
         lastObserver += 1
         observers[lastObserver] = observer
-        return lastObserver
+        return (lastObserver, machine.reports)
     }
 
+    /// The device as bluetoothd knows it now.
+    package func device(address: String) -> DeviceFacts? { machine.device(address: address) }
+
     /// How often a scan has begun, and whether one is on.
-    var scans: (count: Int, isOn: Bool) { (machine.scanning.count, machine.scanning.phase == .on) }
+    package var scans: (count: Int, isOn: Bool) { machine.scans }
 
     /// Tells no more.
-    func removeObserver(_ token: Int) {
+    package func removeObserver(_ token: Int) {
         observers[token] = nil
     }
 
     /// Does something for a person, beside the rules' own commands. Scans pause while a device is connected or paired.
     ///
     /// - Returns: Nil is success.
-    func perform(_ command: BluetoothCommand) async -> BluetoothFailure? {
+    package func perform(_ command: BluetoothCommand) async -> BluetoothFailure? {
         let isConnecting: Bool
         switch command {
         case .connect, .pair, .openStream: isConnecting = true
@@ -194,37 +199,13 @@ public actor AccessoryService {
 
     // MARK: In
 
-    private func report(_ report: BluetoothReport) {
+    private func report(_ report: AccessoryReport) {
         switch report {
-        case .radio(let state):
-            logger.info("Bluetooth is \(state)")
-            handle(.radio(state), at: .now)
-        case .device(let facts): handle(.device(facts), at: .now)
-        case .autoConnect(let isArmed): handle(.autoConnect(isArmed: isArmed), at: .now)
-        case .deviceRemoved(let id): handle(.deviceRemoved(id), at: .now)
-        case .streamBytes(let device, let kind, let bytes, let time):
-            handle(.streamBytes(device: device, kind, bytes), at: time)
-        case .streamClosed(let device, let kind): handle(.streamClosed(device: device, kind), at: .now)
-        case .streamOffered(let device, let kind): handle(.streamOffered(device: device, kind), at: .now)
-        case .heard: break
-        case .read(let characteristic, let bytes): handle(.read(characteristic: characteristic, bytes: bytes), at: .now)
-        case .flooding(let device, let rate):
-            handle(.flooding(device, valuesPerSecond: rate), at: .now)
-        case .value(let characteristic, let bytes, let time):
-            handle(.value(characteristic: characteristic, bytes: bytes), at: time)
+        case .bluetooth(let report):
+            if case .radio(let state) = report { logger.info("Bluetooth is \(state)") }
+            handle(.bluetooth(report), at: report.time ?? .now)
+        case .local(let report): handle(.local(report), at: report.time ?? .now)
         }
-        tell(.bluetooth(report))
-    }
-
-    private func report(_ report: LocalDeviceReport) {
-        switch report {
-        case .key(_, _, _, let time), .bytes(_, _, let time): handle(.local(report), at: time)
-        case .added, .removed, .problem: handle(.local(report), at: .now)
-        }
-        tell(.local(report))
-    }
-
-    private func tell(_ report: AccessoryReport) {
         guard !isStopped, !observers.isEmpty else { return }
         for observer in observers.sorted(by: { $0.key < $1.key }) { observer.value(report) }
     }
@@ -253,8 +234,9 @@ public actor AccessoryService {
     private func carryOut(_ action: AccessoriesStateMachine.Action) {
         switch action {
         case .event(let event):
-            log(event)
+            // Carried out first, logged second.
             handler(event)
+            log(event)
         case .command(let command):
             Task {
                 let failure = await host.perform(command)
@@ -274,8 +256,8 @@ public actor AccessoryService {
         }
     }
 
-    private func admits(_ limiter: inout LogLimiter, at time: Instant, lines: Int = 1) -> Bool {
-        let (isAdmitted, missed) = limiter.admit(at: time, lines: lines)
+    private func admits(_ limiter: inout RateLimiter, at time: Instant, lines: Int = 1) -> Bool {
+        let (isAdmitted, missed) = limiter.admit(at: time, counting: lines)
         if missed > 0 { logger.warning("Too many presses to log each", metadata: ["missed": "\(missed)"]) }
         return isAdmitted
     }

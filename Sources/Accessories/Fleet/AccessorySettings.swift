@@ -5,6 +5,8 @@ import Settings
 public struct AccessorySettings: Sendable {
     /// Where an administrator's profiles are unless the settings say otherwise.
     public static let profilesDirectory = "/etc/pttd/profiles.d"
+    /// Accessories in use at a time.
+    package static let accessoriesMax = 64
 
     /// The accessories that are configured by name.
     public var accessories: [AccessoryConfiguration]
@@ -84,7 +86,7 @@ public struct AccessorySettings: Sendable {
     public static func accessories(
         in root: SettingsTable, library: ProfileLibrary, isBondedOnly: Bool = false, allowsCommands: Bool = false
     ) -> [AccessoryConfiguration] {
-        root.namedTables("accessory", countMax: AccessoriesStateMachine.accessoriesMax).map {
+        root.namedTables("accessory", countMax: AccessorySettings.accessoriesMax).map {
             AccessoryConfiguration(
                 name: $0.name, settings: $0.table, library: library, isBondedOnly: isBondedOnly,
                 allowsCommands: allowsCommands)
@@ -182,7 +184,7 @@ extension AccessoryID {
 
 extension SettingType where Value == String {
     /// A Bluetooth device address, in capitals.
-    static var bluetoothAddress: Self {
+    package static var bluetoothAddress: Self {
         SettingType<String>.string(lengthMax: 32).map(placeholder: "00:00:00:00:00:00") {
             text throws(SettingRefusal) in
             let parts = text.split(separator: ":", omittingEmptySubsequences: false)

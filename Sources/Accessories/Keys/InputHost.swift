@@ -2,41 +2,41 @@
 import MonotonicTime
 
 /// A local device: its node ("/dev/input/event7", "/dev/ttyUSB0"), or `mediaPlayer`.
-struct LocalDeviceID: Hashable, Comparable, Sendable, CustomStringConvertible {
+package struct LocalDeviceID: Hashable, Comparable, Sendable, CustomStringConvertible {
     /// What BlueZ sends to the media player that this program registers: the play and pause keys of a headset (AVRCP).
     static let mediaPlayer = LocalDeviceID("media-player")
 
-    var text: String
+    package var text: String
 
     init(_ text: String) { self.text = text }
 
-    var description: String { text }
+    package var description: String { text }
 
-    static func < (lhs: Self, rhs: Self) -> Bool { lhs.text < rhs.text }
+    package static func < (lhs: Self, rhs: Self) -> Bool { lhs.text < rhs.text }
 }
 
 /// A local device, and what its udev rule says about it.
-struct LocalDeviceFacts: Equatable, Sendable {
-    var id: LocalDeviceID
+package struct LocalDeviceFacts: Equatable, Sendable {
+    package var id: LocalDeviceID
     /// The kernel's name for it.
-    var name: String
+    package var name: String
     /// The Bluetooth address that it came by; nil for wired ones.
-    var address: String?
-    var device: InputDeviceID?
+    package var address: String?
+    package var device: InputDeviceID?
     /// The name of the accessory that the rule gives it (`PTTD_ACCESSORY`).
-    var accessoryName: String?
+    package var accessoryName: String?
     /// The profile that the rule names (`PTTD_PROFILE`).
-    var profileID: String?
+    package var profileID: String?
     /// udev's properties of it, those that profiles may ask for.
-    var properties: [String: String]
+    package var properties: [String: String]
     /// The keys that it has (KEY_* of <linux/input-event-codes.h>); empty for a serial port.
-    var keys: Set<UInt16>
+    package var keys: Set<UInt16>
     /// It tells bytes, not keys.
-    var isSerialPort: Bool
+    package var isSerialPort: Bool
 }
 
 /// What the local devices tell, on the loop, in order.
-enum LocalDeviceReport: Sendable {
+package enum LocalDeviceReport: Sendable {
     /// It is there and is read.
     case added(LocalDeviceFacts)
     /// A key went down or came up, when the kernel saw it.
@@ -47,6 +47,14 @@ enum LocalDeviceReport: Sendable {
     case removed(LocalDeviceID)
     /// A tagged device cannot be used, and what to do; nil when it can again.
     case problem(LocalDeviceID, String?)
+
+    /// When it came, where that has to be exact.
+    var time: Instant? {
+        switch self {
+        case .key(_, _, _, let time), .bytes(_, _, let time): time
+        case .added, .removed, .problem: nil
+        }
+    }
 }
 
 /// The machine's own devices; tests put others in their place.

@@ -3,11 +3,11 @@ import BlueZ
 import Settings
 
 /// Reads the inputs of one profile, and collects what belongs to their controls.
-struct InputReading {
+package struct InputReading {
     /// The most controls of an input.
     static let controlsMax = Control.allCases.count
     /// The most words or keys of a control.
-    static let alternativesMax = 32
+    package static let alternativesMax = 32
 
     private enum Decode: String, CaseIterable { case value, bits, nonzero, text, keys }
 

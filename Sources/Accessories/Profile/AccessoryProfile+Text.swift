@@ -162,7 +162,7 @@ private func byte(_ value: UInt8) -> String { "0x\(hexadecimal(value, digits: 2)
 private func bytes(_ values: [UInt8]) -> String { array(values.map(byte)) }
 
 /// A basic string (toml.io/en/v1.0.0#string).
-private func quoted(_ text: String) -> String {
+package func quoted(_ text: String) -> String {
     var result = "\""
     for scalar in text.unicodeScalars {
         switch scalar {

@@ -93,3 +93,12 @@ public struct AccessoryProfile: Hashable, Sendable {
         return chosen == .none ? .hold : chosen
     }
 }
+
+extension AccessoryProfile {
+    /// A family of which nothing else is known.
+    package init(id: String, title: String, confidence: Confidence, sources: [String]) {
+        self.init(
+            id: id, title: title, confidence: confidence, sources: sources, bonding: .asNeeded, battery: .none,
+            names: [], serviceIdentifies: false, inputs: [], gestures: [:], timing: GestureTiming())
+    }
+}

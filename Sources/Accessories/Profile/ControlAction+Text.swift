@@ -4,7 +4,7 @@ extension ControlAction {
     /// A command has at most this many words, and a text at most `textMax` bytes.
     static let wordsMax = 64
     /// The longest text of an action, in bytes.
-    static let textMax = 4096
+    package static let textMax = 4096
 
     /// An action as `text` writes it: "transmit", "emergency", "channel-up", "channel-down", "nearby-next", "replay-last",
     /// "none", or "command: PROGRAM ARGUMENT …". Arguments with spaces stand in double quotes, in which `\` takes the next

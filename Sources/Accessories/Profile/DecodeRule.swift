@@ -10,6 +10,10 @@ public enum DecodeRule: Hashable, Sendable {
         public var own: UInt8
         /// The byte in messages that tell something else, and change nothing. Any other byte is unknown: it releases what is held.
         public var others: [UInt8]
+
+        package init(byte: Int, own: UInt8, others: [UInt8]) {
+            (self.byte, self.own, self.others) = (byte, own, others)
+        }
     }
 
     /// Bytes that are one thing while pressed and another when released.
@@ -24,6 +28,10 @@ public enum DecodeRule: Hashable, Sendable {
         public var ignored: [UInt8] = []
         /// Which messages count; nil: all of this length.
         public var frame: Frame?
+
+        package init(byte: Int, size: Int, controls: [ValueControl], ignored: [UInt8] = [], frame: Frame? = nil) {
+            (self.byte, self.size, self.controls, self.ignored, self.frame) = (byte, size, controls, ignored, frame)
+        }
     }
 
     /// A control in a value of codes.
@@ -62,6 +70,14 @@ public enum DecodeRule: Hashable, Sendable {
         public var isActiveLow = false
         /// Which messages count; nil: all of this length.
         public var frame: Frame?
+
+        package init(
+            byte: Int, size: Int, ignored: UInt8, controls: [BitControl], isActiveLow: Bool = false,
+            frame: Frame? = nil
+        ) {
+            (self.byte, self.size, self.ignored, self.controls) = (byte, size, ignored, controls)
+            (self.isActiveLow, self.frame) = (isActiveLow, frame)
+        }
     }
 
     /// A control in a byte of bits.
@@ -70,6 +86,8 @@ public enum DecodeRule: Hashable, Sendable {
         public var control: Control
         /// Its bit, one of 0x01 … 0x80.
         public var bit: UInt8
+
+        package init(control: Control, bit: UInt8) { (self.control, self.bit) = (control, bit) }
     }
 
     /// A byte that is zero when the control is released.
@@ -82,6 +100,10 @@ public enum DecodeRule: Hashable, Sendable {
         public var control: Control
         /// Which messages count; nil: all of this length.
         public var frame: Frame?
+
+        package init(byte: Int, size: Int, control: Control, frame: Frame? = nil) {
+            (self.byte, self.size, self.control, self.frame) = (byte, size, control, frame)
+        }
     }
 
     /// Words without separators, possibly glued together or split between messages.
@@ -93,6 +115,10 @@ public enum DecodeRule: Hashable, Sendable {
         /// Words that tell of something else, and change nothing; then all other text ends what is held. nil: only text that begins as
         /// a control's words do ends it.
         public var ignored: [String]?
+
+        package init(controls: [TextControl], batteryPrefix: String? = nil, ignored: [String]? = nil) {
+            (self.controls, self.batteryPrefix, self.ignored) = (controls, batteryPrefix, ignored)
+        }
     }
 
     /// A control in a text.
@@ -103,12 +129,18 @@ public enum DecodeRule: Hashable, Sendable {
         public var pressed: [String]
         /// The words that say released, any of them; controls may share them. Empty: it tells presses only.
         public var released: [String]
+
+        package init(control: Control, pressed: [String], released: [String]) {
+            (self.control, self.pressed, self.released) = (control, pressed, released)
+        }
     }
 
     /// Keys of an input device.
     public struct Keys: Hashable, Sendable {
         /// Each control with its keys.
         public var controls: [KeyControl]
+
+        package init(controls: [KeyControl]) { self.controls = controls }
     }
 
     /// A control on an input device.
@@ -117,6 +149,8 @@ public enum DecodeRule: Hashable, Sendable {
         public var control: Control
         /// KEY_* and BTN_* of <linux/input-event-codes.h>; it is down while any of them is.
         public var codes: [UInt16]
+
+        package init(control: Control, codes: [UInt16]) { (self.control, self.codes) = (control, codes) }
     }
 
     /// One value per button.

@@ -58,6 +58,16 @@ extension ProfileLibrary {
     private static let hidOverGATT: BluetoothUUID = "1812"
     private static let humanInterfaceDevice: BluetoothUUID = "1124"
 
+    /// Whether a Bluetooth device may become an accessory without being configured. Input devices are given to us by udev rules alone.
+    /// What is refused is taken in order to say why.
+    func takesUnasked(_ facts: DeviceFacts) -> Bool {
+        if refusal(name: facts.name, services: facts.services) != nil { return true }
+        switch candidate(name: facts.name, services: facts.services)?.transport {
+        case .gatt, .spp, .handsFree: return true
+        case .input, .serial, nil: return false
+        }
+    }
+
     private func probable(name: String?, services: some Collection<BluetoothUUID>) -> AccessoryProfile? {
         let names = name.map { [NamePattern.fold($0)] } ?? []
         // A remote control may be called "PTT": what is a keyboard to the system says its own service, or is none of these.
@@ -96,6 +106,36 @@ extension ProfileLibrary {
         }
     }
 
+    /// The profile by which a local device of an accessory is read.
+    ///
+    /// - Throws: What is missing, and what to do.
+    func profile(
+        of local: LocalDeviceFacts, _ configuration: AccessoryConfiguration
+    ) throws(UnfittingDevice) -> AccessoryProfile {
+        let transport: AccessoryProfile.Transport = local.isSerialPort ? .serial : .input
+        let fitting = profiles.filter { $0.transport == transport }.map(\.id).joined(separator: ", ")
+        if let id = local.profileID ?? configuration.profileID {
+            let place =
+                local.profileID != nil
+                ? "ENV{PTTD_PROFILE} in its udev rule" : "profile in [accessory.\"\(configuration.id)\"]"
+            guard let profile = self[id] else {
+                throw UnfittingDevice(problem: "there is no profile \"\(id)\": correct \(place) (\(fitting))")
+            }
+            guard profile.transport == transport, !profile.inputs.isEmpty else {
+                let what = local.isSerialPort ? "a serial port" : "an input device"
+                throw UnfittingDevice(
+                    problem: "profile \"\(id)\" is not one of \(what): correct \(place) (\(fitting))")
+            }
+            return profile
+        }
+        if let profile = candidate(local: local) { return profile }
+        throw UnfittingDevice(
+            problem: local.id == .mediaPlayer
+                ? "no profile fits the play keys: write profile = \"…\" in [accessory.media-player] (\(fitting))"
+                : "no profile fits \"\(local.name)\": write ENV{PTTD_PROFILE}=\"…\" in its udev rule (\(fitting)), "
+                    + "or learn it with 'pttctl accessory learn'")
+    }
+
     /// The profile for which `fit` says most; explicit ones are not asked.
     private func best(_ fit: (AccessoryProfile) -> (evidence: Int, specificity: Int)?) -> AccessoryProfile? {
         var best: (profile: AccessoryProfile, fit: Fit)?
@@ -108,6 +148,11 @@ extension ProfileLibrary {
         }
         return best?.profile
     }
+}
+
+/// A local device cannot be read by any profile, or not by the one that is named.
+struct UnfittingDevice: Error {
+    var problem: String
 }
 
 extension AccessoryProfile {

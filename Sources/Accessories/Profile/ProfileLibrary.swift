@@ -84,7 +84,7 @@ public struct ProfileLibrary: Sendable {
     }()
 
     /// The `.toml` files of a directory in the order of their names, as udev and systemd read theirs.
-    static func fileNames(in directory: String) -> (names: [String], problem: SettingsProblem?) {
+    package static func fileNames(in directory: String) -> (names: [String], problem: SettingsProblem?) {
         guard let handle = opendir(directory) else {
             if errno == ENOENT { return ([], nil) }
             let problem = SettingsProblem(

@@ -5,7 +5,7 @@ import Settings
 
 extension SettingType where Value == String {
     /// The id of a profile.
-    static var profileID: Self {
+    package static var profileID: Self {
         .string(lengthMax: 64).map(placeholder: "") { text throws(SettingRefusal) in
             let allowed = text.utf8.allSatisfy { byte in
                 (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte)

@@ -66,11 +66,11 @@ extension StreamAccessoryStateMachine {
         case .pair(device.id) where phase == .pairing: return paired(device, failure, at: now)
         case .trust(device.id):
             if let failure {
-                problem = "could not be trusted, so it cannot connect by itself (\(text(failure)))"
+                problem = "could not be trusted, so it cannot connect by itself (\(failure))"
             }
             return []
         case .writeStream(device.id, kind, _) where isReady:
-            if let failure { problem = "did not take its start command (\(text(failure)))" }
+            if let failure { problem = "did not take its start command (\(failure))" }
             return []
         default: return []
         }
@@ -138,7 +138,7 @@ extension StreamAccessoryStateMachine {
         case .other(let words) where kind == .handsFree: problem = words
         // What is wrong is told by the radio's state, or the device's removal.
         case .doesNotExist, .serviceGone, .notReady: break
-        default: problem = "could not be opened (\(text(failure)))"
+        default: problem = "could not be opened (\(failure))"
         }
         progressCount = 0
         backOff(at: now)
@@ -152,7 +152,7 @@ extension StreamAccessoryStateMachine {
             progressCount += 1
             phase = .backingOff(until: now + Self.progressPause)
         case let failure?:
-            problem = "could not be paired (\(text(failure))): put it into pairing mode"
+            problem = "could not be paired (\(failure)): put it into pairing mode"
             backOff(at: now)
         }
         return []
@@ -171,9 +171,5 @@ extension StreamAccessoryStateMachine {
         problem = "its keys no longer fit: 'bluetoothctl remove \(device.address)', then put it into pairing mode"
         backOff(at: now)
         return []
-    }
-
-    private func text(_ failure: BluetoothFailure) -> String {
-        if case .other(let words) = failure { words } else { "\(failure)" }
     }
 }

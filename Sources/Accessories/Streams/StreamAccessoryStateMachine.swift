@@ -50,10 +50,6 @@ struct StreamAccessoryStateMachine: AccessoryLink {
     private(set) var device: DeviceFacts?
     var profile: AccessoryProfile?
     var problem: String?
-    /// No matter here: BlueZ does not reconnect streams.
-    var autoConnects = false
-    private(set) var lastName: String?
-    private(set) var lastAddress: String?
     private var radio = RadioState.noService
     private var searches = 0
     var attempts = 0
@@ -103,11 +99,11 @@ struct StreamAccessoryStateMachine: AccessoryLink {
             if state != radio { hasBeenOpen = false }
             radio = state
         case .device(let facts): actions += changed(to: facts, at: now)
-        case .autoConnect(let isArmed): autoConnects = isArmed
         case .completed(let command, let failure): actions += completed(command, failure, at: now)
         case .streamClosed(let closed) where closed == kind: actions += streamClosed(at: now)
         case .streamOffered(let offered) where offered == kind: hasten(to: now)
-        case .streamClosed, .streamOffered, .ask, .deadline: break
+        // BlueZ does not reconnect streams.
+        case .autoConnect, .streamClosed, .streamOffered, .ask, .deadline: break
         }
         return actions + advance(at: now)
     }
@@ -115,8 +111,6 @@ struct StreamAccessoryStateMachine: AccessoryLink {
     private mutating func changed(to facts: DeviceFacts?, at now: Instant) -> [Action] {
         let old = device
         device = facts
-        lastName = facts?.name ?? lastName
-        lastAddress = facts?.address ?? lastAddress
         guard let old else { return [] }
         guard let facts else {
             let actions = lose(.removed) + close(old)
@@ -126,7 +120,6 @@ struct StreamAccessoryStateMachine: AccessoryLink {
         guard old.id == facts.id else {
             // A different device of the same name.
             let actions = lose(.disconnected) + close(old)
-            lastName = facts.name
             profile = nil
             forgetAttempts()
             phase = .backingOff(until: now)

@@ -48,9 +48,14 @@ final class ProcessAccessories {
 
     private func record(_ event: AccessoriesStateMachine.Event) {
         let coverage = process.device.fleet.coverage
-        coverage.record("accessories", state: machine.held.isEmpty ? "idle" : "held", event: event)
-        for accessory in machine.accessories.values {
-            if let link = accessory.link as? GATTAccessoryStateMachine { coverage.record("gatt", state: link.phase) }
+        let state = machine.isHeld ? "held" : "idle"
+        if case .bluetooth(let report) = event {
+            coverage.record("accessories", state: state, event: report)
+        } else {
+            coverage.record("accessories", state: state, event: event)
+        }
+        for link in machine.links {
+            if let link = link as? GATTAccessoryStateMachine { coverage.record("gatt", state: link.phase) }
         }
     }
 

@@ -44,14 +44,14 @@ final class SimulatedBlueZ {
     /// Tells pttd, in order; a halted bluetoothd tells it afterwards, unless it has ended by then.
     ///
     /// - Parameter edge: When the finger came down that the event tells of.
-    private func report(_ event: AccessoriesStateMachine.Event, edge: Instant? = nil, isRead: Bool = false) {
+    private func report(_ report: BluetoothReport, edge: Instant? = nil, isRead: Bool = false) {
         guard let process = device.process else { return }
         lastReport = max(max(lastReport, hungUntil) + .nanoseconds(1), world.now + milliseconds(1...8))
         let life = life
         whenAwake(lastReport) { [self] in
             guard life == self.life else { return }
             if let edge { process.heard(edge, isRead: isRead) }
-            process.accessories.handle(event)
+            process.accessories.handle(.bluetooth(report))
         }
     }
 
@@ -195,7 +195,7 @@ final class SimulatedBlueZ {
     func notify(_ button: Button, _ bytes: [UInt8]) -> Bool {
         advertise(button)
         guard hears(button), world.now >= button.mutedUntil else { return false }
-        report(.value(characteristic: button.characteristic, bytes: bytes), edge: button.edge)
+        report(.value(characteristic: button.characteristic, bytes: bytes, at: world.now), edge: button.edge)
         return true
     }
 

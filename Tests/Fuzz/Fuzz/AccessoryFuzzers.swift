@@ -2,6 +2,7 @@
 import MonotonicTime
 
 @testable import Accessories
+@testable import AccessorySetup
 @testable import BlueZ
 @testable import LinuxInput
 

@@ -1,0 +1,137 @@
+// Changing what accessories do, and keeping it.
+import Accessories
+import Files
+import Logging
+import Settings
+
+extension AccessorySetup {
+    /// Has a control do something else; nil: what it does otherwise.
+    public func bind(_ control: Control, to action: ControlAction?, of id: AccessoryID)
+        async throws(AccessorySetupError)
+    {
+        let status = try status(of: id)
+        let profileID =
+            status.profileID
+            ?? service.assumeIsolated { service in
+                service.configurations.first { $0.id == id }?.profileID
+            }
+        if let profile = profileID.flatMap({ library[$0] }),
+            !profile.controls.contains(control)
+        {
+            let known = profile.controls.map(\.rawValue).joined(separator: ", ")
+            throw AccessorySetupError(
+                .invalid, "'\(id)' has no control '\(control.rawValue)'; it has \(known.isEmpty ? "none" : known)")
+        }
+        if case .command? = action, !allowsCommands {
+            throw AccessorySetupError(
+                .refused, "only a user's own daemon runs commands: systemctl --user start pttd, and bind it there")
+        }
+        try await change(status) { $0.bindings[control] = action }
+    }
+
+    /// Has talk controls work otherwise; nil: as the profile says.
+    public func setGesture(_ gesture: Gesture?, of id: AccessoryID) async throws(AccessorySetupError) {
+        let status = try status(of: id)
+        let profile = status.profileID.flatMap { library[$0] }
+        if let gesture, gesture == .hold || gesture == .hybrid, let profile,
+            profile.toggleOnly.contains(where: { profile.defaultAction(of: $0) == .transmit })
+        {
+            throw AccessorySetupError(
+                .refused, "'\(id)' tells no release, so it can only toggle: one press begins, the next one ends")
+        }
+        try await change(status) { $0.gesture = gesture }
+    }
+
+    /// Says whether an accessory has to be bonded.
+    public func setBondedOnly(_ isBondedOnly: Bool, of id: AccessoryID) async throws(AccessorySetupError) {
+        let status = try status(of: id)
+        if isBondedOnly, let profile = status.profileID.flatMap({ library[$0] }), profile.bonding == .never {
+            throw AccessorySetupError(
+                .refused, "'\(id)' (\(profile.title)) cannot be bonded, and so would never be used")
+        }
+        try await change(status) { $0.isBondedOnly = isBondedOnly }
+    }
+
+    /// Tries an accessory: its controls are reported and do nothing. Nothing is done for one that is gone.
+    public func setTesting(_ id: AccessoryID, _ isOn: Bool) throws(AccessorySetupError) {
+        if isOn { _ = try status(of: id) }
+        service.assumeIsolated { $0.setTesting(id, isOn) }
+    }
+
+    func status(of id: AccessoryID) throws(AccessorySetupError) -> AccessoryStatus {
+        guard let status = service.assumeIsolated({ $0.statuses.first { $0.id == id } }) else { throw .unknown(id) }
+        return status
+    }
+
+    /// Changes what is kept of an accessory, writes it down, and has the service use it.
+    private func change(
+        _ status: AccessoryStatus, _ body: @Sendable (inout AccessoryStore.Change) -> Void
+    ) async throws(AccessorySetupError) {
+        let (original, isBondedOnly) = (configured[status.id], isBondedOnly)
+        let result = try await edit { contents in
+            guard let original else { return contents.change(status, isBondedOnly: isBondedOnly, body) }
+            var change = contents.changes[status.id] ?? AccessoryStore.Change()
+            body(&change)
+            contents.changes[status.id] = change.isEmpty ? nil : change
+            return change.applied(to: original)
+        }
+        await service.configure(result)
+        handler(.changed)
+    }
+
+    /// The device as the scan knows it.
+    func scannedDevice(_ address: String) -> DeviceFacts? { scan.device(address: address) }
+
+    /// Has an accessory work by another profile; false when that is not possible.
+    func useProfile(_ profileID: String, of id: AccessoryID) async -> Bool {
+        let original = configured[id]
+        // The administrator's word on its profile is the last.
+        guard original?.profileID == nil else { return false }
+        let configuration: AccessoryConfiguration?
+        do throws(AccessorySetupError) {
+            configuration = try await edit { contents in
+                if let original {
+                    var change = contents.changes[id] ?? AccessoryStore.Change()
+                    change.profileID = profileID
+                    contents.changes[id] = change
+                    return change.applied(to: original)
+                }
+                guard let index = contents.accessories.firstIndex(where: { $0.id == id }) else { return nil }
+                contents.accessories[index].profileID = profileID
+                return contents.accessories[index]
+            }
+        } catch {
+            logger.error("accessory's profile not kept", metadata: ["id": "\(id)", "why": "\(error)"])
+            return false
+        }
+        guard let configuration else { return false }
+        await service.configure(configuration)
+        handler(.changed)
+        return true
+    }
+}
+
+extension AccessoryStore.Contents {
+    /// Changes an accessory that is not in pttd.toml. One that was taken by itself until now is kept from now on: what a person has
+    /// said about it makes it that person's.
+    ///
+    /// - Returns: The accessory after the change.
+    fileprivate mutating func change(
+        _ status: AccessoryStatus, isBondedOnly: Bool, _ body: (inout AccessoryStore.Change) -> Void
+    ) -> AccessoryConfiguration {
+        let index = accessories.firstIndex { $0.id == status.id }
+        var accessory =
+            index.map { accessories[$0] }
+            ?? AccessoryConfiguration(
+                id: status.id, address: status.address.isEmpty ? nil : status.address,
+                profileID: status.address.isEmpty ? status.profileID : nil, isBondedOnly: isBondedOnly)
+        var change = AccessoryStore.Change(
+            gesture: accessory.gesture, isBondedOnly: accessory.isBondedOnly, bindings: accessory.bindings)
+        body(&change)
+        accessory.gesture = change.gesture
+        accessory.isBondedOnly = change.isBondedOnly ?? isBondedOnly
+        accessory.bindings = change.bindings
+        if let index { accessories[index] = accessory } else { accessories.append(accessory) }
+        return accessory
+    }
+}

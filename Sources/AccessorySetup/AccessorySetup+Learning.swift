@@ -1,0 +1,331 @@
+// Learning a button: hearing everything that a device tells, asking the person, and writing the profile.
+import Accessories
+import BlueZ
+import Files
+import Logging
+import MonotonicTime
+import Reactor
+import Settings
+
+/// Where a learning session is, and what came of it.
+public struct LearningReport: Hashable, Sendable {
+    /// What the person is to do.
+    public var progress = LearningProgress()
+    /// When done: the profile that was written.
+    public var profileID: String?
+    /// When done: its file, and the text in it.
+    public var file: String?
+    /// When done: the text in it.
+    public var text: String?
+    /// When done: the accessory that it is now; nil: none was added.
+    public var accessory: AccessoryID?
+    /// When failed: why; when done without the accessory that was wanted: why not.
+    public var problem: String?
+}
+
+/// What a person wants to learn.
+public struct LearningWish: Hashable, Sendable {
+    /// The Bluetooth address, in capitals; nil: any tagged input device or serial port.
+    public var address: String?
+    /// The name of the profile; nil: made from the device's.
+    public var name: String?
+    /// Whether the accessory is added with it.
+    public var addsAccessory: Bool
+
+    /// A wish.
+    public init(address: String?, name: String? = nil, addsAccessory: Bool = true) {
+        self.address = address?.uppercased()
+        self.name = name
+        self.addsAccessory = addsAccessory
+    }
+}
+
+/// A session under way.
+struct LearningSession {
+    /// Tells it from sessions before and after it.
+    let number: Int
+    let wish: LearningWish
+    var machine: LearningStateMachine
+    /// nil when only local devices are listened to.
+    var link: LearningLinkStateMachine?
+    var isScanning = false
+    var report = LearningReport()
+    /// The accessory is being added with the profile.
+    var isAdding = false
+
+    var nextDeadline: Instant? { [machine.nextDeadline, link?.nextDeadline].compactMap { $0 }.min() }
+}
+
+extension AccessorySetup {
+    /// Begins to learn a button. There is one session at a time; where it is, is told.
+    public func startLearning(_ wish: LearningWish) throws(AccessorySetupError) {
+        guard learning == nil else {
+            throw AccessorySetupError(.busy, "a button is being learned already; wait until that is over")
+        }
+        if let name = wish.name {
+            let id = AccessoryNames.name(from: name, fallback: "")
+            guard !id.isEmpty, name.utf8.count <= 64 else {
+                throw AccessorySetupError(.invalid, "'\(name)' is no name: use letters and digits, at most 64")
+            }
+            guard library[id] == nil else {
+                throw AccessorySetupError(.alreadyConfigured, "there is a profile '\(id)' already; choose another name")
+            }
+        }
+        learningSessions += 1
+        learning = LearningSession(
+            number: learningSessions, wish: wish, machine: LearningStateMachine(at: .now),
+            link: wish.address.map { LearningLinkStateMachine(address: $0) })
+        service.assumeIsolated { $0.setQuiet(true) }
+        tellLearning(learning?.machine.progress)
+        if let link = learning?.link { carryOut(link.firstActions) }
+        observeAsNeeded()
+        if let problem = learningProblem(wish) {
+            if let session = learning { endLearning(session, keepsDevice: false) }
+            throw problem
+        }
+        if let address = wish.address {
+            if let device = scannedDevice(address) { happened(.device(device)) }
+        } else {
+            learn(.listening)
+        }
+    }
+
+    /// The person has pressed every other key, or there is none: the session waits for that no longer.
+    public func proceedLearning() { learn(.proceed) }
+
+    /// Why nothing can be learned here now.
+    private func learningProblem(_ wish: LearningWish) -> AccessorySetupError? {
+        guard wish.address == nil else { return radio == .on ? nil : noRadio }
+        guard localDevices.isEmpty else { return nil }
+        return AccessorySetupError(
+            .notFound,
+            "no input device or serial port is tagged: write a udev rule for it first (docs/installers.md), or give a Bluetooth "
+                + "address")
+    }
+
+    /// Ends the session without a profile, if it is not over.
+    public func cancelLearning() {
+        guard let session = learning else { return }
+        if session.isAdding, let address = session.wish.address { cancelAdding(address: address) }
+        endLearning(session, keepsDevice: false)
+    }
+
+    // MARK: In
+
+    func learn(_ report: BluetoothReport) {
+        guard let session = learning, let address = session.wish.address else { return }
+        switch report {
+        case .device(let facts) where facts.address.uppercased() == address: happened(.device(facts))
+        case .deviceRemoved(let id) where session.link?.device?.id == id: happened(.deviceRemoved)
+        case .radio(let state) where state != .on: happened(.deviceRemoved)
+        case .value(let characteristic, let bytes, let time):
+            let facts = session.link?.device?.characteristics.first { $0.id == characteristic }
+            guard let facts else { return }
+            observed(.characteristic(service: facts.service, facts.characteristic), .bytes(bytes), time)
+        case .streamBytes(let device, let kind, let bytes, let time) where device == session.link?.device?.id:
+            observed(.stream(kind), .bytes(bytes), time)
+        case .streamClosed(let device, let kind) where device == session.link?.device?.id: happened(.streamClosed(kind))
+        default: break
+        }
+    }
+
+    func learn(_ report: LocalDeviceReport) {
+        switch report {
+        case .key(let id, let code, let isDown, let time) where isListenedTo(id):
+            observed(.keys(id), .key(code: code, isDown: isDown), time)
+        case .bytes(let id, let bytes, let time) where isListenedTo(id): observed(.serial(id), .bytes(bytes), time)
+        default: break
+        }
+    }
+
+    /// A device of the address, or any when none is named.
+    private func isListenedTo(_ id: LocalDeviceID) -> Bool {
+        guard let session = learning else { return false }
+        guard let address = session.wish.address else { return true }
+        return localDevices[id]?.address?.uppercased() == address
+    }
+
+    private func observed(_ source: LearningSource, _ content: LearningObservation.Content, _ time: Instant) {
+        learn(.observed(LearningObservation(source: source, content: content, time: time)))
+    }
+
+    func learningElapsed(at now: Instant) {
+        if let due = learning?.link?.nextDeadline, due <= now { happened(.deadline) }
+        if let due = learning?.machine.nextDeadline, due <= now { learn(.deadline) }
+    }
+
+    private func learn(_ event: LearningStateMachine.Event) {
+        guard var session = learning, !session.machine.isOver else { return }
+        let actions = session.machine.handle(event, at: .now)
+        learning = session
+        for action in actions {
+            switch action {
+            case .progress(let progress): tellLearning(progress)
+            case .learned(let rule): learned(rule)
+            case .failed(let why): failed(why)
+            }
+        }
+        schedule()
+    }
+
+    private func happened(_ event: LearningLinkStateMachine.Event) {
+        guard var session = learning, var link = session.link else { return }
+        let actions = link.handle(event, at: .now)
+        session.link = link
+        learning = session
+        // Over for the person: only what is still to be closed counts.
+        guard !session.machine.isOver else { return }
+        carryOut(actions)
+        schedule()
+    }
+
+    // MARK: Out
+
+    private func carryOut(_ actions: [LearningLinkStateMachine.Action]) {
+        for action in actions {
+            switch action {
+            case .scan(let isOn):
+                learning?.isScanning = isOn
+                scanAsNeeded()
+            case .command(let command):
+                Task {
+                    let failure = await service.perform(command)
+                    happened(.completed(command, failure))
+                }
+            case .listening: learn(.listening)
+            case .lost: learn(.lost)
+            case .failed(let why): failed(why)
+            }
+        }
+    }
+
+    private func tellLearning(_ progress: LearningProgress?) {
+        guard let progress else { return }
+        learning?.report.progress = progress
+        if let report = learning?.report { handler(.learning(report)) }
+    }
+
+    private func failed(_ why: String) {
+        guard var session = learning else { return }
+        session.report.progress.step = .failed
+        session.report.progress.prompt = ""
+        session.report.problem = why
+        logger.notice("button not learned", metadata: ["why": "\(why)"])
+        endLearning(session, keepsDevice: false)
+        handler(.learning(session.report))
+    }
+
+    private func learned(_ rule: LearnedRule) {
+        guard let session = learning else { return }
+        let local: LocalDeviceFacts? =
+            switch rule.source {
+            case .keys(let id), .serial(let id): localDevices[id]
+            case .characteristic, .stream: nil
+            }
+        let device = session.link?.device
+        let name = session.wish.name ?? local?.name ?? device?.name
+        let library = library
+        let id = AccessoryNames.unique(AccessoryNames.name(from: name, fallback: "learned")) { library[$0] != nil }
+        let title = session.wish.name ?? "\(name.map { String($0.prefix(100)) } ?? "Button") (learned)"
+        let profile = AccessoryProfile(
+            rule, id: id, title: title, device: device, local: local, date: AccessoryProfile.today)
+        // What would not be understood at the next start is of no use.
+        guard (try? AccessoryProfile(bytes: Array(profile.text.utf8), file: id)) == profile else {
+            return failed(
+                "the profile '\(id)' cannot be written as it was learned: write it by hand (docs/profiles.md)")
+        }
+        Task { await keep(profile, of: session.number, device: device, local: local) }
+    }
+
+    /// Writes a learned profile down and uses it. The session may have ended meanwhile.
+    private func keep(
+        _ profile: AccessoryProfile, of number: Int, device: DeviceFacts?, local: LocalDeviceFacts?
+    ) async {
+        let file: String
+        do throws(FileError) {
+            file = try await disk.perform { [store] () throws(FileError) in try store.save(profile) }
+        } catch {
+            if learning?.number == number { failed("the profile was learned and not kept: \(error)") }
+            return
+        }
+        logger.notice("button learned", metadata: ["profile": "\(profile.id)", "file": "\(file)"])
+        await service.add(profile)
+        guard learning?.number == number else { return }
+        learning?.report.profileID = profile.id
+        learning?.report.file = file
+        learning?.report.text = profile.text
+        await finish(profile, of: number, device: device, local: local)
+    }
+
+    /// Adds the accessory where that is wanted, and ends.
+    private func finish(
+        _ profile: AccessoryProfile, of number: Int, device: DeviceFacts?, local: LocalDeviceFacts?
+    ) async {
+        let statuses = await service.statuses
+        guard let session = learning, session.number == number else { return }
+        if let address = session.wish.address, session.wish.addsAccessory, local == nil || device != nil {
+            let old = statuses.first { $0.address.uppercased() == address && origin(of: $0.id) != .automatic }
+            if let old {
+                // It is one already: from now on with what it was taught.
+                let isUsed = await useProfile(profile.id, of: old.id)
+                guard learning?.number == number else { return }
+                if isUsed { return done(old.id, session) }
+                var unused = session
+                unused.report.problem =
+                    configured[old.id] == nil
+                    ? "learned, but '\(old.id)' could not be written down with it: the log says why"
+                    : "learned, but '\(old.id)' has another profile in pttd.toml: write profile = \"\(profile.id)\" there, and "
+                        + "restart pttd"
+                return done(nil, unused)
+            }
+            learning?.isAdding = true
+            learning?.report.progress.step = .connecting
+            learning?.report.progress.prompt = "Learned. Adding it…"
+            if let report = learning?.report { handler(.learning(report)) }
+            do throws(AccessorySetupError) {
+                let added = try await add(AccessoryAddition(address: address, profileID: profile.id))
+                if let session = learning, session.number == number { done(added.id, session) }
+            } catch {
+                guard learning?.number == number else { return }
+                learning?.report.problem = "learned, but not added: \(error)"
+                if let session = learning { done(nil, session) }
+            }
+            return
+        }
+        // A tagged device is an accessory by its rule.
+        let own = statuses.first { $0.profileID == profile.id && $0.isReady }
+        done(local == nil ? nil : own?.id, session)
+    }
+
+    private func done(_ accessory: AccessoryID?, _ old: LearningSession) {
+        guard var session = learning else { return }
+        session.report = old.report
+        session.report.progress.step = .done
+        session.report.progress.prompt = ""
+        session.report.accessory = accessory
+        endLearning(session, keepsDevice: accessory != nil)
+        handler(.learning(session.report))
+    }
+
+    private func endLearning(_ session: LearningSession, keepsDevice: Bool) {
+        learning = nil
+        service.assumeIsolated { $0.setQuiet(false) }
+        if let link = session.link, let device = link.device {
+            var commands = link.streams.map { BluetoothCommand.closeStream(device: device.id, $0) }
+            let isAccessory = service.assumeIsolated { service in
+                service.statuses.contains { $0.address.uppercased() == link.address }
+            }
+            if keepsDevice || isAccessory {
+                // The fleet has streams of its own.
+                commands = []
+            } else if !link.wasKnown {
+                commands.append(.remove(device: device.id))
+            } else if !link.wasConnected {
+                commands.append(.disconnect(device: device.id))
+            }
+            let wanted = commands
+            Task { for command in wanted { _ = await service.perform(command) } }
+        }
+        observeAsNeeded()
+    }
+}

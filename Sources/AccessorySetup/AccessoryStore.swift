@@ -1,0 +1,229 @@
+// What people added, bound and taught over D-Bus, in files of pttd's own. An accessory of pttd.toml keeps its place before an added one
+// of its name or address; what was changed of it counts over what pttd.toml says.
+import Accessories
+import Files
+import Settings
+
+/// What a start finds: the settings of pttd.toml and what pttd keeps for itself, together.
+public struct RestoredAccessories: Sendable {
+    /// The accessories to begin with.
+    public var settings: AccessorySettings
+    /// What was wrong and what to do about it, for the log.
+    public var problems: [String] = []
+    /// What the file says, also of accessories that pttd.toml has.
+    var contents = AccessoryStore.Contents()
+    /// The accessories of pttd.toml, as that has them.
+    var configured: [AccessoryID: AccessoryConfiguration] = [:]
+
+    /// Settings to which nothing is added.
+    init(settings: AccessorySettings) { self.settings = settings }
+}
+
+/// The accessories, changes and profiles that pttd keeps for itself, in its state directory.
+///
+/// `accessories.toml` has tables `[accessory.NAME]` as pttd.toml has, and `[change.NAME]` with what was changed of an accessory of
+/// pttd.toml; `profiles.d` has the learned profiles. Every call waits for the disk: call it when a person asks, never at a press.
+public struct AccessoryStore: Sendable {
+    /// What was changed of an accessory of the configuration; nil: as that says.
+    struct Change: Equatable, Sendable {
+        var gesture: Gesture?
+        var isBondedOnly: Bool?
+        var bindings: [Control: ControlAction] = [:]
+        /// What it was taught; only where pttd.toml names no profile.
+        var profileID: String?
+
+        var isEmpty: Bool { self == Change() }
+
+        /// The accessory with the change.
+        func applied(to configuration: AccessoryConfiguration) -> AccessoryConfiguration {
+            var result = configuration
+            result.gesture = gesture ?? result.gesture
+            result.isBondedOnly = isBondedOnly ?? result.isBondedOnly
+            result.bindings.merge(bindings) { _, new in new }
+            result.profileID = result.profileID ?? profileID
+            return result
+        }
+    }
+
+    /// What the file says.
+    struct Contents: Equatable, Sendable {
+        var accessories: [AccessoryConfiguration] = []
+        var changes: [AccessoryID: Change] = [:]
+    }
+
+    /// The state directory, which is there.
+    let directory: String
+
+    /// Whether files that cannot be used are set aside, or only told.
+    let setsAside: Bool
+
+    /// The store in the state directory `directory`.
+    ///
+    /// - Parameter setsAside: Whether reading sets files aside that cannot be used; else it changes nothing.
+    public init(directory: String, setsAside: Bool = true) {
+        self.directory = directory
+        self.setsAside = setsAside
+    }
+
+    var path: String { directory + "/accessories.toml" }
+
+    /// Where learned profiles are.
+    public var profilesDirectory: String { directory + "/profiles.d" }
+
+    // MARK: Reading
+
+    /// Adds what is kept to the settings of pttd.toml. A file that cannot be used is set aside, and the start goes on without it.
+    public func restore(_ settings: AccessorySettings) -> RestoredAccessories {
+        var restored = RestoredAccessories(settings: settings)
+        restored.problems = readProfiles(into: &restored.settings.library)
+        let (contents, problem) = load(
+            isBondedOnly: settings.isBondedOnly, allowsCommands: settings.allowsCommands)
+        if let problem { restored.problems.append(problem) }
+        restored.contents = contents
+        for accessory in settings.accessories { restored.configured[accessory.id] = accessory }
+        restored.settings.accessories = settings.accessories.map {
+            contents.changes[$0.id]?.applied(to: $0) ?? $0
+        }
+        for accessory in contents.accessories {
+            // pttd.toml has the last word, about names and about devices.
+            let isTaken = settings.accessories.contains {
+                $0.id == accessory.id || ($0.address != nil && $0.address == accessory.address)
+            }
+            if isTaken {
+                restored.problems.append("accessory '\(accessory.id)' of \(path) is not used: pttd.toml has it")
+            } else {
+                restored.settings.accessories.append(accessory)
+            }
+        }
+        return restored
+    }
+
+    func load(
+        isBondedOnly: Bool = false, allowsCommands: Bool = false
+    ) -> (contents: Contents, problem: String?) {
+        do throws(SettingsError) {
+            let contents = try SettingsFile.read(path: path) { root in
+                var contents = Contents()
+                let count = AccessorySettings.accessoriesMax
+                for (name, table) in root.namedTables("accessory", countMax: count) {
+                    contents.accessories.append(
+                        Self.accessory(name, table, isBondedOnly: isBondedOnly, allowsCommands: allowsCommands))
+                }
+                for (name, table) in root.namedTables("change", countMax: count) {
+                    var change = Change(settings: table, allowsCommands: allowsCommands)
+                    change.profileID = table.optional("profile", .profileID)
+                    contents.changes[AccessoryID(name)] = change
+                }
+                return contents
+            }
+            return (contents, nil)
+        } catch {
+            if error.isMissingFile { return (Contents(), nil) }
+            return (Contents(), setAside(path, why: error, "add the accessories again"))
+        }
+    }
+
+    /// Whether its profile is there is not asked here: without it the accessory says so, and the others are not lost.
+    private static func accessory(
+        _ name: String, _ table: SettingsTable, isBondedOnly: Bool, allowsCommands: Bool
+    ) -> AccessoryConfiguration {
+        let change = Change(settings: table, allowsCommands: allowsCommands)
+        return AccessoryConfiguration(
+            id: AccessoryID(name), address: table.optional("address", .bluetoothAddress),
+            name: table.optional("name", .namePattern), profileID: table.optional("profile", .profileID),
+            gesture: change.gesture, bindings: change.bindings, isBondedOnly: change.isBondedOnly ?? isBondedOnly)
+    }
+
+    private func readProfiles(into library: inout ProfileLibrary) -> [String] {
+        var problems: [String] = []
+        let (names, _) = ProfileLibrary.fileNames(in: profilesDirectory)
+        for name in names {
+            let file = "\(profilesDirectory)/\(name)"
+            do throws(SettingsError) {
+                let profile = try AccessoryProfile(bytes: try SettingsFile.contents(of: file), file: file)
+                // The administrator's own file of this name was written by a person.
+                if !library.siteIDs.contains(profile.id) { library.add(profile) }
+            } catch {
+                problems.append(setAside(file, why: error, "learn the button again"))
+            }
+        }
+        return problems
+    }
+
+    /// A file that may be whole, but cannot be read now, stays where it is.
+    private func setAside(_ path: String, why: SettingsError, _ advice: String) -> String {
+        guard setsAside, why.isDamage else { return "\(path) is not used: \(why). Mend it, or remove it and \(advice)" }
+        do throws(FileError) {
+            let aside = try AtomicFile.setAside(path)
+            return "\(path) is not used: \(why). It was set aside as \(aside); mend it and move it back, or \(advice)"
+        } catch {
+            return "\(path) is not used: \(why). It could not be set aside (\(error)); remove it, and \(advice)"
+        }
+    }
+
+    // MARK: Writing
+
+    func save(_ contents: Contents) throws(FileError) {
+        var text = """
+            # Accessories that were added, and changes of those of pttd.toml, by org.pttd (pttctl accessory add, bind …).
+            # pttd writes this file anew at each of them. An accessory of pttd.toml comes before one here of its name or address.
+
+            """
+        for accessory in contents.accessories {
+            text += "\n[accessory.\(quoted(accessory.id.text))]\n"
+            if let address = accessory.address { text += "address = \(quoted(address))\n" }
+            if let name = accessory.name { text += "name = \(quoted(name.text))\n" }
+            if let profile = accessory.profileID { text += "profile = \(quoted(profile))\n" }
+            write(accessory.gesture, accessory.isBondedOnly, accessory.bindings, "accessory", accessory.id, &text)
+        }
+        for (id, change) in contents.changes.sorted(by: { $0.key < $1.key }) where !change.isEmpty {
+            text += "\n[change.\(quoted(id.text))]\n"
+            if let profile = change.profileID { text += "profile = \(quoted(profile))\n" }
+            write(change.gesture, change.isBondedOnly, change.bindings, "change", id, &text)
+        }
+        try AtomicFile.write(Array(text.utf8), to: path)
+    }
+
+    private func write(
+        _ gesture: Gesture?, _ isBondedOnly: Bool?, _ bindings: [Control: ControlAction], _ table: String,
+        _ id: AccessoryID, _ text: inout String
+    ) {
+        if let gesture { text += "gesture = \(quoted(gesture.rawValue))\n" }
+        if let isBondedOnly { text += "bonded-only = \(isBondedOnly)\n" }
+        guard !bindings.isEmpty else { return }
+        text += "\n[\(table).\(quoted(id.text)).bind]\n"
+        for (control, action) in bindings.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
+            text += "\(quoted(control.rawValue)) = \(quoted(action.text))\n"
+        }
+    }
+
+    /// Keeps a learned profile.
+    ///
+    /// - Returns: Its file.
+    func save(_ profile: AccessoryProfile) throws(FileError) -> String {
+        try AtomicFile.makeDirectory(profilesDirectory)
+        let file = "\(profilesDirectory)/\(profile.id).toml"
+        try AtomicFile.write(Array(profile.text.utf8), to: file)
+        return file
+    }
+}
+
+extension AccessoryStore.Change {
+    /// - Parameter allowsCommands: Only a user's own daemon runs commands; others leave them out.
+    fileprivate init(settings table: SettingsTable, allowsCommands: Bool) {
+        gesture = table.optional("gesture", .oneOf([("hold", .hold), ("toggle", .toggle), ("hybrid", .hybrid)]))
+        isBondedOnly = table.optional("bonded-only", .boolean)
+        guard let bind = table.table("bind") else { return }
+        for control in Control.allCases {
+            guard let words = bind.optional(control.rawValue, .string(lengthMax: ControlAction.textMax)) else {
+                continue
+            }
+            guard let action = ControlAction(words) else {
+                bind.problem(control.rawValue, "\"\(words)\" is not an action", "bind it again: pttctl accessory bind")
+                continue
+            }
+            if case .command = action, !allowsCommands { continue }
+            bindings[control] = action
+        }
+    }
+}

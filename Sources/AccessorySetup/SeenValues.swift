@@ -1,0 +1,227 @@
+// The values of one length that a source told while a button was learned, and the rules that they suggest.
+import Accessories
+
+/// Values of one length, by what the person was doing.
+struct SeenValues {
+    let size: Int
+    /// While nobody touched anything.
+    var calm: [[UInt8]]
+    /// While the button was to be held, for each round.
+    var pressed: [[[UInt8]]]
+    /// After the person was asked to let go, for each round.
+    var released: [[[UInt8]]]
+    /// While the other keys were pressed.
+    var other: [[UInt8]]
+    /// All of them, as they came.
+    let inOrder: [[UInt8]]
+    /// Bytes that may tell the kind of a message.
+    private(set) var kinds: [Kind] = []
+
+    init(
+        _ source: LearningSource, size: Int, quiet: [LearningObservation], rounds: [LearningRound],
+        others: [LearningObservation]
+    ) {
+        func values(_ observations: [LearningObservation]) -> [[UInt8]] {
+            observations.compactMap { $0.source == source && $0.bytes?.count == size ? $0.bytes : nil }
+        }
+        self.size = size
+        calm = values(quiet)
+        pressed = rounds.map { values($0.pressed(source)) }
+        released = rounds.map { values($0.released(source)) }
+        other = values(others)
+        inOrder = values((quiet + rounds.flatMap(\.observations) + others).sorted { $0.time < $1.time })
+        guard !pressed.contains(where: \.isEmpty) else { return }
+        kinds = (0..<size).compactMap(kind)
+    }
+
+    /// The rules that may explain the button, each once.
+    var candidates: [RuleCandidate] {
+        guard !pressed.contains(where: \.isEmpty) else { return [] }
+        let framed = kinds.flatMap { kind -> [RuleCandidate] in
+            let own = only(kind.frame)
+            guard !own.pressed.contains(where: \.isEmpty) else { return [] }
+            return own.candidates(kind.frame).map { candidate in
+                var candidate = candidate
+                if !kind.isSure { candidate.breadth += RuleCandidate.frameBreadth }
+                return candidate
+            }
+        }
+        var plain = candidates(nil)
+        if kinds.contains(where: \.isSure) {
+            for index in plain.indices { plain[index].breadth += RuleCandidate.mixedBreadth }
+        }
+        return plain + framed
+    }
+
+    /// Only the messages of one kind.
+    private func only(_ frame: DecodeRule.Frame) -> SeenValues {
+        func isOwn(_ bytes: [UInt8]) -> Bool { bytes[frame.byte] == frame.own }
+        var result = self
+        result.calm = calm.filter(isOwn)
+        result.pressed = pressed.map { $0.filter(isOwn) }
+        result.released = released.map { $0.filter(isOwn) }
+        result.other = other.filter(isOwn)
+        return result
+    }
+
+    // MARK: Places
+
+    private func candidates(_ frame: DecodeRule.Frame?) -> [RuleCandidate] {
+        (0..<size).flatMap { place -> [RuleCandidate] in
+            guard place != frame?.byte else { return [] }
+            // Of what changes while nobody touches anything no more than a bit can be a button's.
+            guard Set(calm.map { $0[place] }).count <= 2 else { return bits(place, frame) }
+            return codes(place, frame) + values(place, frame) + bits(place, frame) + nonzero(place, frame)
+        }
+    }
+
+    /// In each round: the bytes that came while it was to be held, and the last one.
+    private func rounds(_ place: Int) -> [(down: [UInt8], last: UInt8)] {
+        zip(pressed, released).map { pressed, released in
+            let last = released.last ?? pressed.last
+            return (pressed.map { $0[place] }, last.map { $0[place] } ?? 0)
+        }
+    }
+
+    private func values(_ place: Int, _ frame: DecodeRule.Frame?) -> [RuleCandidate] {
+        let rounds = rounds(place)
+        let own = Set(zip(pressed, released).flatMap { ($0 + $1).map { $0[place] } })
+        let others = Set(other.map { $0[place] })
+        func candidate(_ pressed: UInt8, _ released: UInt8?) -> RuleCandidate {
+            let foreign = others.subtracting(own)
+            let ignored = released.map { events(pressed, $0, others) } ?? []
+            let isShared = released != nil && !foreign.isEmpty && ignored.isEmpty
+            let control = DecodeRule.ValueControl(control: .ptt, pressed: pressed, released: released)
+            return RuleCandidate(
+                rule: .value(.init(byte: place, size: size, controls: [control], ignored: ignored, frame: frame)),
+                breadth: isShared ? RuleCandidate.sharedBreadth : RuleCandidate.exactBreadth,
+                isPlain: released == 0 || released == 0xFF)
+        }
+        if own.count == 1, let value = own.first { return [candidate(value, nil)] }
+        guard own.count == 2 else { return [] }
+        return own.sorted().compactMap { value in
+            guard let other = own.first(where: { $0 != value }),
+                rounds.allSatisfy({ $0.down.contains(value) && $0.last == other })
+            else { return nil }
+            return candidate(value, other)
+        }
+    }
+
+    /// Two bytes, the first of which says which key it is, the second whether that is pressed.
+    private func codes(_ place: Int, _ frame: DecodeRule.Frame?) -> [RuleCandidate] {
+        let foreign = Set(other.map { $0[place] })
+        guard place + 1 < size, place + 1 != frame?.byte, !foreign.isEmpty,
+            foreign.count <= InputReading.alternativesMax
+        else { return [] }
+        let known = calm + zip(pressed, released).flatMap { $0 + $1 }
+        guard let key = known.first?[place], known.allSatisfy({ $0[place] == key }), !foreign.contains(key)
+        else {
+            return []
+        }
+        return values(place + 1, frame).compactMap { candidate in
+            guard case .value(var rule) = candidate.rule, let control = rule.controls.first else { return nil }
+            // The other keys say pressed and released as it does; a level that sinks does not.
+            let states = control.pressed + (control.released ?? [])
+            guard other.allSatisfy({ states.contains($0[place + 1]) }) else { return nil }
+            rule.byte = place
+            rule.ignored = foreign.sorted()
+            rule.controls = [
+                .init(
+                    control: control.control, pressed: [key] + control.pressed,
+                    released: control.released.map { [key] + $0 })
+            ]
+            return RuleCandidate(rule: .value(rule), breadth: RuleCandidate.exactBreadth, isPlain: candidate.isPlain)
+        }
+    }
+
+    /// The other keys' codes, where each key tells its own press and release, and they differ as the talk key's do: such a key
+    /// says nothing about the talk key.
+    private func events(_ pressed: UInt8, _ released: UInt8, _ others: Set<UInt8>) -> [UInt8] {
+        guard !others.contains(pressed), !others.contains(released), others.count <= InputReading.alternativesMax,
+            others.allSatisfy({ others.contains($0 ^ pressed ^ released) })
+        else { return [] }
+        return others.sorted()
+    }
+
+    private func bits(_ place: Int, _ frame: DecodeRule.Frame?) -> [RuleCandidate] {
+        let rounds = rounds(place)
+        let sequence = zip(pressed, released).flatMap { ($0 + $1).map { $0[place] } }
+        guard !Self.isCounter(sequence) else { return [] }
+        let known = calm.map { $0[place] } + sequence
+        let all = known + other.map { $0[place] }
+        let changing = known.reduce(0) { $0 | ($1 ^ known[0]) }
+        return [false, true].flatMap { isActiveLow -> [RuleCandidate] in
+            func read(_ byte: UInt8) -> UInt8 { isActiveLow ? ~byte : byte }
+            let seen = all.reduce(0) { $0 | read($1) }
+            return (0..<8).map { UInt8(1) << $0 }.filter { bit in
+                changing & bit != 0 && !calm.contains { read($0[place]) & bit != 0 }
+                    && rounds.allSatisfy { $0.down.contains { read($0) & bit != 0 } && read($0.last) & bit == 0 }
+                    && !counts(bit, at: place) && !isOneOfSeveral(bit, at: place)
+            }.map { bit in
+                let noise = (changing & ~bit).nonzeroBitCount
+                let released = rounds.map(\.last)
+                return RuleCandidate(
+                    rule: .bits(
+                        .init(
+                            byte: place, size: size, ignored: seen & ~bit, controls: [.init(control: .ptt, bit: bit)],
+                            isActiveLow: isActiveLow, frame: frame)),
+                    breadth: RuleCandidate.bitsBreadth + RuleCandidate.noiseBreadth * noise, noise: noise,
+                    isPlain: released.allSatisfy { $0 == 0 } || released.allSatisfy { $0 == 0xFF })
+            }
+        }
+    }
+
+    /// Steps of one size: every other one of them looks like a button's bit, until one is lost. Two values that take turns are none.
+    private static func isCounter(_ bytes: [UInt8]) -> Bool {
+        let steps = Set(zip(bytes, bytes.dropFirst()).map { $1 &- $0 })
+        return bytes.count >= 3 && steps.count == 1 && steps != [0] && Set(bytes).count > 2
+    }
+
+    /// Whether a bit is the lowest of a count, in all messages or in those of one kind.
+    private func counts(_ bit: UInt8, at place: Int) -> Bool {
+        let inRounds = zip(pressed, released).flatMap { $0 + $1 }
+        return Self.counts(bit, in: inRounds.map { $0[place] })
+            || kinds.contains { kind in
+                Self.counts(bit, in: inRounds.filter { $0[kind.frame.byte] == kind.frame.own }.map { $0[place] })
+            }
+    }
+
+    /// The next bit of a count changes with each end of its lowest one, and at no other time.
+    private static func counts(_ bit: UInt8, in bytes: [UInt8]) -> Bool {
+        let next = bit << 1
+        guard next != 0 else { return false }
+        func matches(_ end: UInt8) -> Bool {
+            var carries = 0
+            for (old, new) in zip(bytes, bytes.dropFirst()) {
+                let isCarry = old & bit == end && new & bit != end
+                guard ((old ^ new) & next != 0) == isCarry else { return false }
+                carries += isCarry ? 1 : 0
+            }
+            return carries > 1
+        }
+        return matches(bit) || matches(0)
+    }
+
+    /// Whether another bit of the byte always says the same as this one, or the contrary: then they are a code, parts of which other
+    /// keys may share.
+    private func isOneOfSeveral(_ bit: UInt8, at place: Int) -> Bool {
+        let bytes = (calm + zip(pressed, released).flatMap { $0 + $1 } + other).map { $0[place] }
+        return (0..<8).map { UInt8(1) << $0 }.contains { other in
+            guard other != bit, bytes.contains(where: { ($0 ^ bytes[0]) & other != 0 }) else { return false }
+            return Set(bytes.map { ($0 & bit != 0) == ($0 & other != 0) }).count == 1 && !counts(other, at: place)
+        }
+    }
+
+    private func nonzero(_ place: Int, _ frame: DecodeRule.Frame?) -> [RuleCandidate] {
+        let rounds = rounds(place)
+        let down = Set(rounds.flatMap(\.down)).subtracting([0])
+        guard down.count > 1, calm.allSatisfy({ $0[place] == 0 }),
+            rounds.allSatisfy({ $0.down.contains { $0 != 0 } && $0.last == 0 })
+        else { return [] }
+        return [
+            RuleCandidate(
+                rule: .nonzero(.init(byte: place, size: size, control: .ptt, frame: frame)),
+                breadth: RuleCandidate.nonzeroBreadth, isPlain: true)
+        ]
+    }
+}
