@@ -43,7 +43,7 @@ public struct TalkKey: Sendable {
     /// Whether anybody's press counts.
     public var isHeld: Bool { !holders.isEmpty }
 
-    /// `holder` presses. A second press without a release is no edge.
+    /// `holder` presses. A second press without a release is not an edge.
     public mutating func press(_ holder: Holder) -> Change {
         guard !spent.contains(holder), !holders.contains(holder), holders.count < Self.holderLimit else { return .none }
         holders.insert(holder)
@@ -59,10 +59,10 @@ public struct TalkKey: Sendable {
         return holders.isEmpty ? .stop : .none
     }
 
-    /// The transmission ended, or never began, without a release: every press made so far is used up.
+    /// The transmission ended, or never began, without a release: every press so far is used up.
     ///
-    /// Only callers have to let go first. Accessories are told of it and report their next fresh press only, and what a program
-    /// or a click asks for is fresh each time.
+    /// Only callers have to release first. Accessories are informed and report only their next new press. A request of
+    /// a program or a click is always new.
     public mutating func transmissionEnded() {
         if seededFault("a-used-up-press-counts") { return }
         for case .caller(let caller) in holders { spent.insert(.caller(caller)) }

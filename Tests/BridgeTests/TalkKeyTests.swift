@@ -2,7 +2,7 @@ import Bridge
 import Testing
 
 @Suite struct TalkKeyTests {
-    @Test func theFirstHolderBeginsAndTheLastOneEnds() {
+    @Test func `the first holder begins and the last one ends`() {
         var key = TalkKey()
         #expect(key.press(.accessories) == .begin)
         #expect(key.press(.caller(":1.5")) == .none)
@@ -12,7 +12,7 @@ import Testing
         #expect(!key.isHeld)
     }
 
-    @Test func aRepeatedPressIsNoSecondEdge() {
+    @Test func `a repeated press is no second edge`() {
         var key = TalkKey()
         #expect(key.press(.accessories) == .begin)
         #expect(key.press(.accessories) == .none)
@@ -20,7 +20,7 @@ import Testing
         #expect(key.release(.accessories) == .none)
     }
 
-    @Test func aPressThatATransmissionUsedUpDoesNotBeginTheNext() {
+    @Test func `a press that a transmission used up does not begin the next`() {
         var key = TalkKey()
         _ = key.press(.caller(":1.4"))
         _ = key.press(.caller(":1.5"))
@@ -34,7 +34,7 @@ import Testing
         #expect(key.release(.caller(":1.5")) == .none)
     }
 
-    @Test func accessoriesReportFreshPressesOnly() {
+    @Test func `accessories report fresh presses only`() {
         var key = TalkKey()
         _ = key.press(.accessories)
         key.transmissionEnded()
@@ -42,7 +42,7 @@ import Testing
         #expect(key.press(.accessories) == .begin)
     }
 
-    @Test func holdersAreBounded() {
+    @Test func `holders are bounded`() {
         var key = TalkKey()
         for index in 0..<TalkKey.holderLimit { _ = key.press(.caller(":1.\(index)")) }
         #expect(key.press(.caller(":1.x")) == .none)
