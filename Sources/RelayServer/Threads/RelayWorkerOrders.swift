@@ -1,4 +1,4 @@
-// What a relay's rules and its workers tell each other, and how they are told apart.
+// The messages between a relay's rules and its workers, and the numbers of connections.
 import MonotonicTime
 import Reactor
 import RelayProtocol
@@ -22,7 +22,7 @@ enum RelayWorkerOrder: Sendable {
     case answerRepair(ConnectionID, [UInt8])
     /// The same in answer to a request for a burst.
     case answerBurst(ConnectionID, BurstRequestID, [UInt8])
-    /// Count connections and packets for whoever asks next.
+    /// Count connections and packets for the next query.
     case count
 
     /// Whether it is better lost than kept when too much waits already: packets come too late then, those that were asked for are
@@ -43,7 +43,7 @@ enum RelayWorkerReport: Sendable {
     case media(MediaPacketHeader, [UInt8], from: ConnectionID, arrived: Instant)
     /// A request for lost packets that came in a datagram.
     case repairRequest(ClientMessage, from: ConnectionID)
-    /// The answer of so many bytes to a request for a burst cannot be sent now.
+    /// The answer of `bytes` bytes to a request for a burst cannot be sent now.
     case burstNotTaken(ConnectionID, BurstRequestID, bytes: Int)
     /// A media packet that cannot be read.
     case malformedMedia(from: ConnectionID)
@@ -58,7 +58,7 @@ enum RelayWorkerReport: Sendable {
     }
 }
 
-/// Numbers the connections of all workers in the order they come, so that each number tells whose it is.
+/// Numbers the connections of all workers in order. Each number identifies the worker.
 final class ConnectionNumbers: Sendable {
     private let workers: UInt64
     private let last = Atomic<UInt64>(0)
