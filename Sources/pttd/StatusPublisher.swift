@@ -9,8 +9,8 @@ import PushToTalkCore
 import Reactor
 import SystemUI
 
-/// Keeps the bus's properties and the desktop in step with the modules. Changes within one turn of the loop are published together, never two
-/// tellings at once.
+/// Keeps the bus's properties and the desktop up to date. Changes within one turn of the loop are published together,
+/// and never two updates at once.
 actor StatusPublisher {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
@@ -25,7 +25,7 @@ actor StatusPublisher {
     private var soundNews = SoundAlerts()
     private var isServed = false
     private var isDue = false
-    /// Failures that are not told yet.
+    /// Failures that were not reported yet.
     private var failures: [PTChannelError] = []
     /// The most of them; the oldest are dropped.
     private static let failuresMax = 16
@@ -102,7 +102,7 @@ actor StatusPublisher {
         showRefusal()
     }
 
-    /// Something happened that no property tells.
+    /// Announces an event that no property shows.
     func announce(_ text: String) { desktop?.assumeIsolated { $0.announce(text) } }
 
     /// An emergency control was held for as long as its guard asks.
@@ -110,7 +110,7 @@ actor StatusPublisher {
         desktop?.assumeIsolated { $0.announce("Emergency: \(source.accessory)", isUrgent: true) }
     }
 
-    /// At once, and not when the bus has been told: a light tells that the microphone is open.
+    /// Updates the lights at once, before the bus, because a light shows that the microphone is open.
     private func showFeedback() {
         let snapshot = director.assumeIsolated { $0.shown.snapshot }
         let now = AccessoryFeedback(snapshot)
@@ -132,7 +132,7 @@ actor StatusPublisher {
     /// For a moment.
     private func showRefusal() { accessories?.assumeIsolated { $0.setFeedback(.refused) } }
 
-    /// Returns when what is so now has been told.
+    /// Returns when the current state was published.
     func published() async {
         changed()
         await withCheckedContinuation { waiting.append($0) }

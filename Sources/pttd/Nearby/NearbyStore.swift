@@ -1,4 +1,4 @@
-// The file that keeps the channels nearby over restarts; written by a thread of its own, so that nobody waits for the disk.
+// The file that keeps the channels nearby over restarts. Its own thread writes it, so that nobody waits for the disk.
 import Files
 import FoundationEssentials
 import Logging
@@ -20,7 +20,7 @@ final class NearbyStore: Sendable {
 
     deinit { disk.withLock { $0?.stop() } }
 
-    /// What the file holds; nothing when there is none. One that cannot be read is set aside, and told of.
+    /// The file's content; empty when there is no file. An unreadable file is set aside and logged.
     func load() -> NearbyRecord {
         do {
             guard
@@ -32,7 +32,8 @@ final class NearbyStore: Sendable {
             return record
         } catch let error as FileError {
             guard error.isDamage else {
-                logger.error("channels nearby that this machine hosted are not there", metadata: ["why": "\(error)"])
+                logger.error(
+                    "the channels nearby that this machine hosts cannot be read", metadata: ["why": "\(error)"])
                 return NearbyRecord()
             }
             return aside(error.reason)
@@ -44,12 +45,12 @@ final class NearbyStore: Sendable {
     private func aside(_ why: String) -> NearbyRecord {
         let moved = try? AtomicFile.setAside(path)
         logger.error(
-            "channels nearby that this machine hosted are not there; create them again",
+            "the channels nearby that this machine hosted are lost; create them again",
             metadata: ["file": "\(path)", "why": "\(why)", "set-aside": "\(moved ?? "no")"])
         return NearbyRecord()
     }
 
-    /// Keeps the record; what comes of it is told to the log only.
+    /// Saves the record. The outcome is only logged.
     func save(_ record: NearbyRecord) {
         do {
             try thread().execute { [path, logger] in
@@ -89,7 +90,8 @@ final class NearbyStore: Sendable {
     }
 
     private static func tell(_ error: any Error, _ logger: Logger) {
-        logger.error("channels nearby will not be there after a restart", metadata: ["why": "\(error)"])
+        logger.error(
+            "the channels nearby cannot be saved, and will be missing after a restart", metadata: ["why": "\(error)"])
     }
 
     /// Returns when everything is on the disk.
